@@ -84,7 +84,7 @@ def test_voters_are_added_and_removed(cluster: FakeCluster) -> None:
 
 
 def test_read_only_refuses_them(cluster: FakeCluster) -> None:
-    """If this fails, --readonly protects topics and not the cluster."""
+    """If this fails, --readonly protects topics, but not the cluster."""
 
     async def job(terminal: Terminal) -> None:
         for view, keys in (("replication", "pU"), ("quorum", "arU"), ("brokers", "fb")):

@@ -15,7 +15,7 @@ from tests.support.hanging import leave_hanging
 
 
 def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, consumers of committed records wait forever, and users cannot see why."""
+    """If this fails, read_committed consumers wait forever, and users cannot see why."""
 
     async def job(terminal: Terminal) -> None:
         await leave_hanging(terminal.client, name)

@@ -44,7 +44,7 @@ class Audited:
 
     def __init__(self) -> None:
         self.audit = Notes()
-        # Why logins are no longer valid; empty if they are.
+        # The reason why logins are no longer valid; empty if they are.
         self.ended = ""
 
     def current(self, identity: Identity) -> str:
@@ -76,7 +76,7 @@ class Looker:
         self._new.set()
 
     async def until(self, wanted: Callable[[Any], bool]) -> Any:
-        """Wait until a state that is known fulfils `wanted`, and return it."""
+        """Wait for a state that satisfies `wanted`, and return it."""
         try:
             async with asyncio.timeout(WAIT_S):
                 while not (self.states and self.states[-1] is not None and wanted(self.states[-1])):
@@ -96,7 +96,7 @@ class Looker:
 
 
 class Desk:
-    """`identity` is who looks and acts; it can be replaced at any time."""
+    """`identity` is the user who views and acts; it can be replaced at any time."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Desk:
         await self.alerts.close()
 
     def look(self, channel: str, **params: str) -> Looker:
-        """Watch a channel as the WebSocket would. Raises ClientError if the identity may not."""
+        """Watch a channel as the WebSocket would. Raises ClientError if the identity has no access."""
         reason = decide(self.identity, channel_class(channel).need(CLUSTER, params))
         if reason:
             raise ClientError(Failure.REFUSED, reason)
@@ -138,7 +138,7 @@ class Desk:
         return looker
 
     async def state(self, channel: str, wanted: Callable[[Any], bool] = lambda state: True, **params: str) -> Any:
-        """Return the first state of a channel that fulfils `wanted`."""
+        """Return the first state of a channel that satisfies `wanted`."""
         return await self.look(channel, **params).until(wanted)
 
     async def rows(self, channel: str, wanted: Callable[[Any], bool] = lambda state: True, **params: str) -> Any:
@@ -155,7 +155,7 @@ class Desk:
     async def plan(
         self, act: str, values: dict[str, str], *, rows: Sequence[str] = (), **params: str
     ) -> dict[str, Any]:
-        """Plan an act with what was typed into its form. Raises ClientError."""
+        """Plan an act with the texts of its form. Raises ClientError."""
         return await self._ask(self.acts.plan, act=act, rows=list(rows), params=params, values=values)
 
     async def execute(self, plan: dict[str, Any], typed: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Events with their authors, kinds and fields; and what viewers of a part see of them."""
+"""Events with their authors, kinds and fields, and their visibility for users with a limited scope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.broker import Target
 
 
 def test_events_with_author_and_fields(broker: Target, topic: str) -> None:
-    """If this fails, nobody finds out who created or changed a topic, and when."""
+    """If this fails, users cannot find out who created or changed a topic, and when."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -90,7 +90,7 @@ def test_scopes_of_each_kind_of_event() -> None:
 
 
 def test_a_partition_that_had_no_owner_has_no_stall() -> None:
-    """If this fails, a viewer of some topics reads of a stall of -1 ms, or of that of a hidden partition."""
+    """If this fails, a viewer of some topics sees a stall of -1 ms, or the stall of a hidden partition."""
     moves = [Move("orders", 0, "", "b", -1), Move("secret", 1, "a", "b", 900)]
     rebalance = Stamped(7, 1, Rebalance(group="billing", moves=moves, moves_total=2, kept=3, stall_max_ms=900))
     [(time_ms, text, _)] = marks([rebalance], Scope(topics=("orders",), groups=("billing",)))
@@ -113,7 +113,7 @@ def test_a_partition_that_had_no_owner_has_no_stall() -> None:
     ],
 )
 def test_bad_parameters(broker: Target, channel: str, params: dict[str, str]) -> None:
-    """If this fails, a wrong address shows an empty table instead of what is wrong with it."""
+    """If this fails, a wrong address shows an empty table instead of an error."""
 
     async def job(desk: Desk) -> None:
         with pytest.raises(ClientError):

@@ -30,13 +30,13 @@ def test_facts_and_lag_of_each_partition(broker: Target, topic: str) -> None:
         shown = facts(await desk.state("group-facts", group=topic))
         assert (shown["state"], shown["lag"], shown["members"], shown["partitions"]) == ("Empty", "90", "0", "2")
         looker = desk.look("group-lag", group=topic)
-        # The event of the commit follows within a second, and with it the exact time lag.
+        # The commit event, and with it the exact time lag, follows within a second.
         state = await looker.until(lambda state: len(state["rows"]) == 2 and "=" in str(state["rows"][0]["cells"][4]))
         first = state["rows"][0]["cells"]
         assert first[0] == f"{topic}-0"
         assert first[1] == {"t": "50", "href": f"/c/test/records?topic={topic}&from=50&partitions=0"}
         assert (first[2], first[3]) == ("100", "50")
-        # Years, as the records are of 2023.
+        # Years, because the records are from 2023.
         assert first[4].startswith("= ")
         assert " d" in first[4]
         by_lag = await desk.state("group-lag", group=topic, sort="lag")
@@ -58,7 +58,7 @@ def test_members_with_their_assignment(broker: Target, topic: str) -> None:
             assert (row["client"], row["partitions"], row["assigned"]) == ("worker-7", "2", f"{topic} 0-1")
             lag = await desk.rows("group-lag", lambda state: state["rows"], group=topic)
             assert {each["owner"] for each in lag.values()} == {"worker-7"}
-            # A running group is not touched: its members would continue at other offsets.
+            # An active group is not changed: its members would continue at other offsets.
             with pytest.raises(ClientError, match="worker-7"):
                 await desk.plan("reset-group", {"rule": "earliest"}, group=topic)
             plan = (await desk.open("delete-groups", group=topic))["plan"]
@@ -120,13 +120,13 @@ async def until_lines(desk: Desk, group: str, lines: int) -> dict[str, Any]:
 
 
 def test_lag_over_time_is_live_and_begins_before_the_page_was_opened(broker: Target, topic: str) -> None:
-    """If this fails, the chart of a group is empty when it is opened, or does not move."""
+    """If this fails, the chart of a group is empty when it is opened, or does not update."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
         await with_group(client, topic)
         first = TopicPartition(topic, 0)
-        # Brokers report a commit a second: the first one is reported when a later one of the events is there.
+        # A broker reports at most one commit per second: the first one is reported once a later event exists.
         for offset in (55, 70, 90):
             before = len(desk.hub.session.events.commits)
             await client.group_offsets.alter(topic, {first: offset})
@@ -153,7 +153,7 @@ def test_lag_over_time_is_live_and_begins_before_the_page_was_opened(broker: Tar
 
 
 def test_a_range_is_read_from_the_commits_once_for_both_charts(broker: Target, topic: str) -> None:
-    """If this fails, past lag cannot be seen, or each chart of a page reads the topic of events for itself."""
+    """If this fails, past lag cannot be seen, or each chart of a page reads the events topic separately."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -167,7 +167,7 @@ def test_a_range_is_read_from_the_commits_once_for_both_charts(broker: Target, t
         assert [max(value for value in line if value is not None) for line in state["v"]] == [50, 40]
         assert 3_500_000 < state["to_ms"] - state["from_ms"] <= 3_600_000
         late = await times.until(lambda state: state["v"])
-        # At the commit, the record at offset 60 was as old as it is.
+        # The lag at the commit is the age that the record at offset 60 had then.
         peak = max(value for value in late["v"][1] if value is not None)
         assert abs(peak - (now_ms() - BEGIN_MS - 60_000)) < 120_000
         for live in list(desk.hub.lives.values()):
@@ -195,7 +195,7 @@ def test_a_bad_range_is_refused(broker: Target) -> None:
 def test_reset_by_each_rule(
     broker: Target, topic: str, values: dict[str, str], expected: dict[int, int], option: str
 ) -> None:
-    """If this fails, a group reads records again that it should not, or the preview is wrong."""
+    """If this fails, a group rereads the wrong records, or the preview is wrong."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -249,7 +249,7 @@ def test_the_latest_offsets_of_marked_partitions_are_filled_in(broker: Target, t
 def test_a_bad_rule_is_reported_at_its_field(
     broker: Target, topic: str, values: dict[str, str], field: str, said: str
 ) -> None:
-    """If this fails, something is planned that the user did not intend."""
+    """If this fails, a plan is made that the user did not intend."""
 
     async def job(desk: Desk) -> None:
         await with_group(desk.hub.session.client, topic)
@@ -295,7 +295,7 @@ def test_a_reset_stays_within_the_scope(broker: Target, topic: str) -> None:
 
 
 def test_offsets_of_marked_partitions_are_deleted(broker: Target, topic: str) -> None:
-    """If this fails, an offset that is no longer used cannot be removed, or is removed without its name typed."""
+    """If this fails, an unused offset cannot be deleted, or is deleted without a prompt for its name."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -314,7 +314,7 @@ def test_offsets_of_marked_partitions_are_deleted(broker: Target, topic: str) ->
 
 
 def test_the_page_is_built_with_its_links(broker: Target) -> None:
-    """If this fails, the page of a group shows an error, or does not lead to its rebalances."""
+    """If this fails, the page of a group shows an error, or does not link to its rebalances."""
 
     async def job(desk: Desk) -> None:
         built = layout_of(desk, "group", group="g/1 <b>", range="1h", **{"lag-by-partition-filter": "x"})

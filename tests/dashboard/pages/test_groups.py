@@ -1,4 +1,4 @@
-"""The list of groups: lag in records and time, members, order, acts, and what a viewer of a part of them sees."""
+"""The list of groups: lag in records and time, members, order, acts, and the view of users with a limited scope."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.read_group import with_group
 
 
 def test_lag_in_records_and_time_of_every_group(broker: Target, topic: str) -> None:
-    """If this fails, the list shows a wrong lag, or nobody learns how old the unread records are."""
+    """If this fails, the list shows a wrong lag, or does not show how old the unread records are."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -34,7 +34,7 @@ def test_lag_in_records_and_time_of_every_group(broker: Target, topic: str) -> N
         )
         row = rows[topic]
         assert (row["state"], row["members"], row["partitions"], row["lag"]) == ("Empty", "0", "1", "6")
-        # From the broker's event of the commit, and so exact.
+        # Exact, because it comes from the broker's commit event.
         assert row["time"].startswith("= 1 h")
         judged = await desk.rows(
             "groups",
@@ -47,7 +47,7 @@ def test_lag_in_records_and_time_of_every_group(broker: Target, topic: str) -> N
 
 
 def test_members_are_counted_for_groups_that_are_shown(broker: Target, topic: str) -> None:
-    """If this fails, the list does not say whether anybody reads, or describes 15,000 groups to say it."""
+    """If this fails, the list does not show whether a group has members, or describes 15,000 groups to show it."""
 
     async def job(desk: Desk) -> None:
         await with_group(desk.hub.session.client, topic)
@@ -59,7 +59,7 @@ def test_members_are_counted_for_groups_that_are_shown(broker: Target, topic: st
             state = await looker.until(lambda state: state["rows"] and state["rows"][0]["cells"][3] == "1")
             assert state["rows"][0]["id"] == topic
             assert "Stable" in str(state["rows"][0]["cells"][1])
-            # Others are not described.
+            # Other groups are not described.
             hidden = desk.look("groups", filter=topic, **{"from": "100"})
             assert (await hidden.until(lambda state: state["found"] == 1))["rows"] == []
         finally:
@@ -69,7 +69,7 @@ def test_members_are_counted_for_groups_that_are_shown(broker: Target, topic: st
 
 
 def test_groups_are_sorted_by_state_then_lag(broker: Target, topic: str) -> None:
-    """If this fails, the group that is furthest behind is somewhere on a page of its own."""
+    """If this fails, the group with the largest lag is hidden on a later page."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -92,7 +92,7 @@ def test_groups_are_sorted_by_state_then_lag(broker: Target, topic: str) -> None
 
 
 def test_a_viewer_of_some_groups_and_topics_sees_only_their_part(broker: Target, topic: str) -> None:
-    """If this fails, names, counts or lag of what an account may not see are sent to it."""
+    """If this fails, names, counts or lag of hidden groups and topics are sent to an account."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -134,7 +134,7 @@ def test_bad_parameters_are_refused(broker: Target, params: dict[str, str], said
 
 
 def test_marked_groups_are_deleted_after_their_name_is_typed(broker: Target, topic: str) -> None:
-    """If this fails, unused groups cannot be deleted, or a slip of the hand deletes them."""
+    """If this fails, unused groups cannot be deleted, or a slip of the hand deletes groups."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -147,7 +147,7 @@ def test_marked_groups_are_deleted_after_their_name_is_typed(broker: Target, top
         desk.identity = seeing(OPERATOR, groups=(f"{topic}-1",))
         with pytest.raises(ClientError, match=f"may not see group {topic}-2"):
             await desk.open("delete-groups", rows=marked)
-        # What is deleted with the group is not the account's to delete, and not its to know.
+        # Deleting a group deletes its offsets in hidden topics, which the account may neither delete nor see.
         desk.identity = seeing(OPERATOR, topics=("elsewhere",))
         with pytest.raises(ClientError, match="topics that olga-limited may not see"):
             await desk.open("delete-groups", rows=marked)

@@ -1,4 +1,4 @@
-"""What the palette finds: topics and groups by a part of their name."""
+"""The palette finds topics and groups by a part of their name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def two_feeds(desk: Desk) -> None:
 
 
 def test_names_by_how_well_they_match(broker: Target) -> None:
-    """If this fails, the palette does not find a topic or group by the part of its name that somebody remembers."""
+    """If this fails, the palette does not find a topic or group by the part of its name that the user remembers."""
 
     async def job(desk: Desk) -> None:
         two_feeds(desk)
@@ -45,7 +45,7 @@ def test_names_by_how_well_they_match(broker: Target) -> None:
 
 
 def test_hidden_names_are_not_found(broker: Target) -> None:
-    """If this fails, a viewer finds out by typing which topics and groups exist that they may not see."""
+    """If this fails, a viewer can find the names of hidden topics and groups by typing."""
 
     async def job(desk: Desk) -> None:
         two_feeds(desk)

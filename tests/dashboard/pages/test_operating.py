@@ -1,4 +1,6 @@
-"""Operating several brokers: cordon, drain, balance, moves with progress, elections, voters; and who may."""
+"""Operating several brokers: cordon, drain, balance, reassignments with progress, elections, voters, and access to
+these acts.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PACE = {"concurrent": "2", "throttle": "10M"}
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """Three brokers, of which the third holds nothing yet; replicas that would take for ever to copy."""
+    """Three brokers, the third without replicas; the existing replicas would take forever to copy."""
     found = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=1 << 20)
     found.parts = {key: Part((1, 2), LARGE) for key in KEYS}
     monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(found))
@@ -42,7 +44,7 @@ async def facts_of(desk: Desk, channel: str, wanted: Callable[[dict[str, str]], 
 
 
 def test_a_broker_is_cordoned_and_uncordoned(cluster: FakeCluster) -> None:
-    """If this fails, new replicas come to a broker that an operator takes out."""
+    """If this fails, new replicas are placed on a broker that an operator wants to remove."""
 
     async def job(desk: Desk) -> None:
         plan = (await desk.open("cordon-broker", broker="2"))["plan"]
@@ -62,7 +64,7 @@ def test_a_broker_is_cordoned_and_uncordoned(cluster: FakeCluster) -> None:
 
 
 def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> None:
-    """If this fails, a drain ends with the tab that started it, cannot be watched, or leaves its throttle behind."""
+    """If this fails, a drain ends with the tab that started it, cannot be watched, or does not remove its throttle."""
 
     async def job(desk: Desk) -> None:
         form = (await desk.open("drain-broker", broker="1"))["form"]
@@ -85,7 +87,7 @@ def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> 
         }
         state = await desk.state("move-runs", lambda state: "0 of 3 partitions" in str(state["rows"]))
         assert state["rows"][0]["cells"][1:3] == ["Drain broker 1", "ada"]
-        # Another plan would count on replicas that this one moves.
+        # Another plan would rely on replicas that this one moves.
         with pytest.raises(ClientError, match="2 moves under way"):
             await desk.plan("balance-brokers", PACE)
         stop = (await desk.open("stop-moves"))["plan"]
@@ -104,7 +106,9 @@ def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> 
 
 
 def test_a_run_that_is_done_and_one_that_ends_with_the_dashboard(cluster: FakeCluster) -> None:
-    """If this fails, nobody learns that everything was moved, or moves go on with a throttle that nobody removes."""
+    """If this fails, users do not see that everything was moved, or reassignments continue with a throttle that is
+    never removed.
+    """
     for key in KEYS:
         cluster.parts[key].size = 10
 
@@ -126,7 +130,7 @@ def test_a_run_that_is_done_and_one_that_ends_with_the_dashboard(cluster: FakeCl
 
 
 def test_moves_of_others_are_cancelled(cluster: FakeCluster) -> None:
-    """If this fails, a move that another program started cannot be ended here, or the wrong one is."""
+    """If this fails, a reassignment that another program started cannot be cancelled here, or the wrong one is."""
     for key in KEYS[:2]:
         cluster._move(key, [1, 3])
     cluster.configs[BROKER, "1"] = {"leader.replication.throttled.rate": "1048576"}
@@ -149,7 +153,9 @@ def test_moves_of_others_are_cancelled(cluster: FakeCluster) -> None:
 
 
 def test_leaders_are_elected(cluster: FakeCluster) -> None:
-    """If this fails, load stays where a restart moved it, or records are given up without the name of their topic."""
+    """If this fails, load stays where a restart moved it, or an unclean election loses records without a prompt for the
+    topic's name.
+    """
     cluster.parts[KEYS[0]].leader = 2
     lost = cluster.parts[KEYS[1]] = Part((1, 2), 10, isr=(2,))
     lost.leader = -1
@@ -174,7 +180,7 @@ def test_leaders_are_elected(cluster: FakeCluster) -> None:
 
 
 def test_partitions_that_refuse_writes_say_so(cluster: FakeCluster) -> None:
-    """If this fails, producers are refused, and the page shows a partition that only lacks a replica."""
+    """If this fails, a partition refuses producers, and the page shows that it only lacks a replica."""
     cluster.parts[KEYS[0]] = Part((1, 2, 3), 10, isr=(1,))
     cluster.min_isr = 2
 
@@ -187,7 +193,7 @@ def test_partitions_that_refuse_writes_say_so(cluster: FakeCluster) -> None:
 
 
 def test_voters_are_added_and_removed(cluster: FakeCluster) -> None:
-    """If this fails, a quorum cannot be repaired from the dashboard, or loses a voter by mistake."""
+    """If this fails, a quorum cannot be repaired from the dashboard, or a voter is removed by mistake."""
     cluster.voters = [(each, UUID(int=100 + each)) for each in (1, 2)]
     cluster.observers = [(3, UUID(int=103))]
 
@@ -260,7 +266,7 @@ def test_only_administrators_of_everything_operate(cluster: FakeCluster) -> None
 
 
 def test_read_only_refuses_them(cluster: FakeCluster) -> None:
-    """If this fails, --readonly protects topics and not the cluster."""
+    """If this fails, --readonly protects topics, but not the cluster."""
 
     async def job(desk: Desk) -> None:
         for act, params in ACTS:

@@ -1,4 +1,4 @@
-"""The overview: what a viewer of a part of the topics and groups sees of the health and the events."""
+"""The overview: health and events for a viewer of some topics and groups."""
 
 from __future__ import annotations
 

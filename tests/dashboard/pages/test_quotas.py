@@ -35,9 +35,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) -> None:
-    """If this fails, an engineer holds another client back than the page shows, or is shown another quota than the one
-    in effect.
-    """
+    """If this fails, a quota is set for another client than the one shown, or the quota in effect is not shown."""
 
     async def job(desk: Desk) -> None:
         assert [field["name"] for field in (await desk.open("set-quota"))["form"]["fields"]] == [*QUOTA]
@@ -52,7 +50,7 @@ def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) ->
         change = (await desk.plan("change-quota", {"value": "1M"}, rows=[place]))["plan"]
         assert change["changes"] == ["producer_byte_rate: 10.0 MiB/s -> 1.0 MiB/s"]
         await desk.execute(change)
-        # The same for a user whose name stands for the default in a command line: there is none.
+        # A user whose name means the default on a command line: the plan has no command.
         client = desk.hub.session.client
         await client.quotas.alter({"user": "default"}, {"request_percentage": 5.0})
         try:
@@ -81,7 +79,7 @@ def test_quotas_are_set_changed_explained_and_removed(secured: SecuredBroker) ->
 
 
 def test_the_use_of_quotas_and_the_waits_are_shown(secured: SecuredBroker) -> None:
-    """If this fails, nobody sees which clients are held back, or when they were."""
+    """If this fails, users do not see which clients are throttled, or when they were."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -103,8 +101,8 @@ def test_the_use_of_quotas_and_the_waits_are_shown(secured: SecuredBroker) -> No
 
 
 def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
-    """If this fails, a job cannot be given a token, a stolen one still counts, or its secret is in a frame, a plan or
-    the audit log.
+    """If this fails, a job cannot get a token, a stolen token stays valid, or its secret is in a frame, a plan or the
+    audit log.
     """
     values = {"owner": ALICE, "renewers": "admin", "lifetime": "7d"}
 
@@ -148,7 +146,7 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
 
 
 def test_a_connection_without_login_has_no_tokens(secured: SecuredBroker) -> None:
-    """If this fails, the page of tokens looks broken where there can be none."""
+    """If this fails, the page of tokens looks broken for connections that cannot have tokens."""
 
     async def job(desk: Desk) -> None:
         looker = desk.look("tokens")
@@ -159,7 +157,7 @@ def test_a_connection_without_login_has_no_tokens(secured: SecuredBroker) -> Non
 
 
 def test_viewers_of_a_part_see_and_change_nothing(secured: SecuredBroker) -> None:
-    """If this fails, a viewer of some topics learns the users of all others, or an operator gives out tokens."""
+    """If this fails, a viewer of some topics learns the users of all others, or an operator creates tokens."""
     limited = seeing(VIEWER, topics=("orders*",))
 
     async def looks(desk: Desk) -> None:

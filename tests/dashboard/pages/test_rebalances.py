@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 class Planted:
-    """A broker whose events tell of two rebalances of `shop`, one of `bank`, and a static replacement."""
+    """A broker with events of two rebalances of `shop`, one of `bank`, and a replaced static member."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.bootstrap = ""
@@ -123,7 +123,7 @@ def bars(state: dict[str, Any], row: str) -> list[dict[str, Any]]:
 
 
 def test_the_timeline_of_a_group_has_cause_phases_and_stalls(planted: Planted) -> None:
-    """If this fails, users cannot see why a group stopped reading, in which phase, or which partition suffered."""
+    """If this fails, users cannot see why a group stopped reading, in which phase, or which partition stalled."""
 
     async def job(desk: Desk) -> None:
         state = await desk.state("rebalances-timeline", lambda state: state["bars"], group="shop", range=planted.range)
@@ -146,7 +146,7 @@ def test_the_timeline_of_a_group_has_cause_phases_and_stalls(planted: Planted) -
 
 
 def test_the_timeline_of_all_groups_has_a_row_for_each(planted: Planted) -> None:
-    """If this fails, nobody finds the group that rebalances all the time."""
+    """If this fails, users do not find the group that rebalances all the time."""
 
     async def job(desk: Desk) -> None:
         state = await desk.state("rebalances-timeline", lambda state: state["bars"], range=planted.range)
@@ -159,7 +159,7 @@ def test_the_timeline_of_all_groups_has_a_row_for_each(planted: Planted) -> None
 
 
 def test_totals_and_table_of_a_range(planted: Planted) -> None:
-    """If this fails, the sums do not say how long a group did not read."""
+    """If this fails, the totals do not show how long a group did not read."""
 
     async def job(desk: Desk) -> None:
         totals = await desk.state(
@@ -235,7 +235,7 @@ def test_a_limited_viewer_sees_their_groups_and_topics_only(planted: Planted) ->
         assert timelines["order"] == ["shop"]
         table = await lookers[1].until(lambda state: state["rows"])
         row = [text_of(cell) for cell in table["rows"][2]["cells"]]
-        # Of three partitions, one is visible; it did not stall.
+        # One of three partitions is visible; it did not stall.
         assert (row[6], row[7], row[11]) == ("0 ms", "1", "-")
         await lookers[2].until(lambda state: state["facts"])
         facts = await lookers[3].until(lambda state: state["facts"])
@@ -261,7 +261,7 @@ def test_a_limited_viewer_sees_their_groups_and_topics_only(planted: Planted) ->
     ],
 )
 def test_bad_parameters_are_refused(planted: Planted, channel: str, params: dict[str, str], said: str) -> None:
-    """If this fails, a wrong link fails without a reason."""
+    """If this fails, a wrong link shows an error without a reason."""
 
     async def job(desk: Desk) -> None:
         with pytest.raises(ClientError, match=said):
@@ -271,7 +271,7 @@ def test_bad_parameters_are_refused(planted: Planted, channel: str, params: dict
 
 
 def test_a_rebalance_appears_while_the_page_is_open(planted: Planted) -> None:
-    """If this fails, the page has to be loaded again to see what happens now."""
+    """If this fails, users have to reload the page to see a new rebalance."""
 
     async def job(desk: Desk) -> None:
         name = "live-group"
@@ -288,7 +288,7 @@ def test_a_rebalance_appears_while_the_page_is_open(planted: Planted) -> None:
             state = await looker.until(lambda state: "1 → 2" in str(state["rows"]))
             row = [text_of(cell) for cell in state["rows"][0]["cells"]]
             assert (row[1], row[3], row[10]) == (name, "second", "1 → 2")
-            # And as a mark on the chart of its lag.
+            # The rebalance is also a mark on the chart of the group's lag.
             chart = await desk.state("group-lag-records", lambda state: state["marks"], group=name)
             assert "generation" in chart["marks"][-1][1]
         finally:

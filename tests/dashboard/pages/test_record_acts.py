@@ -34,7 +34,7 @@ async def contents(desk: Desk, topic: str) -> list[Record]:
 
 
 def test_produce(broker: Target, topic: str) -> None:
-    """If this fails, a record arrives with other contents than typed, or its contents are in the audit log."""
+    """If this fails, a record has other contents than typed, or the audit log contains them."""
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, [], 2)
@@ -70,7 +70,9 @@ def test_produce(broker: Target, topic: str) -> None:
 
 
 def test_marked_records_are_produced_again(broker: Target, topic: str) -> None:
-    """If this fails, a redrive changes keys and values, keeps headers that were to go, or takes other records."""
+    """If this fails, a redrive changes keys and values, keeps headers that it should remove, or copies other
+    records.
+    """
 
     async def work(desk: Desk) -> None:
         client, target = desk.hub.session.client, f"{topic}-again"
@@ -110,7 +112,7 @@ def test_records_that_are_far_apart(broker: Target, topic: str, monkeypatch: pyt
 
 
 def test_what_cannot_be_produced_again_is_refused(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a redrive leaves out records silently, or a user copies what they may not see."""
+    """If this fails, a redrive silently leaves out records, or a user copies records that they may not see."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -125,7 +127,7 @@ def test_what_cannot_be_produced_again_is_refused(broker: Target, topic: str, mo
         ):
             with pytest.raises(ClientError, match=reason):
                 await desk.plan("reproduce-records", values, rows=rows, topic=topic)
-        # Deleted between the plan and its execution: it is reported, and nothing is produced.
+        # A record deleted between the plan and its execution is reported, and nothing is produced.
         plan = (await desk.plan("reproduce-records", values, rows=["0-1"], topic=topic))["plan"]
         (await client.topics.delete_records({TopicPartition(topic, 0): 3})).whole()
         assert "no longer there" in (await desk.execute(plan))["problem"]

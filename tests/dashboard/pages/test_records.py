@@ -1,4 +1,4 @@
-"""The page of records: positions, search, live tail, one record, who sees what."""
+"""The page of records: positions, search, live tail, one record, and access."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_positions_and_filters(broker: Target, topic: str, query: dict[str, str]
 
 
 def test_a_search_pauses_at_a_page_and_goes_on_without_gaps(broker: Target, topic: str) -> None:
-    """If this fails, a search ends in silence, or its second page leaves out records."""
+    """If this fails, a search ends without a message, or its second page leaves out records."""
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, numbered(1_300))
@@ -80,7 +80,7 @@ def test_a_search_pauses_at_a_page_and_goes_on_without_gaps(broker: Target, topi
         assert (progress["can"], progress["parts"][1][0]) == ([], "1,300 found")
         rows = await desk.rows("records", lambda state: state["found"] == 300, **of(job))
         assert next(iter(rows)) == "0-1000"
-        # The same again, from its position.
+        # The same search again, from its position.
         job.again()
         assert (await looker.until(lambda state: state["can"] == ["next"]))["parts"][1][0] == "1,000 found"
 
@@ -112,7 +112,7 @@ def test_a_live_tail_stops_and_resumes_where_it_stopped(broker: Target, topic: s
 
 
 def test_a_live_tail_counts_what_it_drops(broker: Target, topic: str) -> None:
-    """If this fails, a burst fills the memory, or vanishes without a word."""
+    """If this fails, a burst exhausts the memory, or is dropped without a message."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -130,7 +130,7 @@ def test_a_live_tail_counts_what_it_drops(broker: Target, topic: str) -> None:
 
 
 def test_nothing_is_read_while_nobody_looks(broker: Target, topic: str) -> None:
-    """If this fails, a closed tab keeps the dashboard busy, or one that comes back shows an ended reading."""
+    """If this fails, a closed tab keeps the dashboard busy, or a tab that comes back shows an ended reading."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -169,7 +169,7 @@ def test_a_failure_is_reported_and_can_be_retried(broker: Target, topic: str) ->
 
 
 def test_a_job_belongs_to_one_viewer(broker: Target, topic: str) -> None:
-    """If this fails, somebody sees or stops the reading of another user."""
+    """If this fails, one user sees or stops another user's reading."""
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, numbered(1))
@@ -198,7 +198,7 @@ def test_a_job_belongs_to_one_viewer(broker: Target, topic: str) -> None:
 
 
 def test_jobs_are_bounded(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one user fills the memory of the dashboard, or keeps everybody else from reading."""
+    """If this fails, one user exhausts the dashboard's memory, or keeps all others from reading."""
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, numbered(1))
@@ -207,7 +207,7 @@ def test_jobs_are_bounded(broker: Target, topic: str, monkeypatch: pytest.Monkey
         await looker.until(done)
         for _ in range(record_jobs.JOBS_OF_USER_MAX * 2):
             open_job(desk, topic)
-        # The only one that is looked at is still there.
+        # The only watched job still exists.
         assert len(desk.hub.jobs) == record_jobs.JOBS_OF_USER_MAX
         assert first.ended == ""
         monkeypatch.setattr(record_jobs, "JOBS_OF_USER_MAX", 1)
@@ -225,7 +225,7 @@ def test_jobs_are_bounded(broker: Target, topic: str, monkeypatch: pytest.Monkey
 
 
 def test_idle_jobs_end(broker: Target, topic: str) -> None:
-    """If this fails, the records of closed tabs stay in memory for ever."""
+    """If this fails, the records of closed tabs stay in memory forever."""
 
     async def work(desk: Desk) -> None:
         clock = 0.0
@@ -251,7 +251,7 @@ def test_idle_jobs_end(broker: Target, topic: str) -> None:
 
 
 def test_one_record_in_full(broker: Target, topic: str) -> None:
-    """If this fails, numbers are rounded, bytes are unreadable, or an offset without a record says nothing."""
+    """If this fails, numbers are rounded, bytes are unreadable, or an offset without a record shows no message."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -325,7 +325,7 @@ def test_text_of_records_is_never_taken_for_something_else(broker: Target, topic
 
 
 def test_the_address_is_the_state_of_the_page(broker: Target, topic: str) -> None:
-    """If this fails, a shared link shows something else, or a wrong one shows nothing at all."""
+    """If this fails, a shared link shows another view, or a wrong one shows nothing at all."""
 
     async def work(desk: Desk) -> None:
         (await desk.hub.session.client.topics.create([NewTopic(topic, 2, configs=FOR_EVER)])).whole()

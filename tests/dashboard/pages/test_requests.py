@@ -1,4 +1,4 @@
-"""Requests and clients: figures by API and phase, the heat map, connections, and who may see them."""
+"""Requests and clients: figures by API and phase, the heat map, connections, and access to them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.support.broker import Target
 async def produce(desk: Desk, topic: str) -> None:
     client = desk.hub.session.client
     (await client.topics.create([NewTopic(topic, 1)])).whole()
-    # So many that Produce is among the busiest APIs.
+    # Enough that Produce is among the busiest APIs.
     for _ in range(50):
         await client.records.producer().send(topic, [Record(value=b"x" * 1_000)], partition=0)
 
 
 def test_apis_and_phases_of_the_last_seconds(broker: Target, topic: str) -> None:
-    """If this fails, nobody sees which requests are slow, or in which phase."""
+    """If this fails, users do not see which requests are slow, or in which phase."""
 
     async def job(desk: Desk) -> None:
         await produce(desk, topic)
@@ -47,7 +47,7 @@ def test_apis_and_phases_of_the_last_seconds(broker: Target, topic: str) -> None
 
 
 def test_heat_map_and_rates_over_a_range(broker: Target, topic: str) -> None:
-    """If this fails, a latency that was high an hour ago cannot be found again."""
+    """If this fails, a high latency of an hour ago cannot be found."""
 
     async def job(desk: Desk) -> None:
         await produce(desk, topic)
@@ -74,7 +74,7 @@ def test_heat_map_and_rates_over_a_range(broker: Target, topic: str) -> None:
 
 
 def test_connections_by_client_with_their_share(broker: Target, topic: str) -> None:
-    """If this fails, nobody finds the client that causes the traffic."""
+    """If this fails, users cannot find the client that causes the traffic."""
 
     async def job(desk: Desk) -> None:
         await produce(desk, topic)
@@ -94,7 +94,7 @@ def test_connections_by_client_with_their_share(broker: Target, topic: str) -> N
 
 @pytest.mark.parametrize("limits", [{"topics": ("orders*",)}, {"groups": ("billing",)}])
 def test_connections_are_hidden_from_those_who_see_a_part(broker: Target, limits: Any) -> None:
-    """If this fails, a viewer of some topics reads the client ids and addresses of everybody."""
+    """If this fails, a viewer of some topics can read the client ids and addresses of all clients."""
 
     async def job(desk: Desk) -> None:
         for channel in ("connections", "clients"):
@@ -110,7 +110,7 @@ def test_connections_are_hidden_from_those_who_see_a_part(broker: Target, limits
 
 
 def test_bad_parameters(broker: Target) -> None:
-    """If this fails, a wrong address shows an empty panel instead of what is wrong with it."""
+    """If this fails, a wrong address shows an empty panel instead of an error."""
 
     async def job(desk: Desk) -> None:
         for channel, params in (
@@ -144,7 +144,9 @@ def test_figures_of_a_range_are_those_of_all_requests() -> None:
 
 
 def test_samples_of_several_brokers_are_not_mixed() -> None:
-    """If this fails, rates of a cluster of three brokers are a third of what they are, and quantiles are nobody's."""
+    """If this fails, rates of a cluster of three brokers are a third of their real value, and quantiles belong to no
+    broker.
+    """
     samples = [
         Sample(broker=at % 3 + 1, time_ms=at, apis={"Produce": Api(1, {}, 0, 0, {"total": Times(1, at, at, at, at)})})
         for at in range(60)

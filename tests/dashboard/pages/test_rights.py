@@ -1,4 +1,4 @@
-"""The page of rights: refusals, ACLs with explanations, and users."""
+"""The page of ACLs: denials, ACLs with explanations, and users."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
-    """If this fails, an engineer gives other rights than the page shows, or learns a wrong reason."""
+    """If this fails, an engineer grants other ACLs than the page shows, or the explanation of a denial is wrong."""
 
     async def job(desk: Desk) -> None:
         assert [field["name"] for field in (await desk.open("create-acl"))["form"]["fields"]] == [*ACL][:6]
@@ -81,7 +81,9 @@ def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
 
 
 def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker) -> None:
-    """If this fails, somebody cannot log in, still can, or finds a password in the answers or the audit log."""
+    """If this fails, a user cannot log in, a deleted one still can, or a response or the audit log contains a
+    password.
+    """
     user = {"user": "carol", "mechanism": "SCRAM-SHA-512", "iterations": "4096"}
 
     async def login(password: str) -> None:
@@ -120,7 +122,7 @@ def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker)
 
 
 def test_refusals_over_time_with_their_reasons(secured: SecuredBroker) -> None:
-    """If this fails, an engineer does not see that somebody is being refused, since when, and why."""
+    """If this fails, an engineer does not see that a client is denied access, since when, and why."""
 
     async def job(desk: Desk) -> None:
         for user, password in (("mallory", "wrong"), (ALICE, PASSWORD)):
@@ -143,7 +145,7 @@ def test_refusals_over_time_with_their_reasons(secured: SecuredBroker) -> None:
 
 
 def test_viewers_of_a_part_see_no_rights(secured: SecuredBroker) -> None:
-    """If this fails, a viewer of some topics learns the names of all others, and who may do what with them."""
+    """If this fails, a viewer of some topics learns the names of all others, and their ACLs."""
     limited = seeing(VIEWER, topics=("orders*",), groups=())
 
     async def job(desk: Desk) -> None:

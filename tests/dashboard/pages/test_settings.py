@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and groups: what is shown, and who may change what."""
+"""Settings of topics, brokers and groups: their display, and access to changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_settings_of_a_topic(broker: Target, topic: str) -> None:
 
 
 def test_a_setting_is_changed_and_reset(broker: Target, topic: str) -> None:
-    """If this fails, a change has another effect than its preview, or cannot be taken back."""
+    """If this fails, a change has another effect than its preview, or cannot be undone."""
 
     async def work(desk: Desk) -> None:
         (await desk.hub.session.client.topics.create([NewTopic(topic, 1)])).whole()
@@ -63,7 +63,7 @@ def test_a_setting_is_changed_and_reset(broker: Target, topic: str) -> None:
 
 
 def test_settings_of_a_broker_are_changed_by_admins(broker: Target) -> None:
-    """If this fails, an operator changes the broker, or an admin cannot."""
+    """If this fails, an operator can change broker settings, or an admin cannot."""
 
     async def work(desk: Desk) -> None:
         rows = await desk.rows("settings", lambda state: state["found"] > 50, broker="1", count="200")
@@ -83,7 +83,7 @@ def test_settings_of_a_broker_are_changed_by_admins(broker: Target) -> None:
         )
         assert changed["log.cleaner.threads"]["source"] == "broker"
         await desk.execute((await desk.open("reset-setting", **subject))["plan"])
-        # The log names the setting, and never a value that may be a password.
+        # The log names the setting, but never its value, which may be a password.
         entries = [
             each for each in desk.security.audit.entries if each["act"] == "change-setting" and "command" in each
         ]
@@ -122,7 +122,7 @@ def test_settings_of_a_group(broker: Target, topic: str) -> None:
     ],
 )
 def test_wrong_parameters(broker: Target, params: dict[str, str], reason: str) -> None:
-    """If this fails, a wrong address shows the settings of something else."""
+    """If this fails, a wrong address shows the settings of another topic, broker or group."""
 
     async def work(desk: Desk) -> None:
         with pytest.raises(ClientError, match=reason):

@@ -24,7 +24,7 @@ DAY_MS = 86_400_000
 
 
 def test_topics_and_replicas_of_a_real_broker(broker: Target, topic: str) -> None:
-    """If this fails, the page does not say what fills the disk."""
+    """If this fails, the page does not show what fills the disk."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -89,7 +89,7 @@ def test_sizes_are_of_the_topics_that_a_viewer_may_see(broker: Target) -> None:
 
 
 def test_forecast_follows_a_straight_line() -> None:
-    """If this fails, the forecast says that a disk lasts when it does not."""
+    """If this fails, the forecast does not show that a disk will be full."""
     key = Key(1, "disk_free_bytes", "/data")
     times = [at * 3_600_000 for at in range(24)]
     falling = [1_000.0 - 10 * at for at in range(24)]
@@ -110,7 +110,7 @@ def test_forecast_follows_a_straight_line() -> None:
 
 
 def test_bad_parameters(broker: Target) -> None:
-    """If this fails, a wrong address shows an empty panel instead of what is wrong with it."""
+    """If this fails, a wrong address shows an empty panel instead of an error."""
 
     async def job(desk: Desk) -> None:
         for channel, params in (

@@ -43,7 +43,7 @@ class _Facts(FactsChannel):
 
 
 def test_a_group_that_is_named_like_a_time(broker: Target) -> None:
-    """If this fails, a group whose name is written like a time is shown as a date, and nobody finds it."""
+    """If this fails, a group whose name is written like a time is shown as a date, and users do not find it."""
 
     async def job(desk: Desk) -> None:
         plant(desk, "groups", (GroupListing(NAME, "consumer", "Empty", "classic"),))

@@ -18,7 +18,7 @@ from tests.support.read_group import BEGIN_MS, with_group
 
 
 def test_partitions_and_facts(broker: Target, topic: str) -> None:
-    """If this fails, offsets, sizes or leaders of partitions are wrong, or lead to other records."""
+    """If this fails, offsets, sizes or leaders of partitions are wrong, or link to other records."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -40,7 +40,7 @@ def test_partitions_and_facts(broker: Target, topic: str) -> None:
 
 
 def test_consumers_with_their_lag_in_this_topic(broker: Target, topic: str) -> None:
-    """If this fails, a group's lag in other topics counts here, or a group shows that may not be seen."""
+    """If this fails, a group's lag in other topics counts here, or a hidden group is shown."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -108,7 +108,7 @@ def test_traffic_of_a_topic(broker: Target, topic: str) -> None:
         assert busy["unit"] == "B/s"
         idle = await desk.state("topic-traffic", lambda state: state["t"], topic=f"{topic}-idle")
         assert all(not value for values in idle["v"] for value in values)
-        # A range that is read from the samples.
+        # This range is read from the samples.
         now = int(time.time() * 1000)
         over = f"{now - 3_600_000}-{now + 60_000}"
         read = await desk.state("topic-traffic", lambda state: state["t"], topic=f"{topic}-idle", range=over)
@@ -124,7 +124,7 @@ def test_traffic_of_a_topic(broker: Target, topic: str) -> None:
 
 
 def test_records_are_counted(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the only true number of records is wrong, or many countings stop the dashboard."""
+    """If this fails, the only exact number of records is wrong, or many counts at the same time stop the dashboard."""
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, numbered(300), 3)
@@ -141,7 +141,7 @@ def test_records_are_counted(broker: Target, topic: str, monkeypatch: pytest.Mon
 
 
 def test_acts_on_a_topic(broker: Target, topic: str) -> None:
-    """If this fails, a topic cannot be grown, cloned or trimmed, or by somebody who may not."""
+    """If this fails, a topic cannot be grown, cloned or trimmed, or can be by a user without permission."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client

@@ -16,7 +16,7 @@ from tests.support.read_group import with_group
 
 
 def test_groups_and_worst_lag_of_each_topic(broker: Target, topic: str) -> None:
-    """If this fails, nobody sees in the list which topic is not read, or a hidden group shows in another row."""
+    """If this fails, the list does not show which topic is not read, or a hidden group is shown in another row."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -85,7 +85,7 @@ def test_hidden_topics_do_not_count(broker: Target, topic: str) -> None:
 
 
 def test_marked_topics_are_deleted_by_admins(broker: Target, topic: str) -> None:
-    """If this fails, marked topics stay, or somebody deletes what they may not."""
+    """If this fails, marked topics are not deleted, or a user deletes topics without permission."""
 
     async def work(desk: Desk) -> None:
         client = desk.hub.session.client

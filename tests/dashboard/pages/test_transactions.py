@@ -1,4 +1,4 @@
-"""Transactions and producers: open and hanging ones, aborting, and what a viewer of a part of the topics sees."""
+"""Transactions and producers: open and hanging transactions, aborting, and the view of users with a limited scope."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def hanging_row(desk: Desk, looker: Looker, name: str) -> str:
 
 
 def test_a_hanging_transaction_is_found_and_aborted(broker: Target, topic: str) -> None:
-    """If this fails, consumers of committed records wait forever, and nobody can see why or end it."""
+    """If this fails, read_committed consumers wait forever, and users cannot see why or abort the transaction."""
 
     async def job(desk: Desk) -> None:
         client = desk.hub.session.client
@@ -60,7 +60,9 @@ def test_a_hanging_transaction_is_found_and_aborted(broker: Target, topic: str) 
 
 
 def test_only_administrators_abort_and_one_at_a_time(broker: Target, topic: str) -> None:
-    """If this fails, somebody ends the transactions of others, or several by mistake."""
+    """If this fails, a user who is not an administrator aborts transactions, or an administrator aborts several by
+    mistake.
+    """
 
     async def job(desk: Desk) -> None:
         await leave_hanging(desk.hub.session.client, topic)
@@ -101,7 +103,7 @@ def test_open_transactions_and_producers_are_listed(make_broker: Callable[[], Ta
         cells = state["rows"][0]["cells"]
         assert (cells[0], cells[1]["t"], cells[3]) == (topic, "Ongoing", "1 m")
         assert cells[6] == f"{topic} 0  {secret} 0"
-        # An account that may see one of the topics learns nothing of the other.
+        # An account that may see one of the topics learns nothing about the other.
         state = await limited.until(lambda state: state["rows"])
         assert state["rows"][0]["cells"][5:7] == ["1", f"{topic} 0"]
         assert "secret" not in str(limited.states)
@@ -116,7 +118,7 @@ def test_open_transactions_and_producers_are_listed(make_broker: Callable[[], Ta
         desk.hub.session.refresh()
         state = await everything.until(lambda state: state["rows"] and state["rows"][0]["cells"][1] == "CompleteAbort")
         assert state["rows"][0]["cells"][5] == "0"
-        # Without an open transaction, nothing says which topics an id belongs to.
+        # Without an open transaction, the topics of a transactional id are unknown.
         assert (await limited.until(lambda state: not state["rows"]))["total"] == 0
 
     drive(broker.bootstrap, job)
@@ -132,7 +134,7 @@ def test_open_transactions_and_producers_are_listed(make_broker: Callable[[], Ta
     ],
 )
 def test_bad_parameters_are_refused(broker: Target, channel: str, params: dict[str, str], said: str) -> None:
-    """If this fails, a wrong link fails without a reason."""
+    """If this fails, a wrong link shows an error without a reason."""
 
     async def job(desk: Desk) -> None:
         with pytest.raises(ClientError, match=said):
@@ -142,7 +144,7 @@ def test_bad_parameters_are_refused(broker: Target, channel: str, params: dict[s
 
 
 def test_producers_of_a_topic_that_is_gone_are_an_error(broker: Target, topic: str) -> None:
-    """If this fails, an old link shows an empty table, as if nobody had written."""
+    """If this fails, an old link shows an empty table, as if the topic had no producers."""
 
     async def job(desk: Desk) -> None:
         assert "UNKNOWN_TOPIC_OR_PARTITION" in await desk.look("producers", topic=topic).failed()
@@ -151,7 +153,9 @@ def test_producers_of_a_topic_that_is_gone_are_an_error(broker: Target, topic: s
 
 
 def test_pages_are_built_with_their_links(broker: Target) -> None:
-    """If this fails, a shared link shows an error, or a limited account is not told that it sees a part."""
+    """If this fails, a shared link shows an error, or the page does not tell a limited account that it sees only a
+    part.
+    """
 
     async def job(desk: Desk) -> None:
         assert "Show all" in layout_of(desk, "transactions", open="1", range="1h")

@@ -1,4 +1,6 @@
-"""What the tests of the dashboard's security share: a clock, a dashboard behind the guard, and raw requests to it."""
+"""Shared helpers of the tests of the dashboard's security: a clock, a dashboard behind the guard, and raw requests to
+it.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +201,7 @@ async def request(
     try:
         await app(scope, receive, send)
     except RuntimeError:
-        # Servers log it.
+        # Servers log this error.
         pass
     assert messages, "no answer"
     assert messages[0]["type"] == "http.response.start"
@@ -247,5 +249,5 @@ def run_socket(dashboard: Dashboard, headers: list[Header], sent: list[Any], pat
 
 
 async def unused(*_: Any) -> Any:
-    """Receive or send, where neither may happen."""
+    """Stands for `receive` or `send` if the application must not call it."""
     raise AssertionError

@@ -1,4 +1,4 @@
-"""A small identity provider on loopback, whose answers a test can spoil."""
+"""A small identity provider on loopback, whose responses a test can corrupt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def base64url(data: bytes) -> str:
 
 
 class Provider:
-    """The provider. `claims` are changed before signing; `sign` makes the token; `metadata` are changed, too."""
+    """The provider. A test can change the `claims` before signing, the `metadata`, and `sign`, which makes the
+    token.
+    """
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -86,7 +88,7 @@ class Provider:
         return f"{urlsplit(query['redirect_uri']).path}?{urlencode({'code': code, 'state': query['state']})}"
 
     async def _authorize(self, request: Request) -> Response:
-        """Log in whoever comes, without a page."""
+        """Log in any visitor, without a page."""
         redirect = urlsplit(request.query_params["redirect_uri"])
         return RedirectResponse(f"{redirect.scheme}://{redirect.netloc}{self.authorize(str(request.url))}", 303)
 

@@ -31,7 +31,7 @@ def subjects(audit: Audit, limit: int = 10_000) -> list[str]:
 
 
 def test_an_entry_is_written_with_all_fields(audit: Audit) -> None:
-    """If this fails, the log does not say who did what."""
+    """If this fails, the log does not show who did what."""
     fields = {
         "user": "anna",
         "address": "10.0.0.1",
@@ -93,7 +93,7 @@ def test_the_files_are_bounded(audit: Audit, tmp_path: Path, monkeypatch: pytest
 
 
 def test_memory_is_bounded(audit: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the dashboard grows with every act."""
+    """If this fails, the dashboard's memory grows with every act."""
     for number in range(module.RECENT_MAX + 10):
         note(audit, str(number))
     assert len(audit.recent(100_000)) == module.RECENT_MAX
@@ -103,7 +103,7 @@ def test_memory_is_bounded(audit: Audit, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_failing_disk_stops_nothing_and_is_shown(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a full disk makes every act fail, or nobody notices that the log has a hole."""
+    """If this fails, a full disk makes every act fail, or users do not notice the gap in the log."""
 
     def full(fd: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
@@ -121,7 +121,7 @@ def test_a_failing_disk_stops_nothing_and_is_shown(audit: Audit, monkeypatch: py
 
 
 def test_a_cut_line_does_not_spoil_the_next(audit: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a full disk or a power loss makes the next entry unreadable, too."""
+    """If this fails, a full disk or a power loss also makes the next entry unreadable."""
     note(audit, "first")
     write = os.write
     with monkeypatch.context() as patch:
@@ -134,14 +134,14 @@ def test_a_cut_line_does_not_spoil_the_next(audit: Audit, tmp_path: Path, monkey
 
 
 def test_a_log_that_others_can_read_is_refused(audit: Audit, tmp_path: Path) -> None:
-    """If this fails, others on the machine read or change who did what."""
+    """If this fails, other users of the machine can read or change the log."""
     audit.path.chmod(0o644)
     with pytest.raises(ClientError, match="chmod 600"):
         Audit(tmp_path)
 
 
 def test_a_refused_act_is_noted(dashboard: Dashboard) -> None:
-    """If this fails, nobody sees who tried to exceed their role."""
+    """If this fails, an admin does not see who tried to exceed their role."""
     security = dashboard.security
     eve = Identity("eve", Role.VIEWER, Scope(), PASSWORD, "10.0.0.9")
     reason = security.check(eve, Need(Role.ADMIN, "prod", ("orders",)), act="topics.delete")

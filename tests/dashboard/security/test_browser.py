@@ -1,4 +1,4 @@
-"""Login in a real Chromium: what a browser makes of the cookies, the policies and the redirects."""
+"""Login in a real Chromium, with its handling of cookies, policies and redirects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
-    """A page in a new profile; the test fails on what is on its console."""
+    """A page in a new profile; the test fails on any message on its console."""
     context = chromium.new_context()
     found = context.new_page()
     messages: list[str] = []
@@ -38,7 +38,7 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 class OtherSite:
-    """Another site, localhost instead of 127.0.0.1, with a page of the test's."""
+    """Another site, localhost instead of 127.0.0.1, with a page that the test provides."""
 
     def __init__(self) -> None:
         self.html = ""
@@ -76,7 +76,7 @@ def log_in(page: Page, password: str = PASSWORD) -> None:
 
 
 def test_login_and_logout(server: Server, page: Page) -> None:
-    """If this fails, nobody can log in with a browser: it does not send the form, or the cookie."""
+    """If this fails, users cannot log in with a browser: it does not send the form, or the cookie."""
     page.goto(f"{server.origin}/topics?range=1h")
     assert page.url == f"{server.origin}/login?next={quote('/topics?range=1h', safe='')}"
     assert page.get_by_label("Name").evaluate("element => element === document.activeElement")
@@ -148,7 +148,7 @@ def test_a_removed_user_loses_the_socket(server: Server, page: Page) -> None:
     """If this fails, the content policy blocks the live socket, or a removed user keeps it."""
     page.goto(f"{server.origin}/login")
     log_in(page)
-    # What the page still loads would be refused below.
+    # Requests that the page still has open would be refused below.
     page.wait_for_load_state("networkidle")
     socket = f"ws://127.0.0.1:{server.port}/live"
     page.evaluate(
@@ -168,7 +168,7 @@ def test_a_removed_user_loses_the_socket(server: Server, page: Page) -> None:
 
 @pytest.mark.full
 def test_a_login_through_a_provider_of_another_site(tmp_path: Path, page: Page) -> None:
-    """If this fails, browsers do not send the cookies with the provider's answer, and the login never ends."""
+    """If this fails, browsers do not send the cookies with the provider's response, and the login never completes."""
     with Provider() as provider:
 
         def configured(origin: str) -> OidcConfig:
@@ -181,5 +181,5 @@ def test_a_login_through_a_provider_of_another_site(tmp_path: Path, page: Page) 
             page.wait_for_url(f"{server.origin}/topics?range=1h")
             page.get_by_text('"name":"olga"').wait_for()
             assert len(page.context.cookies(server.origin)) == 1
-            # The connections of the browser would keep the servers from ending.
+            # Open connections of the browser would keep the servers from exiting.
             page.goto("about:blank")

@@ -28,7 +28,7 @@ def test_nothing_is_open_without_a_login(dashboard: Dashboard, path: str) -> Non
 
 
 def test_what_is_open_without_a_login(dashboard: Dashboard) -> None:
-    """If this fails, nobody can log in, or more than the login is open."""
+    """If this fails, users cannot log in, or more than the login is accessible."""
     assert dashboard.send("GET", "/login").status == 200
     assert dashboard.send("GET", "/login.css").header("content-type") == "text/css; charset=utf-8"
     assert dashboard.send("GET", "/healthz").text == "ok"
@@ -57,7 +57,7 @@ def test_a_link_of_another_site_is_followed_with_the_cookie(dashboard: Dashboard
 
 
 def test_the_identity_reaches_the_application(dashboard: Dashboard) -> None:
-    """If this fails, a page shows what another user may see."""
+    """If this fails, a page shows data that only another user may see."""
     answer = dashboard.send("GET", "/", [dashboard.cookie("ben")], address="10.1.2.3")
     assert answer.text == '{"name":"ben","role":"operator","address":"10.1.2.3"}'
 
@@ -71,7 +71,7 @@ def test_a_foreign_cookie_of_the_same_name_does_not_log_out(dashboard: Dashboard
 
 
 def test_a_restart_keeps_logins(dashboard: Dashboard) -> None:
-    """If this fails, each restart makes everybody log in again."""
+    """If this fails, all users have to log in again after each restart."""
     cookie = dashboard.cookie("ben")
     dashboard.restart()
     assert dashboard.send("GET", "/", [cookie]).status == 200
@@ -79,7 +79,7 @@ def test_a_restart_keeps_logins(dashboard: Dashboard) -> None:
 
 @pytest.mark.parametrize("change", ["removed", "role", "scope"])
 def test_a_changed_user_is_logged_out(dashboard: Dashboard, users_path: Path, change: str) -> None:
-    """If this fails, a removed user goes on, or one with fewer rights keeps the old ones."""
+    """If this fails, a removed user keeps access, or a user with a lower role keeps the old one."""
     cookie = dashboard.cookie("ben")
     identity = dashboard.security.identify([cookie[1].partition("=")[2]], "10.0.0.1")
     assert identity is not None
@@ -135,13 +135,13 @@ def test_dns_rebinding_is_refused(make: Make, host: str | None) -> None:
 
 @pytest.mark.parametrize("host", [HOST, f"localhost:{PORT}", f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
 def test_loopback_needs_no_login(make: Make, host: str) -> None:
-    """If this fails, the dashboard cannot be tried without a set-up."""
+    """If this fails, the dashboard cannot be tried without configuration."""
     answer = make().send("GET", "/", host=host)
     assert answer.text == '{"name":"local","role":"admin","address":"127.0.0.1"}'
 
 
 def test_configured_hosts_do_not_count_without_login(make: Make) -> None:
-    """If this fails, a name of the network leads to a dashboard that makes everybody an admin."""
+    """If this fails, a network name leads to a dashboard that makes every visitor an admin."""
     dashboard = make(hosts=("dash.example.com",), host="127.0.0.2")
     assert dashboard.send("GET", "/", host="dash.example.com").status == 400
     assert dashboard.send("GET", "/", host=f"127.0.0.2:{PORT}").status == 200
@@ -154,7 +154,7 @@ def test_a_second_host_is_refused(make: Make) -> None:
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "forwarded", "X-Real-IP", "via", "X-Forwarded-Host"])
 def test_a_proxy_needs_a_login(make: Make, name: str) -> None:
-    """If this fails, a proxy in front of a dashboard without users makes everybody an admin."""
+    """If this fails, a proxy in front of a dashboard without users makes every visitor an admin."""
     answer = make().send("GET", "/", [(name.lower(), "10.0.0.1")])
     assert answer.status == 403
     assert "needs a login" in answer.text
@@ -162,7 +162,7 @@ def test_a_proxy_needs_a_login(make: Make, name: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "dashboard.example.com", ""])
 def test_beyond_loopback_a_login_is_required(tmp_path: Path, host: str) -> None:
-    """If this fails, everybody in the network is an admin."""
+    """If this fails, every host of the network has an admin's access."""
     with pytest.raises(ClientError, match="needs a login"):
         Security(SecurityConfig(host, PORT, tmp_path / "state"))
     assert not (tmp_path / "state").exists()
@@ -189,14 +189,14 @@ def test_one_dashboard_uses_a_state_directory(dashboard: Dashboard) -> None:
 
 
 def test_large_bodies_are_refused(make: Make) -> None:
-    """If this fails, a request can take all memory."""
+    """If this fails, one request can exhaust the memory."""
     dashboard = make()
     own = ("origin", ORIGIN)
     part = b"x" * (1 << 20)
     announced = dashboard.send("POST", "/change", [own, ("content-length", str(BODY_BYTES_MAX + 1))], [b"x"])
     assert announced.status == 413
     assert announced.header("connection") == "close"
-    # Chunked: the size is not known before.
+    # Chunked: the size is not known in advance.
     streamed = dashboard.send("POST", "/change", [own], [part] * 9)
     assert streamed.status == 413
     assert dashboard.send("POST", "/change", [own], [part] * 8).text == f"{BODY_BYTES_MAX} bytes"
@@ -210,7 +210,7 @@ def test_large_bodies_are_refused(make: Make) -> None:
 
 
 def test_every_answer_has_the_headers(make: Make, users_path: Path) -> None:
-    """If this fails, a mistake in a page becomes a hole: scripts run, frames embed, caches keep data."""
+    """If this fails, a mistake in a page becomes a vulnerability: scripts run, frames embed, caches keep data."""
     dashboard = make(users_path=users_path)
     dashboard.app = Guard(dashboard.inner, dashboard.security, ["sha256-abc+/="])
     cookie = dashboard.cookie("anna")
@@ -229,7 +229,7 @@ def test_every_answer_has_the_headers(make: Make, users_path: Path) -> None:
         assert "default-src 'none'; script-src 'self' 'sha256-abc+/='; " in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe-eval" not in policy
-        # Only a request with a valid host is told about sockets of this host.
+        # Only responses to requests with a valid host mention sockets of this host.
         assert (f"connect-src 'self' ws://{HOST};" in policy) is (status != 400)
         assert answer.header("x-content-type-options") == "nosniff"
         assert answer.header("x-frame-options") == "DENY"
@@ -248,7 +248,7 @@ def test_every_answer_has_the_headers(make: Make, users_path: Path) -> None:
 
 
 def test_a_crash_before_an_answer_has_the_headers(make: Make) -> None:
-    """If this fails, an error of the program shows its trace, or an answer without headers."""
+    """If this fails, an internal error shows a traceback, or a response without the headers."""
     dashboard = make()
 
     async def crash(scope: Any, receive: Any, send: Any) -> None:
@@ -285,7 +285,7 @@ def test_a_socket_needs_a_login(dashboard: Dashboard) -> None:
 
 
 def test_a_message_after_the_end_of_the_login_is_not_received(dashboard: Dashboard, users_path: Path) -> None:
-    """If this fails, the dashboard acts on what a removed user sends."""
+    """If this fails, the dashboard acts on messages of a removed user."""
     received: list[Any] = []
 
     async def listening(scope: Any, receive: Any, send: Any) -> None:
@@ -318,7 +318,7 @@ def test_an_open_socket_ends_with_the_login(dashboard: Dashboard, users_path: Pa
 
 
 def test_a_socket_that_only_sends_ends_with_the_login(dashboard: Dashboard, users_path: Path) -> None:
-    """If this fails, frames go on to a removed user who sends nothing."""
+    """If this fails, a removed user who sends nothing still receives frames."""
     sent: list[Any] = []
 
     async def frames(scope: Any, receive: Any, send: Any) -> None:
@@ -356,7 +356,7 @@ def test_large_messages_close_the_socket(make: Make, text: str, is_allowed: bool
 
 
 def test_refusals_of_an_address_are_bounded_in_the_audit_log(make: Make) -> None:
-    """If this fails, a flood of refused requests pushes everything else out of the audit log."""
+    """If this fails, a flood of refused requests displaces all other entries of the audit log."""
     dashboard = make()
     for _ in range(500):
         assert dashboard.send("POST", "/change", address="10.9.9.9").status == 403

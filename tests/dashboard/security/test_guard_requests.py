@@ -38,7 +38,7 @@ from tests.dashboard.security.kit import HOST, HTML, ORIGIN, PORT, Dashboard, He
     ],
 )
 def test_forged_origins_are_refused(make: Make, headers: list[Header]) -> None:
-    """If this fails, any web page changes the cluster of who visits it."""
+    """If this fails, any web page can change the clusters of its visitors."""
     dashboard = make()
     answer = dashboard.send("POST", "/change", headers, [b"x"])
     assert answer.status == 403
@@ -49,7 +49,7 @@ def test_forged_origins_are_refused(make: Make, headers: list[Header]) -> None:
 
 
 def test_the_own_origin_is_allowed(make: Make) -> None:
-    """If this fails, nothing can be done in the dashboard."""
+    """If this fails, no act works in the dashboard."""
     dashboard = make()
     for headers in ([("origin", ORIGIN)], [("sec-fetch-site", "same-origin")]):
         assert dashboard.send("POST", "/change", headers, [b"ab", b"c"]).text == "3 bytes"
@@ -60,7 +60,7 @@ def test_the_own_origin_is_allowed(make: Make) -> None:
 
 
 def test_other_sites_cannot_embed_or_read(make: Make) -> None:
-    """If this fails, a web page can load data of the dashboard of who visits it, where no cookie protects it."""
+    """If this fails, a web page can load data from a visitor's dashboard that no cookie protects."""
     dashboard = make()
     for site in ("cross-site", "same-site"):
         foreign = ("sec-fetch-site", site)
@@ -74,7 +74,7 @@ def test_other_sites_cannot_embed_or_read(make: Make) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND", "get"])
 def test_other_methods_are_refused(make: Make, method: str) -> None:
-    """If this fails, a route answers methods that nobody has considered."""
+    """If this fails, a route answers methods that it was not designed for."""
     answer = make().send(method, "/change", [("origin", ORIGIN)])
     assert answer.status == 405
     assert answer.header("allow") == "GET, HEAD, POST, OPTIONS"
@@ -114,7 +114,7 @@ def test_other_methods_are_refused(make: Make, method: str) -> None:
     ],
 )
 def test_path_tricks_are_refused(dashboard: Dashboard, target: str) -> None:
-    """If this fails, a path that the guard reads as open leads to a page or a file that is not."""
+    """If this fails, a path that the guard considers public leads to a protected page or file."""
     assert dashboard.send("GET", target, [dashboard.cookie("anna")]).status == 400
 
 
@@ -138,7 +138,7 @@ def test_a_path_that_the_server_decoded_differently_is_refused(dashboard: Dashbo
 
 
 def test_the_state_of_the_server_is_no_login(dashboard: Dashboard) -> None:
-    """If this fails, an identity that something left in the server's state logs everybody in."""
+    """If this fails, an identity left in the server's state logs every visitor in."""
     found: list[Any] = []
 
     async def recording(scope: Any, receive: Any, send: Any) -> None:

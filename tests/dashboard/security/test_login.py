@@ -36,7 +36,7 @@ class Tags(HTMLParser):
 
 
 def test_a_login_leads_to_the_page_and_sets_the_cookie(dashboard: Dashboard) -> None:
-    """If this fails, nobody can log in."""
+    """If this fails, users cannot log in."""
     answer = dashboard.log_in("anna", next="/topics?range=1h")
     assert answer.status == 303
     assert answer.header("location") == "/topics?range=1h"
@@ -59,7 +59,7 @@ def test_over_tls_the_cookie_is_sent_over_tls_only(make: Make, users_path: Path)
 
 @pytest.mark.parametrize("name", ["anna", "nobody", "", "x" * 500, "<script>", "anna\r\nSet-Cookie: a=b"])
 def test_a_failed_login_tells_nothing(dashboard: Dashboard, name: str) -> None:
-    """If this fails, the answer tells which users exist, or shows what was typed as HTML."""
+    """If this fails, the response reveals which users exist, or shows typed text as HTML."""
     answer = dashboard.log_in(name, WRONG)
     assert answer.status == 401
     assert answer.header("set-cookie") == ""
@@ -88,7 +88,7 @@ def test_a_login_leads_to_no_other_site(dashboard: Dashboard, target: str) -> No
 
 
 def test_a_login_ends_the_session_before_it(dashboard: Dashboard) -> None:
-    """If this fails, logging in as another user leaves the first session behind."""
+    """If this fails, logging in as another user does not end the first session."""
     before = dashboard.cookie("ben")
     dashboard.post("/login", {"name": "anna", "password": PASSWORD}, [before])
     assert dashboard.send("GET", "/", [before]).status == 401
@@ -109,7 +109,7 @@ def test_failures_of_an_address_are_delayed_more_and_more(dashboard: Dashboard) 
     assert waits[:5] == [1, 2, 4, 8, 16]
     assert max(waits) <= 60
     assert waits[-1] >= 30
-    # Other addresses are not concerned.
+    # Other addresses are not affected.
     assert dashboard.log_in("anna", address="10.0.0.2").status == 303
 
 
@@ -122,7 +122,7 @@ def test_failures_of_a_user_are_delayed_from_all_addresses(dashboard: Dashboard)
 
 
 def test_others_cannot_lock_a_user_out(dashboard: Dashboard) -> None:
-    """If this fails, anybody keeps a user from logging in by failing in the user's name."""
+    """If this fails, an attacker can lock a user out with failed logins."""
     assert dashboard.log_in("anna", address="10.2.0.1").status == 303
     for number in range(5):
         dashboard.log_in("anna", WRONG, f"10.1.0.{number}")
@@ -139,21 +139,21 @@ def test_the_addresses_of_one_ipv6_host_count_together(dashboard: Dashboard) -> 
 
 
 def test_clients_behind_a_proxy_count_by_themselves(make: Make, users_path: Path) -> None:
-    """If this fails, one guesser behind the same proxy keeps everybody out, or evades the limit by a header."""
+    """If this fails, one attacker behind a proxy locks out all its users, or evades the limit with a header."""
     dashboard = make(users_path=users_path, proxies=(ip_network("10.0.0.0/24"), ip_network("fd00::/8")))
 
     def attempt(forwarded: str, name: str = "nobody", password: str = "wrong", address: str = "10.0.0.5") -> int:
         form = {"name": name, "password": password}
         return dashboard.post("/login", form, [("x-forwarded-for", forwarded)], address).status
 
-    # What the client sends itself is before what the proxies add.
+    # The client's own header values come before those that proxies add.
     for number in range(5):
         assert attempt(f"198.51.100.{number}, 203.0.113.9, 10.0.0.6", name=f"guess-{number}") == 401
     assert attempt("203.0.113.9, 10.0.0.6") == 429
     assert attempt("203.0.113.9", "anna", PASSWORD, "fd00::5") == 429
     assert attempt("203.0.113.10", "anna", PASSWORD) == 303
     assert dashboard.security.audit.recent(1)[0].address == "203.0.113.10"
-    # Others than proxies are not believed, and neither is what is no address.
+    # Headers from other hosts than proxies are ignored, and so are values that are not addresses.
     for number in range(5):
         assert attempt(f"203.0.113.{20 + number}", name=f"other-{number}", address="192.0.2.1") == 401
     assert attempt("203.0.113.30", "anna", PASSWORD, "192.0.2.1") == 429
@@ -198,7 +198,7 @@ def test_an_unusable_users_file_is_reported(dashboard: Dashboard, users_path: Pa
 
 @pytest.mark.parametrize("body", [b"x" * (FORM_BYTES_MAX + 1), b"&".join(b"a=1" for _ in range(9))])
 def test_other_forms_are_refused(dashboard: Dashboard, body: bytes) -> None:
-    """If this fails, anybody can make the dashboard parse large forms."""
+    """If this fails, any client can make the dashboard parse large forms."""
     headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", ORIGIN)]
     assert dashboard.send("POST", "/login", headers, [body]).status == 400
     json = dashboard.send("POST", "/login", [("content-type", "application/json"), ("origin", ORIGIN)], [b"{}"])
@@ -206,14 +206,14 @@ def test_other_forms_are_refused(dashboard: Dashboard, body: bytes) -> None:
 
 
 def test_a_login_from_another_site_is_refused(dashboard: Dashboard) -> None:
-    """If this fails, another site logs its visitors in as a user of its own."""
+    """If this fails, another site can log its visitors in as a user of its choice."""
     form = urlencode({"name": "eve", "password": PASSWORD}).encode()
     headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", "http://evil.example")]
     assert dashboard.send("POST", "/login", headers, [form]).status == 403
 
 
 def test_a_logout_needs_the_form_of_the_session(dashboard: Dashboard) -> None:
-    """If this fails, pages of others end sessions, or a logout does not."""
+    """If this fails, other sites can end sessions, or a logout does not end the session."""
     cookie = dashboard.cookie("anna")
     token = re.search(r'name="csrf" value="([^"]+)"', dashboard.send("GET", "/logout", [cookie]).text)
     assert token is not None

@@ -68,7 +68,7 @@ def shown(masks: Masking, value: Any, scope: Scope = SCOPE, topic: str = "paymen
     ],
 )
 def test_fields_are_hidden(field: str, value: Any, expected: Any) -> None:
-    """If this fails, users see fields that the rules hide, or miss others."""
+    """If this fails, users see fields that the rules hide, or do not see others."""
     assert shown(masking(field), value) == expected
 
 
@@ -119,7 +119,7 @@ def test_json_in_texts_is_followed_to_a_bound() -> None:
 
 
 def test_keys_headers_and_whole_values() -> None:
-    """If this fails, the same data is shown in the key or in a header."""
+    """If this fails, the key or a header shows the same data."""
     masks = masking("$", keys=True, headers=["Authorization"], **{"with": "hidden"})
     headers = [("AUTHORIZATION", b"Bearer x"), ("trace", b"1"), ("authorization", None)]
     record = masks.record(SCOPE, "payments-eu", Record(1, 2, b"4111", b'{"a": 1}', headers))
@@ -184,7 +184,7 @@ def test_all_rules_of_a_topic_hold() -> None:
     ],
 )
 def test_hidden_fields_cannot_be_searched(wanted: RecordFilter, allowed: bool) -> None:
-    """If this fails, a user finds out a hidden value by searching for its beginnings."""
+    """If this fails, a user can find a hidden value by searching for its prefixes."""
     masks = masking("$.card.number", headers=["authorization"])
     assert (masks.may_search(SCOPE, "payments", wanted) == "") is allowed
     assert masks.may_search(UNMASKED, "payments", wanted) == ""
@@ -192,7 +192,7 @@ def test_hidden_fields_cannot_be_searched(wanted: RecordFilter, allowed: bool) -
 
 
 def test_search_and_copy_of_masked_topics() -> None:
-    """If this fails, hidden data is found, or copied to where it is shown."""
+    """If this fails, hidden data can be found by searching, or copied to a topic that shows it."""
     masks = masking("ssn", keys=True)
     assert "cannot be searched" in masks.may_search(SCOPE, "payments")
     assert "cannot be searched" in masks.may_search(SCOPE, "payments", RecordFilter(key="4"))

@@ -73,7 +73,7 @@ def assert_refused(dashboard: Dashboard, answer: Answer, reason: str) -> None:
 
 
 def test_a_login_through_the_provider(dashboard: Dashboard, provider: Provider) -> None:
-    """If this fails, nobody can log in through the provider, or with other rights than configured."""
+    """If this fails, users cannot log in through the provider, or get another role than configured."""
     answer = attempt(dashboard, provider)
     assert answer.status == 200
     assert 'content="0;url=/topics"' in answer.text
@@ -96,7 +96,7 @@ def test_the_highest_role_counts(dashboard: Dashboard, provider: Provider) -> No
 
 
 def test_a_changed_configuration_ends_sessions(dashboard: Dashboard, provider: Provider) -> None:
-    """If this fails, a role that was taken away in the configuration lives on for 12 h."""
+    """If this fails, a role that was removed from the configuration stays valid for 12 h."""
     cookie = cookie_of(attempt(dashboard, provider), "broker_dash_8050")
     oidc = dashboard.config.oidc
     assert oidc is not None
@@ -135,7 +135,7 @@ def test_a_changed_configuration_ends_sessions(dashboard: Dashboard, provider: P
     ],
 )
 def test_wrong_claims_are_refused(dashboard: Dashboard, provider: Provider, claims: Any, reason: str) -> None:
-    """If this fails, a token for somebody or something else logs a user in."""
+    """If this fails, a token for another user or application logs a user in."""
     provider.claims = claims
     assert_refused(dashboard, attempt(dashboard, provider), reason)
 
@@ -152,7 +152,7 @@ def symmetric(claims: dict[str, Any], secret: bytes) -> str:
 
 
 def test_unsigned_and_foreign_signatures_are_refused(dashboard: Dashboard, provider: Provider) -> None:
-    """If this fails, whoever can send a token to the dashboard is any user."""
+    """If this fails, an attacker who can send a token to the dashboard can log in as any user."""
     other = RSAKey.generate_key(2048, {"kid": "1"})
     assert "none" not in ALGORITHMS
     assert not [each for each in ALGORITHMS if each.startswith("HS")]
@@ -177,7 +177,7 @@ def test_unsigned_and_foreign_signatures_are_refused(dashboard: Dashboard, provi
 
 
 def test_new_keys_of_the_provider_are_found(dashboard: Dashboard, provider: Provider) -> None:
-    """If this fails, nobody can log in after the provider changed its keys, or each forgery asks for them."""
+    """If this fails, users cannot log in after the provider changed its keys, or each forged token requests them."""
     assert attempt(dashboard, provider).status == 200
     provider.key = RSAKey.generate_key(2048, {"kid": "2", "use": "sig", "alg": "RS256"})
     dashboard.clock.now_s += 61
@@ -212,7 +212,7 @@ def test_a_late_answer_is_refused(dashboard: Dashboard, provider: Provider) -> N
 
 
 def test_errors_of_the_provider_are_not_shown_as_html(dashboard: Dashboard, provider: Provider) -> None:
-    """If this fails, a link to the callback shows content of others on the dashboard's page."""
+    """If this fails, a link to the callback shows foreign content on the dashboard's page."""
     _, cookie = begin(dashboard)
     state = json.loads(_padded(cookie[1].partition("=")[2].partition(".")[0]))[0]
     target = f"/oidc/callback?state={state}&error=%3Cscript%3E&error_description=call+555"
@@ -251,7 +251,7 @@ def test_a_provider_that_is_away_is_reported(make: Make, tmp_path: Path, provide
 
 
 def test_attempts_are_limited(dashboard: Dashboard) -> None:
-    """If this fails, anybody can make the dashboard flood the provider."""
+    """If this fails, any client can make the dashboard flood the provider."""
     statuses = [dashboard.send("GET", "/oidc/login").status for _ in range(21)]
     assert statuses == [303] * 20 + [429]
 
@@ -274,14 +274,14 @@ def test_attempts_are_limited(dashboard: Dashboard) -> None:
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path: Path, changes: Any, expected: str) -> None:
-    """If this fails, a mistake in the configuration gives wrong rights."""
+    """If this fails, a mistake in the configuration gives users a wrong role."""
     with pytest.raises(ClientError) as caught:
         parse_oidc(*table(tmp_path, "https://id.example.com", **changes), refuse)
     assert expected in str(caught.value)
 
 
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    """If this fails, others on the machine can act as the dashboard at the provider."""
+    """If this fails, other users of the machine can act as the dashboard at the provider."""
     data, path = table(tmp_path, "https://id.example.com")
     (tmp_path / "client.secret").chmod(0o644)
     with pytest.raises(ClientError, match="chmod 600"):

@@ -1,4 +1,4 @@
-"""Who may do what: the one function that decides."""
+"""Access by role and scope: the one function that decides."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_nobody_may_do_anything() -> None:
 
 @pytest.mark.parametrize("role", [None, 0, 1, "viewer"])
 def test_an_unknown_need_is_refused(role: object) -> None:
-    """If this fails, a page that forgets to name its role is open to everybody."""
+    """If this fails, a page that does not name its role is open to all users."""
     assert decide(identity(Role.ADMIN), Need(role))  # type: ignore[arg-type]
 
 
@@ -76,7 +76,7 @@ def test_scopes_are_equal_by_content() -> None:
 
 
 def test_roles_are_read_from_text() -> None:
-    """If this fails, a file with a wrong role is accepted, or its error does not say which roles there are."""
+    """If this fails, a file with a wrong role is accepted, or the error does not list the valid roles."""
     assert Role.parse("operator") is Role.OPERATOR
     for wrong in ("", "Admin", "root", "3"):
         with pytest.raises(ValueError, match="viewer, operator, admin"):

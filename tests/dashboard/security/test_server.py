@@ -1,4 +1,4 @@
-"""The guard on a real socket: what a server makes of chunked bodies, upgrades and raw paths."""
+"""The guard on a real socket, with the server's handling of chunked bodies, upgrades and raw paths."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_large_announced_body_is_not_read(server: Server) -> None:
 
 
 def test_a_client_that_sends_a_large_body_reads_why_it_is_refused(server: Server) -> None:
-    """If this fails, whoever sends a file that is too large sees a reset connection instead of the limit."""
+    """If this fails, a user who sends a file that is too large sees a reset connection instead of the limit."""
     for headers in ({}, {"Transfer-Encoding": "chunked"}):
         client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         parts = (b"x" * (1 << 20) for _ in range(24))
@@ -88,7 +88,7 @@ def test_two_hosts_are_refused(server: Server) -> None:
 
 
 def test_sockets_are_refused_before_the_upgrade(server: Server) -> None:
-    """If this fails, another site or nobody opens the live socket."""
+    """If this fails, another site can open the live socket, or a client can without a login."""
     url = f"ws://127.0.0.1:{server.port}/live"
     cookie = {"Cookie": server.cookie()}
     for origin, headers, status in (
@@ -113,7 +113,7 @@ def test_refused_sockets_are_not_logged_as_errors(tmp_path: Path, caplog: pytest
             assert caught.value.response.status_code == status
             assert text in (caught.value.response.body or b"")
             assert caught.value.response.headers["X-Content-Type-Options"] == "nosniff"
-    # The server has ended, and with it everything that it could log.
+    # The server has exited, so its log is complete.
     log.removeHandler(caplog.handler)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 

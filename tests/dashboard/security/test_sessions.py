@@ -1,4 +1,4 @@
-"""Cookies of sessions: what an attacker could do to them, and what ends a session."""
+"""Session cookies: attacks on them, and the events that end a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build(tmp_path: Path, clock: Clock | None = None, *, is_secure: bool = False
 
 
 def test_the_key_is_private_and_made_once(tmp_path: Path) -> None:
-    """If this fails, others on the machine can forge logins, or each restart ends all sessions."""
+    """If this fails, other users of the machine can forge logins, or each restart ends all sessions."""
     path = tmp_path / "session.key"
     key = load_key(path)
     assert len(key) == 32
@@ -43,7 +43,7 @@ def test_a_key_of_a_wrong_length_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_cookie_says_who_logged_in(tmp_path: Path) -> None:
-    """If this fails, nobody stays logged in."""
+    """If this fails, users do not stay logged in."""
     sessions = build(tmp_path)
     value, session = sessions.issue("anna", PASSWORD, "record")
     ticket = sessions.read(value)
@@ -75,7 +75,7 @@ def test_a_changed_cookie_is_refused(tmp_path: Path) -> None:
         assert sessions.read(wrong) is None, wrong
     for index in range(len(value)):
         changed = value[:index] + ("A" if value[index] != "A" else "B") + value[index + 1 :]
-        # The last character of base64 has bits that count for nothing; then the content is the same.
+        # The last base64 character has unused bits: if only these change, the content is the same.
         assert sessions.read(changed) is None or index in (len(body) - 1, len(value) - 1), index
     assert build(tmp_path, key=b"x" * 32).read(value) is None
 
@@ -100,7 +100,7 @@ def test_a_session_ends_after_its_time(tmp_path: Path) -> None:
 
 
 def test_a_session_from_the_future_is_refused(tmp_path: Path) -> None:
-    """If this fails, setting the clock back prolongs sessions without bound."""
+    """If this fails, setting the clock back prolongs sessions without limit."""
     clock = Clock()
     sessions = build(tmp_path, clock)
     value, _ = sessions.issue("anna", PASSWORD, "record")

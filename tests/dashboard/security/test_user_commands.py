@@ -1,4 +1,4 @@
-"""`broker-dash user`: what it prints, its exit codes, and that no password is lost or shown."""
+"""`broker-dash user`: its output and exit codes; no password is lost or shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(path: Path, *arguments: str, stdin: str = PASSWORD + "\n") -> Result:
 
 
 def test_add_writes_what_was_given(path: Path) -> None:
-    """If this fails, a user has other rights than intended, or cannot log in."""
+    """If this fails, a user has another role than intended, or cannot log in."""
     options = ("--role", "operator", "--topics", "orders*, pay*", "--groups", "b?", "--clusters", "prod", "--unmasked")
     result = run(path, "add", "anna", *options, "--password-stdin")
     assert result.exit_code == 0
@@ -45,7 +45,7 @@ def test_add_writes_what_was_given(path: Path) -> None:
 
 
 def test_by_default_a_user_only_looks(path: Path) -> None:
-    """If this fails, forgetting an option gives the right to change things, or shows hidden fields."""
+    """If this fails, a forgotten option lets a user change clusters or see hidden fields."""
     assert run(path, "add", "anna", "--password-stdin").exit_code == 0
     user = load_users(path)["anna"]
     assert (user.role, user.scope) == (Role.VIEWER, Scope())
@@ -77,7 +77,7 @@ def test_wrong_values_change_nothing(path: Path, arguments: tuple[str, ...], std
 
 
 def test_without_a_terminal_the_password_must_be_given(path: Path) -> None:
-    """If this fails, a script hangs at a prompt that nobody sees."""
+    """If this fails, a script hangs at an invisible prompt."""
     result = run(path, "add", "anna")
     assert result.exit_code == 2
     assert "--password-stdin" in result.stderr
@@ -117,7 +117,7 @@ def test_replace_changes_a_user(path: Path) -> None:
 
 
 def test_list_shows_users_without_hashes(path: Path) -> None:
-    """If this fails, nobody can see who has access, or the hashes are in a terminal's history."""
+    """If this fails, an admin cannot list the users, or the hashes are in a terminal's history."""
     add_user(path, "ben", Role.OPERATOR, Scope(topics=("b", "a")))
     add_user(path, "anna", Role.ADMIN, Scope(unmasked=True))
     lines = run(path, "list").stdout.splitlines()
@@ -153,7 +153,7 @@ def test_remove_asks_first(path: Path) -> None:
 
 
 def test_a_file_that_others_can_read_is_refused(path: Path) -> None:
-    """If this fails, hashes stay readable by everybody on the machine."""
+    """If this fails, all users of the machine can read the hashes."""
     add_user(path, "anna")
     path.chmod(0o644)
     for arguments in (("list",), ("remove", "anna", "--yes"), ("add", "ben", "--password-stdin")):

@@ -36,7 +36,7 @@ def written(path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def test_a_user_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    """If this fails, a user has other rights than the command gave."""
+    """If this fails, a user has another role than the command gave."""
     path = tmp_path / "deep" / "users.toml"
     scope = Scope(("prod",), ('a"b\\c', "ordersü*"), ("g]1",), True)
     user = add_user(path, "anna.b_c-d@example", Role.OPERATOR, scope)
@@ -69,7 +69,7 @@ def test_changes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
 def test_a_file_that_others_can_access_is_refused(tmp_path: Path, mode: int) -> None:
-    """If this fails, password hashes can be read, or users added, by others on the machine."""
+    """If this fails, other users of the machine can read password hashes or add users."""
     path = tmp_path / "users.toml"
     add_user(path, "anna")
     path.chmod(mode)
@@ -97,7 +97,7 @@ def test_a_file_that_others_can_access_is_refused(tmp_path: Path, mode: int) -> 
     ],
 )
 def test_an_invalid_file_is_refused_with_the_place(tmp_path: Path, text: str, expected: str) -> None:
-    """If this fails, a mistake in the file gives wrong rights, or its error does not help."""
+    """If this fails, a mistake in the file gives a user a wrong role, or its error does not help."""
     path = written(tmp_path / "users.toml", text)
     with pytest.raises(ClientError) as caught:
         Users(path)
@@ -175,7 +175,7 @@ def test_nobody_has_access_while_the_file_is_unusable(tmp_path: Path, damage: Ca
 
 
 def test_passwords_are_checked(tmp_path: Path) -> None:
-    """If this fails, nobody or anybody can log in."""
+    """If this fails, users cannot log in, or can with a wrong password."""
     path = tmp_path / "users.toml"
     add_user(path, "anna")
     save_user(path, module.User("zoe", hash_password("Zo\u00eb's password"), Role.VIEWER, Scope()))
@@ -197,7 +197,7 @@ def test_passwords_are_checked(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_costs_a_check_of_the_same_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the time of an answer tells which names exist."""
+    """If this fails, the response time reveals which names exist."""
     path = tmp_path / "users.toml"
     add_user(path, "anna")
     users = Users(path)
@@ -219,7 +219,7 @@ def test_an_unknown_name_costs_a_check_of_the_same_parameters(tmp_path: Path, mo
 
 
 def test_checks_are_bounded(tmp_path: Path) -> None:
-    """If this fails, a flood of logins takes all memory."""
+    """If this fails, a flood of logins exhausts the memory."""
     path = tmp_path / "users.toml"
     add_user(path, "anna")
     users = Users(path)

@@ -24,7 +24,7 @@ async def visitor(state: Path, report: Path | None = None) -> AsyncIterator[http
     """A client of an application that runs on a loopback address without users, and shows this report."""
     security = Security(SecurityConfig(HOST, PORT, state, (), None, None, (), False))
     alerts = Alerting(AlertSettings())
-    # Building it requests its own pages, with an event loop of its own.
+    # Building the application requests its own pages, in a separate event loop.
     app = await asyncio.to_thread(build, Context({}, security, report=report), alerts)
     to_app: asyncio.Queue[Message] = asyncio.Queue()
     from_app: asyncio.Queue[Message] = asyncio.Queue()

@@ -17,7 +17,7 @@ from tests.dashboard.server.application import visitor
     ids=["empty", "cut", "list", "number", "object", "unknown output", "wrong type"],
 )
 def test_a_malformed_body_is_refused(body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, anybody fills the log with tracebacks."""
+    """If this fails, any client can fill the log with tracebacks."""
 
     async def run() -> tuple[int, str]:
         async with visitor(tmp_path) as client:

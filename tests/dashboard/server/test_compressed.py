@@ -50,7 +50,7 @@ def get(app: Compressed, *headers: tuple[bytes, bytes], query: bytes = b"") -> t
 
 
 def test_a_browser_that_has_a_file_does_not_receive_it_again() -> None:
-    """If this fails, each page with a chart loads half a megabyte, or shows a file of the version before."""
+    """If this fails, each page with a chart loads half a megabyte, or uses a file of the previous version."""
     app = Compressed(application)
     status, headers, body = get(app)
     assert (status, gzip.decompress(body)) == (200, BODY)
@@ -70,7 +70,7 @@ def test_versioned_files_are_kept() -> None:
 
 
 def test_files_are_compressed_before_anybody_asks() -> None:
-    """If this fails, the first visitor waits while the scripts of the page are compressed."""
+    """If this fails, the first visitor waits for the page's scripts to be compressed."""
     asked: list[str] = []
 
     async def counting(scope: Any, receive: Any, send: Any) -> None:
@@ -87,7 +87,7 @@ def test_files_are_compressed_before_anybody_asks() -> None:
 
 
 def test_many_first_visitors_have_a_file_compressed_once() -> None:
-    """If this fails, tabs that all come back after a restart multiply the work of the first one."""
+    """If this fails, tabs that reconnect after a restart repeat the work of the first one."""
     asked: list[str] = []
 
     async def counting(scope: Any, receive: Any, send: Any) -> None:
@@ -127,8 +127,8 @@ def test_the_program_compresses_what_its_pages_load(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_answer_that_is_streamed_is_prepared() -> None:
-    """If this fails, the dashboard is busy without end at its start: a streaming application looks for the end of its
-    client all the time.
+    """If this fails, the dashboard is busy forever after its start, because a streaming application keeps checking
+    whether its client has disconnected.
     """
 
     async def streaming(scope: Any, receive: Any, send: Any) -> None:

@@ -1,4 +1,6 @@
-"""The configuration of the dashboard: what is wrong is named, with what is allowed; TLS by certificate files."""
+"""The configuration of the dashboard: errors name the wrong setting and the allowed values; TLS with certificate
+files.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ AWAY = "127.0.0.1:1"
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: str) -> None:
-    """If this fails, a typing error in the configuration is ignored, or ends in a traceback."""
+    """If this fails, a typing error in the configuration is ignored, or causes a traceback."""
     path = tmp_path / "dashboard.toml"
     path.write_text(text)
     with pytest.raises(ClientError) as raised:
@@ -70,7 +72,7 @@ def test_options_come_before_the_file(tmp_path: Path) -> None:
 
 
 def test_files_beside_the_cluster_file_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a dashboard with a cluster file of its own runs without the login that stands beside that file."""
+    """If this fails, a dashboard with another cluster file ignores the login configured in that file's directory."""
     default, own = tmp_path / "default" / "broker-cy", tmp_path / "own"
     default.mkdir(parents=True)
     own.mkdir()
@@ -79,7 +81,7 @@ def test_files_beside_the_cluster_file_count(tmp_path: Path, monkeypatch: pytest
     clusters = own / "clusters.toml"
     assert load_config(None, clusters).users is None
     assert find_users(None, clusters) == own / "dashboard-users.toml"
-    # A login that was set up is not lost because another cluster file is named.
+    # Naming another cluster file does not disable a configured login.
     (default / "dashboard-users.toml").touch()
     (default / "dashboard.toml").write_text("listen = '127.0.0.1:1'\n")
     found = load_config(None, clusters)
@@ -108,9 +110,10 @@ roles = { team = "viewer" }
 @pytest.mark.parametrize(
     ("beside", "default", "users", "alerts", "port"),
     [
-        # Users and rules beside the cluster file win over those that the other dashboard.toml names.
+        # Users and rules in the cluster file's directory override those that the other dashboard.toml names.
         ({"dashboard-users.toml": "", "alerts.toml": ""}, "named", "own/dashboard-users.toml", "own/alerts.toml", 1),
-        # Settings beside it win as a whole; a login that only the other directory has stays in force.
+        # A dashboard.toml in that directory overrides the other one as a whole; a login that only the other directory
+        # has stays in force.
         ({"dashboard.toml": "listen = '127.0.0.1:2'\n"}, "named", "default/broker-cy/their.toml", None, 2),
         ({"dashboard.toml": "alerts = 'ours.toml'\n", "alerts.toml": ""}, "", None, "own/ours.toml", 8050),
         ({"dashboard.toml": "users = 'us.toml'\n", "dashboard-users.toml": ""}, "named", "own/us.toml", None, 8050),
@@ -127,7 +130,7 @@ def test_what_is_beside_the_cluster_file_wins(
     alerts: str | None,
     port: int,
 ) -> None:
-    """If this fails, people of another installation log in to this dashboard, or its alert rules are ignored."""
+    """If this fails, users of another installation can log in to this dashboard, or its alert rules are ignored."""
     other, own = tmp_path / "default" / "broker-cy", tmp_path / "own"
     other.mkdir(parents=True)
     own.mkdir()
@@ -146,7 +149,7 @@ def test_what_is_beside_the_cluster_file_wins(
 
 
 def test_a_login_with_a_provider_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, another cluster file turns off the login that an OpenID provider does for the dashboard."""
+    """If this fails, naming another cluster file disables the login through an OpenID provider."""
     other = tmp_path / "default" / "broker-cy"
     other.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(other.parent))
@@ -181,7 +184,7 @@ def test_user_commands_change_the_file_of_the_dashboard(tmp_path: Path, monkeypa
 
 
 def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the dashboard shows another cluster than the one that was asked for."""
+    """If this fails, the dashboard shows another cluster than the requested one."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     path = tmp_path / "clusters.toml"
@@ -205,7 +208,7 @@ def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run `broker-dash` in this process, which must refuse its options; returns what it tells. An exception would be a
+    """Run `broker-dash` in this process with options that it must refuse; return its message. An exception would be a
     traceback for the user.
     """
 
@@ -220,7 +223,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def test_the_command_refuses_without_a_traceback(
     tmp_path: Path, told: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a user sees Python instead of what to change."""
+    """If this fails, a user sees a traceback instead of the setting to change."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     slashes = tmp_path / "slashes.toml"
     slashes.write_text('[clusters."a/b"]\nbootstrap = "127.0.0.1:1"\n')
@@ -242,12 +245,12 @@ def test_the_command_refuses_without_a_traceback(
     "options", [["--bogus"], ["bogus"], ["--timeout", "abc"], ["user", "add", "z", "--role", "king"]]
 )
 def test_unknown_options_are_refused_without_a_traceback(options: list[str], told: Callable[..., str]) -> None:
-    """If this fails, a typing error on the command line shows Python."""
+    """If this fails, a typing error on the command line causes a traceback."""
     assert "Error: " in told(*options)
 
 
 def test_the_version() -> None:
-    """If this fails, nobody can say which dashboard runs."""
+    """If this fails, a user cannot find out which version of the dashboard runs."""
     done = subprocess.run([sys.executable, "-m", "dashboard", "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"broker-dash {__version__}\n")
 
@@ -278,7 +281,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
 
 
 def test_tls_by_certificate_files(tmp_path: Path) -> None:
-    """If this fails, passwords go over the network as they are, although a certificate is configured."""
+    """If this fails, passwords are sent unencrypted although a certificate is configured."""
     path, _ = certificate(tmp_path)
     config = tmp_path / "dashboard.toml"
     config.write_text("tls_certificate = 'dash.pem'\ntls_key = 'dash.key'\n")

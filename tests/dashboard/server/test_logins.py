@@ -1,6 +1,4 @@
-"""The dashboard as a whole, over its sockets, with users of three roles: what each may see and do, and what an attacker
-tries.
-"""
+"""The whole dashboard, over its sockets, with users of three roles: their access, and attacks."""
 
 from __future__ import annotations
 
@@ -108,7 +106,7 @@ def live(site: Site, client: httpx.AsyncClient | None, origin: str | None = None
 
 
 async def told(socket: ClientConnection, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return the next message that fulfils `wanted`."""
+    """Return the next message that satisfies `wanted`."""
     async with asyncio.timeout(WAIT_S):
         while True:
             for line in str(await socket.recv()).split("\n"):
@@ -130,7 +128,7 @@ def subscribe(site: Site, channel: str, **params: str) -> str:
 
 
 def test_nothing_without_a_login(site: Site) -> None:
-    """If this fails, anybody in the network sees the cluster."""
+    """If this fails, every host of the network can read the cluster."""
 
     async def job() -> None:
         async with httpx.AsyncClient(base_url=site.origin, headers={"Origin": site.origin}, timeout=30) as client:
@@ -152,7 +150,7 @@ def test_nothing_without_a_login(site: Site) -> None:
 
 @pytest.mark.full
 def test_forged_origins_are_refused(site: Site) -> None:
-    """If this fails, a page of another site acts with the login of whoever opens it."""
+    """If this fails, a page of another site acts with its visitor's login."""
 
     async def job() -> None:
         async with logged_in(site, "ada") as client:
@@ -186,7 +184,7 @@ def test_a_viewer_sees_only_what_is_allowed(site: Site) -> None:
 
 @pytest.mark.full
 def test_acts_past_the_role_are_refused_and_noted(site: Site) -> None:
-    """If this fails, hiding a button is all that keeps a viewer from deleting a topic."""
+    """If this fails, only a hidden button keeps a viewer from deleting a topic."""
 
     async def job() -> None:
         async def opened(client: httpx.AsyncClient, act: str, **params: str) -> tuple[int, str]:
@@ -201,7 +199,7 @@ def test_acts_past_the_role_are_refused_and_noted(site: Site) -> None:
                 assert "role" in text
             status, text = await opened(ada, "delete-topics", topic="orders-1")
             plan = json.loads(text)["plan"]
-            # Nobody else can execute it, and not without the name.
+            # Another user cannot execute it, and it needs the typed name.
             for client in (vera, olga):
                 refused = await client.post("/act/execute", json={"plan": plan["id"], "typed": "orders-1"})
                 assert refused.status_code == 400
@@ -216,7 +214,7 @@ def test_acts_past_the_role_are_refused_and_noted(site: Site) -> None:
 
 @pytest.mark.full
 def test_events_name_who_changed_something(site: Site, broker_cy: BrokerProcess) -> None:
-    """If this fails, a shared dashboard makes everybody anonymous."""
+    """If this fails, a shared dashboard hides which user made a change."""
 
     async def job() -> None:
         async with logged_in(site, "olga") as client:
@@ -241,7 +239,7 @@ def test_events_name_who_changed_something(site: Site, broker_cy: BrokerProcess)
 
 
 def test_a_removed_user_loses_open_sockets(site: Site) -> None:
-    """If this fails, whoever was dismissed watches on until the tab is closed."""
+    """If this fails, a removed user keeps watching until the tab is closed."""
 
     async def job() -> None:
         async with logged_in(site, "vera") as client, live(site, client) as socket:
@@ -256,7 +254,7 @@ def test_a_removed_user_loses_open_sockets(site: Site) -> None:
 
 @pytest.mark.full
 def test_oversized_messages_and_bodies_end_only_their_sender(site: Site) -> None:
-    """If this fails, one client can fill the memory of the dashboard."""
+    """If this fails, one client can exhaust the dashboard's memory."""
 
     async def job() -> None:
         async with logged_in(site, "ada") as client, live(site, client) as other:
@@ -264,7 +262,7 @@ def test_oversized_messages_and_bodies_end_only_their_sender(site: Site) -> None
             async with live(site, client) as socket:
                 await socket.send("x" * 100_000)
                 await closed(socket)
-            # The dashboard ends the connection after its answer, which a client that still writes may not see.
+            # The dashboard closes the connection after its response; a client that is still writing may not receive it.
             with contextlib.suppress(httpx.TransportError):
                 assert (await client.post("/act/open", content=b"x" * (9 << 20))).status_code == 413
             await other.send(subscribe(site, "health"))

@@ -46,7 +46,7 @@ def lines(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 def test_an_export_has_every_record_once(broker: Target, topic: str) -> None:
-    """If this fails, a file that was exported cannot be produced again, or lacks records."""
+    """If this fails, an exported file cannot be produced again, or lacks records."""
 
     async def work(desk: Desk) -> None:
         records = [Record(timestamp=BEGIN_MS, key=None, value=b"\xff", headers=[("h", None)]), *numbered(2_999, 1)]
@@ -100,7 +100,7 @@ def test_what_is_wrong_with_an_export_is_named(broker: Target, topic: str) -> No
 
 
 def test_an_export_is_masked(broker: Target, topic: str) -> None:
-    """If this fails, whoever may not see a field downloads it."""
+    """If this fails, a user downloads fields that they may not see."""
     masking = Masking(
         parse_masks([{"topics": [topic], "fields": ["$.card"]}], lambda reason: ClientError(Failure.INVALID, reason))
     )
@@ -118,7 +118,7 @@ def test_an_export_is_masked(broker: Target, topic: str) -> None:
 
 
 def test_an_export_that_ends_early_says_so(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a file that was cut looks complete."""
+    """If this fails, a truncated file looks complete."""
     monkeypatch.setattr(record_routes, "RECORDS_MAX", 10)
 
     async def work(desk: Desk) -> None:
@@ -133,7 +133,7 @@ def test_an_export_that_ends_early_says_so(broker: Target, topic: str, monkeypat
 
 
 def test_an_export_ends_with_its_client(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, downloads that were cancelled go on reading, and soon nobody can export any more."""
+    """If this fails, cancelled downloads continue to read, and soon no user can export any more."""
     monkeypatch.setattr(record_routes, "_PART_BYTES", 100)
 
     async def work(desk: Desk) -> None:
@@ -203,7 +203,7 @@ def test_exports_at_once_are_bounded(broker: Target, topic: str, monkeypatch: py
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
             elif statuses.count(200) and message.get("more_body"):
-                # A client that does not read on.
+                # A client that stops reading.
                 await asyncio.Event().wait()
 
         async def export(query: bytes) -> None:
@@ -222,7 +222,7 @@ def test_exports_at_once_are_bounded(broker: Target, topic: str, monkeypatch: py
         left.set()
         await asyncio.wait_for(asyncio.gather(*running), 10)
         assert not exports._running
-        # Its client has left before the first part.
+        # The client disconnects before the first part.
         await asyncio.wait_for(export(query), 10)
         assert not exports._running
         # A failure between the start and the response.
@@ -233,7 +233,7 @@ def test_exports_at_once_are_bounded(broker: Target, topic: str, monkeypatch: py
 
 
 def test_a_response_that_is_never_sent_has_no_place(broker: Target, topic: str) -> None:
-    """If this fails, users are refused exports for ever, though none is running."""
+    """If this fails, exports are refused forever although none is running."""
 
     async def work(desk: Desk) -> None:
         await make(desk.hub.session.client, topic, numbered(1))
@@ -255,7 +255,7 @@ def test_a_response_that_is_never_sent_has_no_place(broker: Target, topic: str) 
 
 @pytest.mark.parametrize("value", ["", "no record has this"])
 def test_an_export_ends_with_the_login(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """If this fails, a user who was removed goes on downloading records for half an hour."""
+    """If this fails, a removed user continues to download records for half an hour."""
     monkeypatch.setattr(record_routes, "_PART_BYTES", 100)
 
     async def work(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""The report of broker-analytics at /report: who may see it, and what it may do in a browser."""
+"""The report of broker-analytics at /report: access to it, and its permissions in a browser."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def visit(state: Path, path: Path | None, work: Callable[[httpx.AsyncClient], Aw
 
 
 def test_the_report_is_served_in_a_sandbox(tmp_path: Path, path: Path) -> None:
-    """If this fails, what a report contains can act as the viewer, send what it finds, or does not run at all."""
+    """If this fails, scripts of a report can act as the viewer or send data elsewhere, or do not run at all."""
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.get("/report")
@@ -45,7 +45,7 @@ def test_the_report_is_served_in_a_sandbox(tmp_path: Path, path: Path) -> None:
         assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'sha256-")
         assert "allow-same-origin" not in policy
         assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
-        assert "connect-src" not in policy  # nothing, as of default-src
+        assert "connect-src" not in policy  # nothing, from default-src
         assert policy.count("sha256-") == 3
         assert answer.headers["x-frame-options"] == "SAMEORIGIN"
         assert "cross-origin-opener-policy" not in answer.headers
@@ -58,7 +58,7 @@ def test_the_report_is_served_in_a_sandbox(tmp_path: Path, path: Path) -> None:
 
 
 def test_without_the_option_there_is_no_report(tmp_path: Path) -> None:
-    """If this fails, every dashboard has a page that leads nowhere, or may show frames that it does not need."""
+    """If this fails, every dashboard links to a missing page, or allows frames that it does not need."""
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.get("/report")
@@ -92,7 +92,7 @@ def test_another_file_is_not_served(tmp_path: Path, path: Path, text: str | None
 
 
 def test_a_file_that_is_too_large_is_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a wrong path fills the memory of the dashboard."""
+    """If this fails, a wrong path exhausts the dashboard's memory."""
     monkeypatch.setattr(report_file, "BYTES_MAX", 1_000)
     assert "at most 1,000 are shown" in report_file.problem(path)
 

@@ -1,5 +1,5 @@
-"""Clusters that want TLS and a login, and a dashboard with TLS of its own: it shows them, and no secret is in what it
-shows, logs or keeps.
+"""Clusters with TLS and SASL, and a dashboard with its own TLS: it shows the clusters, and no page, log or file
+contains a secret.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.support.tls_broker import TlsBroker
 needs.require(needs.tls)
 
 WRONG = "a-wrong-password-4711"
-# Of clients, of the broker, and of the dashboard.
+# Passwords of clients, of the broker, and of the dashboard.
 SECRETS = (ADMIN_PASSWORD, WRONG, STORE_PASSWORD, PASSWORD, TOKEN_KEY, USERS_PASSWORD)
 SUBJECTS = {"topic": "orders", "group": "billing", "broker": "1", "setting": "retention.ms"}
 
@@ -98,7 +98,7 @@ async def all_that_is_shown(desk: Desk) -> str:
         try:
             lookers.append(desk.look(name, **params))
         except ClientError as error:
-            # It needs what is none of these subjects.
+            # This page needs another subject than these.
             found.append(str(error))
     async with asyncio.timeout(WAIT_S):
         while not all(each.states for each in lookers):
@@ -110,7 +110,7 @@ async def all_that_is_shown(desk: Desk) -> str:
 
 @pytest.mark.parametrize("how", ["login", "wrong", "certificate"])
 def test_no_secret_is_shown(broker: TlsBroker, how: str, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, whoever may look at the dashboard has the passwords of its clusters."""
+    """If this fails, every user of the dashboard can read the passwords of its clusters."""
     caplog.set_level(logging.DEBUG)
     settings, bootstrap = with_login(broker, ADMIN_PASSWORD), broker.sasl_bootstrap
     if how == "wrong":
@@ -124,7 +124,7 @@ def test_no_secret_is_shown(broker: TlsBroker, how: str, caplog: pytest.LogCaptu
         elif how == "wrong":
             assert "Authentication failed" in await desk.look("topics").failed()
         else:
-            # The certificate is of a user without rights.
+            # The certificate belongs to a user without permissions.
             await desk.state("brokers", lambda state: state["rows"])
         shown = await all_that_is_shown(desk)
         for secret in SECRETS:
@@ -178,7 +178,7 @@ def test_a_dashboard_with_tls_and_logins(broker: TlsBroker, tmp_path: Path) -> N
 
 
 def logged_in_and_seen(url: str, trusted: ssl.SSLContext) -> str:
-    """Log in, wrongly first; return the cookie of the session."""
+    """Log in, the first time with a wrong password; return the cookie of the session."""
     with httpx.Client(base_url=url, headers={"Origin": url}, timeout=30, verify=trusted) as client:
         wrong = client.post("/login", data={"name": "ada", "password": "a-guess-of-a-password", "next": "/"})
         assert wrong.status_code == 401
