@@ -16,9 +16,16 @@ PAGE = ROOT / "docs" / "events.md"
 HEAD = """\
 # Events and samples
 
-Generated from `broker_cy/metrics/events.py` and `broker_cy/metrics/sample.py` by `python tools/events_doc.py`; a test
-keeps it up to date. Both topics have one partition and any Kafka consumer can read them; no client can write to them.
-In Python, `broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decode` return typed objects.
+Use this page to read the two topics in which a cluster describes itself: its events, and a sample of each broker's
+metrics every second. The commands show them as text ([cli.md](cli.md#events-and-metrics)):
+
+    broker-cy events --follow
+    broker-cy metrics --watch
+
+Both topics have one partition. Any Kafka consumer can read them; no client can write to them. In Python,
+`broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decode` return typed objects. This page is generated
+from `broker_cy/metrics/events.py` and `broker_cy/metrics/sample.py` by `tools/events_doc.py`; a test keeps it up to
+date.
 
 | topic | contents of a record | retention | turned off by |
 |---|---|---|---|

@@ -13,35 +13,48 @@ PAGE = ROOT / "docs" / "metrics.md"
 HEAD = """\
 # Metrics
 
+Use this page to monitor brokers with Prometheus, and to look up the meaning of a metric. `make run` serves the metrics
+on port 9404:
+
+    curl -s http://127.0.0.1:9404/metrics
+
 With `brokercy.metrics.listener=HOST:PORT` the broker serves three pages over HTTP/1.1:
 
 - `/metrics`: the metrics in the Prometheus text format. `/metrics?topic=NAME` restricts the partition metrics to that
   topic; the parameter may be repeated.
 - `/healthz`: status 200 while the event loop runs.
-- `/readyz`: status 200 once clients are accepted and the coordinators are loaded; before that, 503 and what is missing.
+- `/readyz`: status 200 once clients are accepted and the coordinators are loaded; before that, 503 and the reason.
 
-The pages are open to everybody who reaches the address, unless these settings say otherwise:
+## Access
+
+Every host that reaches the address can read the pages, unless these settings restrict access:
 
 - `brokercy.metrics.token.file`: a file with a token in each line, of at least 16 characters. `/metrics` is served to
-  requests with `Authorization: Bearer TOKEN` (in Prometheus `authorization: {credentials_file: ...}`), others get 401;
-  `/healthz` and `/readyz` stay open, but `/readyz` does not say to others what is missing.
+  requests with `Authorization: Bearer TOKEN` (in Prometheus `authorization: {credentials_file: ...}`); other requests
+  get 401. `/healthz` and `/readyz` stay open, but without a token `/readyz` does not give the reason.
 - `brokercy.metrics.ssl.certificate.file`, and `brokercy.metrics.ssl.key.file` if the key is not in the same file: the
   pages are served over HTTPS only (TLS 1.2 and 1.3).
 
-Tokens and certificates are replaced without a restart: the files are read again when they change, and what does not fit
-leaves what is in force.
+Tokens and certificates are replaced without a restart: the broker reads the files again when they change. An invalid
+file is ignored; the current tokens or certificates stay in use.
+
+## Shards
 
 With `--shards` the parent serves the pages for all shards: counters and histograms are sums, gauges are sums or have
 the label `shard`, and `/readyz` needs every shard.
 
+## Cost
+
 Counting is on by default. `brokercy.metrics.enable=false` turns it off, also at run time, and
 `broker-bench compare ours ours-uncounted -w produce-100b` shows its cost.
 
-Histograms are log-linear (16 buckets per power of two, from 64 ns to 137 s); the page contains the powers of two
-from 16.384 us to 68.7 s. The page is written in slices, and the event loop runs between them:
-with 10,000 partitions it takes about 40 ms of CPU time, in slices of a few milliseconds.
+Histograms are log-linear (16 buckets per power of two, from 64 ns to 137 s). `/metrics` contains the powers of two
+from 16.384 us to 68.7 s. The broker writes it in slices, and the event loop runs between them: with 10,000 partitions
+it takes about 40 ms of CPU time, in slices of a few milliseconds.
 
-Generated from `broker_cy/metrics/definitions.py` by `python tools/metrics_doc.py`; a test keeps it up to date.
+## Reference
+
+The table is generated from `broker_cy/metrics/definitions.py` by `tools/metrics_doc.py`; a test keeps it up to date.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -17,11 +17,17 @@ PAGE = ROOT / "docs" / "protocol.md"
 HEAD = """\
 # Protocol
 
-Generated from the handlers' registrations by `python tools/protocol_doc.py`; a test keeps it up to date.
-ApiVersions returns the versions in the column "advertised". As in Kafka, a request for another API or version closes
-the connection, and an ApiVersions request of an unknown version is answered in version 0 (KIP-511).
+Use this page to look up which Kafka APIs and versions the broker serves, and which ACLs a client needs for them. This
+command shows the versions that a running broker advertises:
 
-The column "requires" has the rights that a client needs if an authorizer is configured ([security.md](security.md)).
+    broker-cy cluster apis
+
+ApiVersions returns the versions in the column "advertised". As in Kafka, a request for another API or version closes
+the connection, and an ApiVersions request of an unknown version is answered in version 0 (KIP-511). The column
+"requires" lists the operations that a client must be allowed if an authorizer is configured
+([security.md](security.md)).
+
+The table is generated from the registrations of the handlers by `tools/protocol_doc.py`; a test keeps it up to date.
 
 | key | API | versions | advertised | requires | omissions |
 |---|---|---|---|---|---|

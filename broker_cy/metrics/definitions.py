@@ -33,7 +33,7 @@ _TABLE: tuple[Metric, ...] = (
         "broker_cy_openssl_info",
         "gauge",
         ("version",),
-        "Always 1; the OpenSSL that TLS is linked with. Absent where this build has no TLS.",
+        "Always 1; the label is the version of the OpenSSL that TLS is linked with. Absent in a build without TLS.",
     ),
     # requests
     Metric("broker_cy_requests_total", "counter", ("api",), "Requests handled."),
@@ -61,7 +61,7 @@ _TABLE: tuple[Metric, ...] = (
         "broker_cy_certificate_expiry_timestamp_seconds",
         "gauge",
         ("listener",),
-        "When the certificate of a listener ends, in seconds since 1970.",
+        "Time at which the certificate of a listener expires, in seconds since 1970.",
     ),
     Metric(
         "broker_cy_tls_handshakes_total",
@@ -79,13 +79,13 @@ _TABLE: tuple[Metric, ...] = (
         "broker_cy_reauthentications_total",
         "counter",
         ("listener", "result"),
-        "Logins of clients that were logged in already (KIP-368); the result is success or failure.",
+        "Logins of clients that were already logged in (KIP-368); the result is success or failure.",
     ),
     Metric(
         "broker_cy_expired_sessions_total",
         "counter",
         ("listener",),
-        "Connections closed because the client sent a request after its session, instead of logging in again.",
+        "Connections closed because the client sent a request after its session expired, instead of logging in again.",
     ),
     Metric(
         "broker_cy_client_connections",
@@ -118,26 +118,26 @@ _TABLE: tuple[Metric, ...] = (
         "broker_cy_throttles_total",
         "counter",
         ("quota",),
-        "Answers after which a client had to wait because of a quota, and connections refused because of one.",
+        "Responses that throttled a client because of a quota, and connections refused because of one.",
     ),
     Metric(
         "broker_cy_throttle_seconds_total",
         "counter",
         ("quota",),
-        "Time that clients had to wait because of a quota.",
+        "Time for which clients were throttled because of a quota.",
     ),
     Metric(
         "broker_cy_client_throttle_seconds",
         "gauge",
         ("quota", "user", "client_id"),
-        "Time that a client had to wait since it is counted, of the 100 that had to wait longest; the user or the "
-        "client id is empty where all of them share the quota.",
+        "Time for which a client was throttled since the broker began to count it, for the 100 clients that were"
+        " throttled longest; the user or the client id is empty if all of them share the quota.",
     ),
     Metric(
         "broker_cy_connections_throttled",
         "gauge",
         (),
-        "Connections that are not read now, because their client has to wait.",
+        "Connections that the broker does not read now, because their client is throttled.",
     ),
     # topics
     Metric("broker_cy_topics", "gauge", (), "Topics, including internal ones."),

@@ -1,9 +1,10 @@
 """The events of a cluster, as typed records of the topic `__cluster_events`. docs/events.md is generated from this
 module.
 
-A record's value is JSON: `type` and `version` of the event, `time_ms` (wall clock, since 1970), `broker` (node id), and
-the fields of its class. Its key is the subject of the event (a group, a topic, a transactional id), as text. Fields are
-only ever added; a change of meaning raises the version, and readers skip versions and fields they do not know.
+The value of a record is JSON: `type` and `version` of the event, `time_ms` (wall clock, since 1970), `broker` (node
+id), and the fields of its class. The key of a record is the subject of the event (a group, a topic, a transactional
+id), as text. Later releases may add fields; a change of meaning raises the version. Readers skip unknown versions and
+fields.
 """
 
 # The file is long because it is the list of all events, and docs/events.md follows its order.
@@ -37,7 +38,7 @@ class Client:
 
 @dataclass(slots=True)
 class Trigger:
-    """Why a rebalance started or was restarted, and the member concerned. `reason` is join, rejoin, leave,
+    """The reason why a rebalance started or was restarted, and the member concerned. `reason` is join, rejoin, leave,
     session_timeout, join_timeout, sync_timeout, static_replacement, metadata, write_failed or group_too_large.
     """
 
@@ -51,8 +52,8 @@ class Trigger:
 @dataclass(slots=True)
 class Move:
     """One partition that changed its owner, or had none for a while. `stall_ms` is the time from when its last owner
-    stopped reading it (as far as the coordinator knows: it joined again without the partition, left, or sent its last
-    request) until the new owner received its assignment; -1 if the partition had no owner before.
+    stopped reading it until the new owner received its assignment; -1 if the partition had no owner before. As far as
+    the coordinator knows, an owner stops when it joins again without the partition, leaves, or sends its last request.
     """
 
     topic: str
@@ -79,8 +80,8 @@ class Event:
 class Rebalance(Event):
     """A classic group completed a rebalance. `join_ms` is the time spent waiting for its members, `sync_ms` the time
     spent waiting for the leader's assignment and for its write. `result` is stable, or empty if no member was left.
-    `moves` lists the partitions whose owner changed or that were stalled, the longest stall first and at most 2,000 of
-    the `moves_total`; `kept` counts those that were read without interruption.
+    `moves` lists the partitions whose owner changed or that stalled: the longest stall first, at most 2,000 of the
+    `moves_total`. `kept` counts the partitions that were read without interruption.
     """
 
     TYPE: ClassVar[str] = "rebalance"
@@ -107,7 +108,7 @@ class Rebalance(Event):
 
 @dataclass(slots=True)
 class StaticReplacement(Event):
-    """A static member returned with a new member id and resumed its place without a rebalance."""
+    """A static member returned with a new member id, and took its place again without a rebalance."""
 
     TYPE: ClassVar[str] = "static_replacement"
     group: str = ""
@@ -211,8 +212,8 @@ class ConfigChange:
 
 @dataclass(slots=True)
 class ConfigChanged(Event):
-    """Settings of a topic, a broker ("" for all), a group or a client metrics subscription changed. Secrets are left
-    out.
+    """Settings of a topic, a broker ("" for all), a group or a client metrics subscription changed. Secrets are not
+    included.
     """
 
     TYPE: ClassVar[str] = "config_changed"
@@ -229,7 +230,7 @@ class ConfigChanged(Event):
 @dataclass(slots=True)
 class BrokerStarted(Event):
     """The broker started. `clean` is true after a clean shutdown. `truncated_bytes` is the size of the incomplete or
-    damaged ends that were cut off logs; `truncated` lists it by partition.
+    damaged ends that were truncated from logs; `truncated` lists it by partition.
     """
 
     TYPE: ClassVar[str] = "broker_started"
@@ -251,11 +252,11 @@ class BrokerStopped(Event):
 
 @dataclass(slots=True)
 class BrokerFenced(Event):
-    """A broker is no longer in service. `cause` is lost, stopped (in order), started_again (another incarnation
-    registered) or unregistered. `reason` says how the controller knew of one that was lost: session_timeout,
-    process_ended (its host refused connections, or the parent of a shard has seen its end), stands_still (it left
-    questions unanswered), refuses_connections (those of other hosts) or requested (by itself); empty if a controller
-    of Apache Kafka or an older version fenced it.
+    """A broker is no longer in service. `cause` is lost, stopped (cleanly), started_again (another incarnation
+    registered) or unregistered. `reason` says how the controller detected a lost broker: session_timeout, process_ended
+    (its host refused connections, or the parent of a shard detected its end), stands_still (it did not answer
+    liveness requests), refuses_connections (those of other hosts) or requested (by the broker itself). `reason` is
+    empty if a controller of Apache Kafka or of an older version fenced the broker.
     """
 
     TYPE: ClassVar[str] = "broker_fenced"
@@ -271,7 +272,7 @@ class BrokerFenced(Event):
 
 @dataclass(slots=True)
 class BrokerUnfenced(Event):
-    """A broker is in service: clients are sent to it, and it may lead partitions."""
+    """A broker is in service: metadata name it to clients, and it may lead partitions."""
 
     TYPE: ClassVar[str] = "broker_unfenced"
     node: int = -1
@@ -297,9 +298,9 @@ class ControllerChanged(Event):
 
 @dataclass(slots=True)
 class LeadersElected(Event):
-    """Partitions have another leader, because theirs was lost or stopped. `cause` is failure, unclean (the new leader
-    was not in sync: acknowledged records may be lost) or no_leader (there is none that may lead). `partitions` lists
-    the first 2,000 of `partitions_total`.
+    """Partitions have another leader, because their leader was lost or stopped. `cause` is failure, unclean (the new
+    leader was not in sync: acknowledged records may be lost) or no_leader (no replica may lead). `partitions` lists the
+    first 2,000 of `partitions_total`.
     """
 
     TYPE: ClassVar[str] = "leaders_elected"
@@ -314,7 +315,7 @@ class LeadersElected(Event):
 
 @dataclass(slots=True)
 class InSyncBelowMin(Event):
-    """The in-sync sets of partitions became smaller than min.insync.replicas: producers with acks=all are refused.
+    """The in-sync sets of partitions became smaller than min.insync.replicas: requests with acks=all are refused.
     `partitions` lists the first 2,000 of `partitions_total`.
     """
 
@@ -329,9 +330,9 @@ class InSyncBelowMin(Event):
 
 @dataclass(slots=True)
 class Committed:
-    """One partition's committed offset. `record_time_ms` is the timestamp of the record at that offset, the next one
-    that the group reads; -1 if no such record exists yet, which means that the group has read everything. `end` is
-    the high watermark at that time.
+    """The committed offset of one partition. `record_time_ms` is the timestamp of the record at that offset, which the
+    group reads next. It is -1 if no such record exists yet: the group has read everything. `end` is the high watermark
+    at that time.
     """
 
     topic: str
@@ -386,7 +387,7 @@ class AclsDeleted(Event):
 @dataclass(slots=True)
 class Credential:
     """The credential of a user for one mechanism. `change` is created, altered (another password or other iterations)
-    or deleted; `iterations` is 0 for one that was deleted.
+    or deleted; `iterations` is 0 for a deleted one.
     """
 
     user: str = ""
@@ -398,7 +399,7 @@ class Credential:
 @dataclass(slots=True)
 class ScramUsersChanged(Event):
     """SCRAM credentials were created, altered or deleted. `credentials` lists the first 1,000 of `credentials_total`.
-    It has no passwords, and nothing that was derived from them.
+    The event contains no passwords, and no data that was derived from them.
     """
 
     TYPE: ClassVar[str] = "scram_users_changed"
@@ -413,8 +414,9 @@ class ScramUsersChanged(Event):
 
 @dataclass(slots=True)
 class QuotaChange:
-    """One quota of an entity: names by type (user, client-id or ip), where None is the default of all names that have
-    no quota of their own. `before` or `after`, numbers as text, is None if there was none or is none now.
+    """One quota of an entity. `entity` has names by type (user, client-id or ip); None is the default for names without
+    a quota of their own. `before` and `after` are numbers as text; None if the quota was not set before or is not set
+    now.
     """
 
     entity: dict[str, str | None] = field(default_factory=dict)
@@ -444,9 +446,9 @@ def entity_text(entity: Mapping[str, str | None]) -> str:
 
 @dataclass(slots=True)
 class TokenChange:
-    """A delegation token. `change` is created, renewed (it counts for longer), shortened, removed, or expired (removed
-    by the cluster after its time). It counts until `expires_ms`, which a renewal may move to `max_ms` at most. Whoever
-    logs in with it is its owner; the requester had it made.
+    """A delegation token. `change` is created, renewed (valid for longer), shortened, removed, or expired (removed by
+    the cluster after its time). The token is valid until `expires_ms`, which a renewal may move to `max_ms` at most. A
+    client that logs in with the token is authenticated as its owner; the requester created it.
     """
 
     token_id: str = ""
@@ -459,8 +461,8 @@ class TokenChange:
 
 @dataclass(slots=True)
 class DelegationTokensChanged(Event):
-    """Delegation tokens were created, renewed or ended. `tokens` lists the first 1,000 of `tokens_total`. It has no
-    HMAC, which is the password of a token. The principal of `by` is broker for those that have expired.
+    """Delegation tokens were created, renewed or removed. `tokens` lists the first 1,000 of `tokens_total`. The event
+    contains no HMAC, which is the password of a token. The principal of `by` is broker for expired tokens.
     """
 
     TYPE: ClassVar[str] = "delegation_tokens_changed"
@@ -475,11 +477,11 @@ class DelegationTokensChanged(Event):
 
 @dataclass(slots=True)
 class LoginFailed(Event):
-    """Clients could not log in. A broker gathers equal failures for up to 10 seconds: `count` is their number since
-    `first_ms`. Of at most 50 different ones in that time there are events; `left_out` is the number of the others, in
-    the first event. `user` is the name that was sent; `again` is true in a session that was to be renewed. The
-    `mechanism` TLS, without a user, is a handshake that the broker refused, or the client, if it said why; connections
-    that only end, as those of health checks, are not reported.
+    """Clients could not log in. A broker combines equal failures for up to 10 seconds: `count` is their number since
+    `first_ms`. In that time, the broker writes events for at most 50 different failures; `left_out`, in the first
+    event, is the number of the others. `user` is the name that the client sent; `again` is true if the client wanted to
+    renew a session. The `mechanism` TLS, without a user, is a handshake that the broker refused, or that the client
+    refused with a reason. Connections that only end, such as those of health checks, are not reported.
     """
 
     TYPE: ClassVar[str] = "login_failed"
@@ -500,8 +502,8 @@ class LoginFailed(Event):
 
 @dataclass(slots=True)
 class AccessDenied(Event):
-    """A client was refused something that it named. A broker gathers equal refusals as in login_failed. `reason` is
-    denied (by `rule`), no_match (`near` has up to three ACLs on the resource that allow something similar),
+    """A client was denied an operation on a resource that it named. A broker combines equal denials as in login_failed.
+    `reason` is denied (by `rule`), no_match (`near` has up to three ACLs on the resource that allow something similar),
     no_acl_denied (no ACL concerns the resource) or not_loaded (the broker did not know the ACLs yet).
     """
 
@@ -544,9 +546,9 @@ class CertificateExchanged(Event):
 
 @dataclass(slots=True)
 class CertificateRefused(Event):
-    """A changed key store or trust store of a listener is not used; `subject` and `not_after_ms` are those of the
-    certificate that stays in use, empty and 0 if the node only connects to this listener of others, without one. Equal
-    refusals are reported once in 10 seconds.
+    """A changed key store or trust store of a listener is not used. `subject` and `not_after_ms` are those of the
+    certificate that stays in use; they are empty and 0 if the node only connects to this listener of other nodes,
+    without a certificate. Equal events are written once in 10 seconds.
     """
 
     TYPE: ClassVar[str] = "certificate_refused"
@@ -562,8 +564,8 @@ class CertificateRefused(Event):
 
 @dataclass(slots=True)
 class CertificateExpires(Event):
-    """The certificate of a listener ends within `days` (30, 7 or 1), or has ended (0). There is one event for each of
-    these, and after a start one for the least.
+    """The certificate of a listener expires within `days` (30, 7 or 1), or has expired (0). The broker writes one event
+    for each of these values, and after a start one for the lowest value that applies.
     """
 
     TYPE: ClassVar[str] = "certificate_expires"
@@ -579,7 +581,7 @@ class CertificateExpires(Event):
 
 @dataclass(slots=True)
 class Access:
-    """What a client did, or tried, with a resource; `operations` has Kafka's names."""
+    """The operations that a client performed, or tried, on a resource; `operations` has Kafka's names."""
 
     principal: str = ""
     host: str = ""
@@ -590,10 +592,10 @@ class Access:
 
 @dataclass(slots=True)
 class Accesses(Event):
-    """Rights that clients used, or were refused, on a broker with an authorizer: each of them once an hour, within ten
-    seconds of its first use in that hour. Super users are not listed. A broker notes at most 10,000 accesses to named
-    resources in an hour, 10,000 to resources in lists and 2,000 refused ones; `left_out` is the number of the others
-    since the last event. `allow_if_no_acl` is the broker's allow.everyone.if.no.acl.found.
+    """Accesses of clients that a broker with an authorizer allowed or denied: each of them once an hour, within ten
+    seconds of its first use in that hour. Accesses of super users are not listed. In an hour, a broker records at most
+    10,000 accesses to named resources, 10,000 to resources in lists and 2,000 denied ones; `left_out` is the number of
+    the others since the last event. `allow_if_no_acl` is the broker's allow.everyone.if.no.acl.found.
     """
 
     TYPE: ClassVar[str] = "accesses"
@@ -610,7 +612,7 @@ def _only(names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class Commits(Event):
-    """Offsets that a group committed, at most one per partition and second."""
+    """Offsets that a group committed: at most one per partition and second."""
 
     TYPE: ClassVar[str] = "commits"
     group: str = ""

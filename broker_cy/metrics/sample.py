@@ -1,7 +1,7 @@
 """One sample of a broker's metrics, as written to the topic `__broker_metrics`: the counts of one interval.
 
-The value of a record is JSON with the fields of `Sample`; the key is the node id as text. Fields are only ever added; a
-change of meaning raises `version`. Fields that are 0 or empty are omitted, and readers restore them.
+The value of a record is JSON with the fields of `Sample`; the key is the node id as text. Later releases may add
+fields; a change of meaning raises `version`. Fields that are 0 or empty are omitted, and readers restore them.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class Connection:
 
 @dataclass(slots=True)
 class QuotaUse:
-    """What an entity used of a quota: `rate` is what counts against `limit`, over the windows of the quota, and 0 for
-    controller_mutation_rate, which has no rate; `waits` and `waited_ms` are those of the interval. `user` or
-    `client_id` is empty where all of them share the quota; for connection_creation_rate `client_id` is the address.
+    """The use of a quota by an entity. `rate` is the rate that counts against `limit`, over the windows of the quota;
+    it is 0 for controller_mutation_rate, which has no rate. `waits` and `waited_ms` are the throttles of the interval.
+    `user` or `client_id` is empty if all of them share the quota. For connection_creation_rate, `client_id` is the
+    address.
     """
 
     key: str = ""
@@ -75,8 +76,8 @@ class QuotaUse:
 
 @dataclass(slots=True)
 class Sample:
-    """Counts such as `cpu_us`, page faults and bytes are those of the interval; amounts such as memory and descriptors
-    are those at its end.
+    """Counts such as `cpu_us`, page faults and bytes cover the interval. Amounts such as memory and descriptors are
+    those at its end.
     """
 
     version: int = VERSION
@@ -115,11 +116,11 @@ class Sample:
     busy: list[Connection] = field(default_factory=list)
     busy_left_out: int = 0
     quotas: list[QuotaUse] = field(default_factory=list)
-    """Of those that used something, the ones that waited longest, then those nearest to their limit."""
+    """Entities with use in the interval: those that were throttled longest, then those nearest to their limit."""
     quotas_left_out: int = 0
     throttles: int = 0
     throttled_ms: int = 0
-    """How often, and for how long, clients had to wait because of quotas."""
+    """How often, and for how long, clients were throttled because of quotas."""
 
 
 T = TypeVar("T", Times, Api, Topic, Connection, QuotaUse, Sample)

@@ -69,7 +69,7 @@ async def _create(
     ApiKey.CREATE_DELEGATION_TOKEN,
     versions=(1, 3),
     on=BOTH,
-    requires="a login; CREATE_TOKENS on the user who is to own it, if that is another one",
+    requires="a login; CREATE_TOKENS on the owner of the token, if the owner is another user",
 )
 async def create_delegation_token(
     ctx: RequestContext, request: messages.CreateDelegationTokenRequest

@@ -20,7 +20,7 @@ ENDPOINT_CONTROLLER = 2
 _TYPES = {ENDPOINT_BROKER: "BROKER", ENDPOINT_CONTROLLER: "CONTROLLER"}
 
 
-@handler(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), on=BOTH, requires="on listeners of controllers ALTER on the cluster")
+@handler(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), on=BOTH, requires="ALTER on the cluster, on controller listeners")
 def describe_cluster(ctx: RequestContext, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
     if ctx.is_for_controller:
         try:

@@ -15,7 +15,7 @@ from broker_cy.wire.frame import ApiKey
 @handler(
     ApiKey.DESCRIBE_TRANSACTIONS,
     versions=(0, 0),
-    requires="DESCRIBE on each transactional id; a topic without it is left out",
+    requires="DESCRIBE on each transactional id; topics without DESCRIBE are left out",
 )
 def describe_transactions(
     ctx: RequestContext, request: messages.DescribeTransactionsRequest

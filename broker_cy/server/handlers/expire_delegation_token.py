@@ -14,7 +14,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), on=BOTH, requires="a login; its owner and renewers may")
+@handler(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(1, 2), on=BOTH, requires="a login as owner or renewer")
 async def expire_delegation_token(
     ctx: RequestContext, request: messages.ExpireDelegationTokenRequest
 ) -> messages.ExpireDelegationTokenResponse:

@@ -13,7 +13,7 @@ from broker_cy.wire.frame import ApiKey
 @handler(
     ApiKey.LIST_GROUPS,
     versions=(0, 5),
-    requires="DESCRIBE on the cluster, or on each group, without which a group is left out",
+    requires="DESCRIBE on the cluster, or on each group; other groups are left out",
 )
 def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
     try:

@@ -18,7 +18,7 @@ from broker_cy.wire.frame import ApiKey
 @handler(
     ApiKey.LIST_TRANSACTIONS,
     versions=(0, 2),
-    requires="DESCRIBE on each transactional id, without which it is left out",
+    requires="DESCRIBE on each transactional id; other ids are left out",
 )
 def list_transactions(
     ctx: RequestContext, request: messages.ListTransactionsRequest
