@@ -19,8 +19,8 @@ ACCESSES_MAX: Final = 500_000
 
 @dataclass(slots=True)
 class Past:
-    """What was noted since a time: each access with the last time that it was. `left_out` accesses are missing, because
-    a broker or this client has no room for them. `first_ms` is the time of the first event, None if there is none.
+    """The accesses noted since a time, each with its last time. `left_out` accesses are missing, because a broker or
+    this client has no room for them. `first_ms` is the time of the first event, None without events.
     """
 
     accesses: dict[Asked, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class AccessCalls:
         self._events = events
 
     async def since(self, time_ms: int) -> Past:
-        """What was noted since then. Raises ClientError where the cluster has no such events."""
+        """The accesses noted since then. Raises ClientError if the cluster has no such events."""
         past = Past()
         span = await self._events.span(Start.time(time_ms))
         if span.start < span.end:

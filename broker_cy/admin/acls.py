@@ -12,7 +12,7 @@ from broker_cy.client.pool import Peer
 from broker_cy.security.acls import Binding, Filter, Operation, PatternType, Permission, ResourceType
 from broker_cy.wire import messages
 
-# Of one request: a change of ACLs is atomic, and brokers take at most 10,000 in one.
+# The limits of one request: a change of ACLs is atomic, and brokers accept at most 10,000 in one.
 ACLS_A_REQUEST: Final = 1_000
 FILTERS_A_REQUEST: Final = 100
 EVERY: Final = Filter()
@@ -103,7 +103,7 @@ def exactly(binding: Binding) -> Filter:
 
 
 def filter_text(selecting: Filter) -> str:
-    """What a filter selects, for errors."""
+    """Describe the ACLs that a filter selects, for errors."""
     parts = [f"{name} {value}" for name, value in selecting._asdict().items() if value is not None and value != 1]
     return f"ACLs with {', '.join(parts)}" if parts else "all ACLs"
 

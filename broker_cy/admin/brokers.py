@@ -56,9 +56,9 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReplicas:
-    """What plans are computed from: the brokers, and every partition with the size of its largest replica.
+    """The input of plans: the brokers, and every partition with the size of its largest replica.
 
-    `unanswered` are the failures of brokers whose sizes are not known; the partitions of `leaderless` have no leader.
+    `unanswered` are the failures of brokers whose sizes are unknown; the partitions of `leaderless` have no leader.
     """
 
     brokers: tuple[BrokerState, ...]
@@ -74,7 +74,7 @@ class ClusterReplicas:
         ]
 
     def broker(self, broker_id: int) -> BrokerState:
-        """Raises ClientError if there is no such broker."""
+        """Raises ClientError for an unknown broker."""
         found = next((each for each in self.brokers if each.broker_id == broker_id), None)
         if found is None:
             known = ", ".join(str(each.broker_id) for each in self.brokers) or "none"

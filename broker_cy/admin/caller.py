@@ -37,7 +37,7 @@ class Outcome(Generic[K, V]):
     failed: dict[K, ClientError]
 
     def whole(self) -> dict[K, V]:
-        """Return `found`; raises the first failure if there is one."""
+        """Return `found`; raises the first failure, if any."""
         for error in self.failed.values():
             raise error
         return self.found
@@ -166,7 +166,7 @@ class Caller:
                 for key in pending:
                     del failed[key]
             attempt += 1
-        # In the order in which they were requested, not answered.
+        # In the order of the request, not of the answers.
         return Outcome({key: found[key] for key in order if key in found}, failed)
 
     async def _round(

@@ -29,8 +29,8 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The answer of DescribeCluster. `controller_id` is a broker for changes, any one where each forwards them
-    (KIP-590), -1 if there is none.
+    """The answer of DescribeCluster. `controller_id` is a broker for changes, any one if each forwards them (KIP-590);
+    -1: no broker.
     """
 
     cluster_id: str
@@ -65,7 +65,7 @@ class ClusterCalls:
         self._caller = caller
 
     async def describe(self) -> ClusterDescription:
-        """Brokers, including fenced ones where the broker reports them, and the controller. Raises ClientError."""
+        """The brokers, including fenced ones if the broker reports them, and the controller. Raises ClientError."""
         deadline = self._caller.deadline()
         request = messages.DescribeClusterRequest(endpoint_type=_BROKERS_ENDPOINT)
         link = await self._caller.pool.link(await self._caller.metadata.any_peer(deadline), deadline)

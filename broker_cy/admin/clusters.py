@@ -63,21 +63,21 @@ class ClusterEntry:
     is_readonly: bool = False
     # A file with a token for the brokers' metrics (brokercy.metrics.token.file), which consoles show.
     metrics_token_file: Path | None = None
-    # The settings of security, and where they are; the file of --command-config replaces them.
+    # The security settings, and their place; the file of --command-config replaces them.
     secured: Mapping[str, str] = field(default_factory=dict, repr=False)
     where: str = ""
     command_config: Path | None = None
 
     @property
     def login(self) -> ClientLogin | None:
-        """What its connections log in with; None for a cluster without SASL. The password of a cluster that is not used
-        may be missing. Raises ClientError.
+        """The login of its connections; None for a cluster without SASL. The password of an unused cluster may be
+        missing. Raises ClientError.
         """
         return login_of(*self._security)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What protects its connections; None for a cluster without TLS. Files are read now. Raises ClientError."""
+        """The TLS context of its connections; None for a cluster without TLS. Reads files now. Raises ClientError."""
         return tls_of(*self._security)
 
     @property

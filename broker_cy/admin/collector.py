@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-# With Python's 700, 10, 10 the collector scans the lag of 100,000 partitions for cycles again and again; each takes a
-# tenth of a second, in which a console does not react to keys. Full collections are as rare as with the broker's
+# With Python's 700, 10, 10 the collector repeatedly scans the lag of 100,000 partitions for cycles; each scan takes a
+# tenth of a second, and meanwhile a console does not react to keys. Full collections are as rare as with the broker's
 # 50,000, 20, 50; but the middle generation, with up to 60,000 objects instead of a million, is scanned in 5 ms.
 THRESHOLDS = (10_000, 4, 1_000)
 
@@ -36,7 +36,7 @@ def relax_collector() -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not report it."""
+    """Memory of this process; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -1,9 +1,9 @@
 """Commits of groups as reported in `__cluster_events`, and the time lag that follows from them.
 
 A commit event contains the timestamp of the record at the committed offset. This gives the age of the first unread
-record without a Fetch, even after that record was deleted. It is valid as long as the same offset is committed. Where
-there is no such event (another cluster, events switched off, a commit of this second, or one so long ago that its event
-is out of reach), and where the group had read everything then, the timestamp is read from the records.
+record without a Fetch, even after that record was deleted. It is valid as long as the same offset is committed. The
+timestamp is read from the records if the group had read all records then, or if the event is missing: in another
+cluster, with events switched off, for a commit of this second, or for one so long ago that its event is out of reach.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class CommitNotes:
         self._noted.clear()
 
     def take(self, stamped: Stamped) -> None:
-        """Note the commits of an event. Of other events, only the deletion of a topic matters: its offsets are
-        discarded.
-        """
+        """Note the commits of an event. The deletion of a topic discards its offsets; all other events are ignored."""
         event = stamped.event
         if isinstance(event, Commits):
             group = intern(event.group)
@@ -95,7 +93,7 @@ class CommitNotes:
         return None if found is None or found.record_time_ms < 0 else found.record_time_ms
 
     def with_commit_times(self, lag: GroupLag) -> GroupLag:
-        """The lag with the time of each commit where it is known, which makes the status of groups more accurate."""
+        """The lag with the time of each commit, if known, which makes the status of groups more accurate."""
         parts = []
         for part in lag.partitions:
             noted = self.at(lag.group_id, part.partition, part.committed)
@@ -172,8 +170,8 @@ class CommitTail:
                 self._steps_left.clear()
 
     async def _look_ahead(self, topic: OwnTopic[Stamped]) -> None:
-        """Read new events. At the first search, after the topic was re-created, and if there is more than is read at
-        once, this only finds the end, from which to search backward.
+        """Read new events. At the first search, after the topic was re-created, and if the new events exceed one read,
+        this only finds the end, from which to search backward.
         """
         span = await topic.span(Start.latest())
         if self._seen is not None and 0 <= span.end - self._seen[1] <= max(STEPS):

@@ -78,7 +78,7 @@ class ConfigEntry:
 
 
 class AlterOp(IntEnum):
-    """What a change does; APPEND and SUBTRACT are for lists (KIP-339)."""
+    """The kind of a change; APPEND and SUBTRACT are for lists (KIP-339)."""
 
     SET = 0
     DELETE = 1

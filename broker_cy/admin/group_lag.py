@@ -61,7 +61,7 @@ class GroupLag:
 
     @property
     def total(self) -> int:
-        """The total lag of the partitions where it is known."""
+        """The total lag of the partitions whose lag is known."""
         return sum(part.lag or 0 for part in self.partitions)
 
     @property

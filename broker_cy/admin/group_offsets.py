@@ -45,7 +45,7 @@ V = TypeVar("V")
 
 
 class CommittedOffset(NamedTuple):
-    """The committed offset of a partition. The leader epoch is -1 where none was committed.
+    """The committed offset of a partition. The leader epoch is -1 if none was committed.
 
     A tuple, like PartitionLag: there are 100,000 of them, and creating a frozen dataclass takes twice as long.
     """

@@ -1,8 +1,8 @@
 """The status of a group: pure functions over samples of its committed offsets and the ends of its partitions.
 
-The rules are those of Burrow, with two changes. A rewind counts until the group has caught up, even where it had no
-lag before. And where it is known whether the group has members, that distinguishes a stalled consumer from one that
-stopped: a window may be shorter than the time between two commits.
+The rules are those of Burrow, with two changes. A rewind counts until the group has caught up, even if it had no lag
+before. And if the members of the group are known, they distinguish a stalled consumer from one that stopped: a window
+may be shorter than the time between two commits.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def trend(samples: Sequence[Sample]) -> Trend | None:
 
 
 def catch_up_s(lag: int, gain_per_s: float) -> float | None:
-    """Seconds until a lag that shrinks by so many records a second is gone; None if it does not shrink."""
+    """Seconds until a lag that shrinks by `gain_per_s` records per second is gone; None if it does not shrink."""
     if lag == 0:
         return 0.0
     return lag / gain_per_s if gain_per_s > 0 else None
@@ -129,7 +129,7 @@ def sum_of(trends: Iterable[Trend | None], lag: int) -> Trend | None:
 def time_lag_ms(lag: int, record_ms: int | None, now_ms: int) -> int | None:
     """The age of the first record that the group has not read: 0 without lag, None if its timestamp is not known.
 
-    0, too, where a producer's clock is ahead of ours.
+    Also 0 if a producer's clock is ahead of ours.
     """
     if lag == 0:
         return 0
@@ -145,8 +145,8 @@ def _since_rewind(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def _has_stopped(samples: Sequence[Sample]) -> bool:
-    """Whether the group stopped: no members as far as is known, and no commit for as long as the window's commits span;
-    where the times of commits are not known, no movement.
+    """Whether the group stopped: no known members, and no commit for as long as the window's commits span; if the times
+    of commits are unknown, no movement.
     """
     first, last = samples[0], samples[-1]
     if last.has_members:

@@ -30,7 +30,7 @@ class Window:
         self.seen_at_ms = 0
 
     def add(self, sample: Sample, samples_max: int) -> None:
-        """Add a sample, and drop the oldest if there are too many."""
+        """Add a sample, and drop the oldest beyond the limit."""
         self._numbers.extend(
             (
                 sample.at_ms,
@@ -65,7 +65,7 @@ class Window:
 
     @property
     def lag(self) -> int:
-        """The lag in the last sample; 0 if there is none."""
+        """The lag in the last sample; 0 without samples."""
         numbers = self._numbers
         return max(0, numbers[-_FIELDS + 2] - numbers[-_FIELDS + 1]) if numbers else 0
 
@@ -151,7 +151,7 @@ class LagHistory:
     async def judged(
         self, group_id: str, wanted: Callable[[TopicPartition], bool] | None = None
     ) -> tuple[Status, Trend | None]:
-        """`status` and `trend` of a group, in turns: a group may have 100,000 partitions. With `wanted`, only the
+        """`status` and `trend` of a group, in turns: a group may have 100,000 partitions. With `wanted`, only
         partitions count for which it returns true.
         """
         windows = self._groups.get(group_id)
@@ -170,6 +170,6 @@ class LagHistory:
         return worst(statuses), sum_of(trends, lag)
 
     def trend(self, group_id: str) -> Trend | None:
-        """Velocity of the group and its time to catch up; None if there are too few samples."""
+        """Velocity of the group and its time to catch up; None with too few samples."""
         windows = self._groups.get(group_id, {}).values()
         return sum_of([window.trend() for window in windows], sum(window.lag for window in windows))

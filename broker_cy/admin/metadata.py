@@ -1,6 +1,4 @@
-"""What the client knows about the cluster: brokers, topics and partition leaders. Kept until it proves wrong or is too
-old.
-"""
+"""The client's metadata of the cluster: brokers, topics and partition leaders. Kept until it is wrong or too old."""
 
 from __future__ import annotations
 
@@ -53,8 +51,8 @@ class Node:
 
 
 class PartitionInfo(NamedTuple):
-    """A partition and its replicas. `leader_id` is -1 if there is none. `adding_replicas` are those of `replicas` that
-    a move under way adds, as far as TopicCalls looked for them: where replicas are not in sync.
+    """A partition and its replicas. `leader_id` is -1 without a leader. `adding_replicas` are those of `replicas` that
+    a reassignment adds; TopicCalls looks for them only if replicas are not in sync.
     """
 
     partition: int
@@ -71,8 +69,8 @@ class PartitionInfo(NamedTuple):
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether there are fewer replicas in sync than the partition has had. Those that a move adds do not count, as
-        in Kafka: they are not in sync because they are new.
+        """Whether some replicas are not in sync. As in Kafka, replicas that a reassignment adds do not count: they are
+        not in sync because they are new.
         """
         return len(self.in_sync_replicas) < len(self.replicas) - len(self.adding_replicas)
 
@@ -88,12 +86,12 @@ class TopicInfo:
 
     @property
     def is_own(self) -> bool:
-        """Whether the cluster keeps it for itself: what is reported as internal, and broker-cy's own topics."""
+        """Whether it belongs to the cluster: topics reported as internal, and broker-cy's own topics."""
         return self.is_internal or self.name in (events.TOPIC, sample.TOPIC)
 
     @property
     def replication_factor(self) -> int:
-        """The replicas of the first partition; 0 if there is none."""
+        """The number of replicas of the first partition; 0 without partitions."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -116,8 +114,8 @@ class Metadata:
         self._topics: dict[str, _Cached] = {}
 
     async def any_peer(self, deadline: Deadline) -> Peer:
-        """A reachable broker: a connected one, else the first that accepts a connection. Raises the ClientError of the
-        last one where none does.
+        """A reachable broker: a connected one, else the first that accepts a connection. If none does, raises the
+        ClientError of the last one.
         """
         known = [self.peer_of(node) for node in self.nodes.values()]
         peers = known + [Peer(address) for address in self.bootstrap if address not in {each.address for each in known}]
@@ -217,7 +215,7 @@ class Metadata:
     async def topics(
         self, names: Iterable[str], deadline: Deadline
     ) -> tuple[dict[str, TopicInfo], dict[str, ClientError]]:
-        """Topics by name, from the cache where they are known; found and failed ones."""
+        """Topics by name, from the cache if known; found and failed ones."""
         now = asyncio.get_running_loop().time()
         found: dict[str, TopicInfo] = {}
         missing: list[str] = []
@@ -245,7 +243,7 @@ class Metadata:
         return next((each.leader_id for each in partitions if each.partition == number), None)
 
     def topic_id(self, name: str) -> UUID:
-        """The cached id; all zeros if there is none."""
+        """The cached id; all zeros if the cache has none."""
         cached = self._topics.get(name)
         return ZERO if cached is None else cached.topic.topic_id
 

@@ -29,14 +29,15 @@ CONCURRENT_DEFAULT: Final = 10
 CONCURRENT_MAX: Final = 1_000
 # The controller answers for thousands of moves, the brokers for the sizes of their replicas: not more often than this.
 EVERY_S: Final = 1.0
-# How often a move may be missing at the controller, with the old replicas at the brokers, until it counts as cancelled
-# by somebody: brokers learn of its end a little later.
+# How often a move may be missing at the controller, while brokers still report the old replicas, until it counts as
+# cancelled: brokers learn of its end a little later.
 MISSING_MAX: Final = 10
-# From so many on no other move is started. One that is complete is missing as well, until the brokers have learned it.
+# After so many misses of a move, no other one is started. A complete move is missing as well, until brokers learn of
+# it.
 MISSING_SUSPECT: Final = 2
 # Time over which the rate is measured.
 RATE_WINDOW_S: Final = 15.0
-# Calls in a row that may fail while it moves, until it gives up.
+# After so many failed calls in a row, the mover stops.
 FAILURES_MAX: Final = 10
 
 
@@ -66,7 +67,7 @@ class MoveProgress:
 
 @dataclass(slots=True)
 class _State:
-    """What has happened to each move."""
+    """The state of each move."""
 
     waiting: deque[Move]
     under_way: dict[TopicPartition, Move] = field(default_factory=dict)
@@ -138,9 +139,9 @@ class Mover:
         return tuple(move for move in self.moves if move.partition not in ended)
 
     async def run(self, progress: Callable[[MoveProgress], None]) -> None:
-        """Move everything, and call `progress` after each look at the cluster. Raises ClientError if the cluster does
-        not answer any more, or somebody cancelled a move, which ends the plan; CancelledError if the task is cancelled,
-        after everything was put back.
+        """Carry out all moves, and call `progress` after each check of the cluster. Raises ClientError if the cluster
+        no longer answers, or if another client cancelled a move, which ends the plan. Raises CancelledError if the task
+        is cancelled, after the moves under way were cancelled.
         """
         async with self._throttled():
             try:
@@ -244,7 +245,7 @@ class Mover:
                 state.failed[key] = error
 
     async def _look(self) -> None:
-        """Find out which moves are complete, and what the others have copied."""
+        """Find the complete moves, and the bytes that the others have copied."""
         state = self._state
         listed = {each.partition for each in await self._parts.reassignments.list_all()}
         ended = [key for key in state.under_way if key not in listed]

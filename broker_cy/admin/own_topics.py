@@ -27,7 +27,7 @@ _SWITCHES = {
 }
 # Bytes that are decoded in one turn of the loop, about 5 ms: a commit event of 1,000 partitions has 120 KB.
 DECODED_BYTES_A_TURN = 64 << 10
-# The largest range that is read and kept at once.
+# The largest range that is read and kept in memory.
 RANGE_BYTES_MAX = 8 << 20
 # Records that are searched for the newest wanted ones: most events are commits, one a second for each group.
 NEWEST_RECORDS_FIRST = 250
@@ -72,7 +72,7 @@ class OwnTopic(Generic[T]):
         self.unreadable = 0
 
     async def span(self, start: Start) -> Span:
-        """Where to read from, and the end. ClientError (UNKNOWN_TOPIC_OR_PARTITION) where the cluster has none."""
+        """The start to read from, and the end. Raises ClientError (UNKNOWN_TOPIC_OR_PARTITION) without this topic."""
         try:
             await self._records.partitions(self.topic)
             return (await self._records.spans([self.partition], start))[self.partition]
@@ -88,7 +88,7 @@ class OwnTopic(Generic[T]):
     async def read(
         self, start: int, end: int | None = None, *, skip: bytes = b"", only: bytes = b""
     ) -> AsyncIterator[list[Entry[T]]]:
-        """Entries from an offset on, the oldest first; up to `end`, or as they are written if there is no end.
+        """Entries from an offset on, the oldest first; up to `end`, or as they are written without an end.
 
         Values that begin with `skip`, or do not with `only`, are left out without being decoded: decoding takes most of
         the time, and most events are commits.
@@ -131,7 +131,7 @@ class OwnTopic(Generic[T]):
             start = max(earliest, first - step, end - NEWEST_RECORDS_MAX)
             entries = await self.read_range(start, first, skip=skip)
             if entries is None and step > 1:
-                # The records are large: read fewer at once.
+                # The records are large: read fewer per request.
                 step = max(1, step // 8)
                 continue
             found = [each for each in entries or () if each.item is not None and wanted(each.item)] + found

@@ -33,7 +33,7 @@ _NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerSlot:
-    """A broker as a place for replicas. `accepts`: it is in service, and not cordoned; `host`: what it advertises."""
+    """A broker as a place for replicas. `accepts`: it is in service and not cordoned; `host`: its advertised host."""
 
     broker_id: int
     rack: str | None
@@ -70,7 +70,7 @@ class Move:
 
     @property
     def copied_bytes(self) -> int:
-        """What all added replicas copy together."""
+        """The bytes that all added replicas copy."""
         return self.size_bytes * len(self.added)
 
 
@@ -81,7 +81,7 @@ class Placement:
         self.brokers = {each.broker_id: each for each in brokers}
         self.partitions = {each.partition: each for each in partitions}
         self._now: dict[TopicPartition, tuple[int, ...]] = {key: each.replicas for key, each in self.partitions.items()}
-        # Of every broker that has replicas, also of one that has left the cluster.
+        # Includes every broker that has replicas, even if it has left the cluster.
         holders = set(self.brokers) | {each for placed in self.partitions.values() for each in placed.replicas}
         self.replicas = dict.fromkeys(sorted(holders), 0)
         self.bytes = dict.fromkeys(sorted(holders), 0)
@@ -116,7 +116,7 @@ class Placement:
         targets = self._accepting(leaving)
         self._weigh(targets)
         stuck = set()
-        # The largest first: what is left to even out at the end is small.
+        # The largest first: the remaining imbalance at the end is small.
         for placed in sorted(self.partitions.values(), key=lambda each: (-each.size_bytes, each.partition)):
             key = placed.partition
             for broker in placed.replicas:
@@ -170,8 +170,8 @@ class Placement:
         )
 
     def resize(self, factor: int, wanted: Callable[[TopicPartition], bool]) -> None:
-        """Give each partition that is `wanted` so many replicas. The first one, which is preferred to lead, stays
-        unless its broker accepts none. Raises ClientError, naming a partition, if there are not enough brokers.
+        """Give each `wanted` partition `factor` replicas. The first one, the preferred leader, stays unless its broker
+        accepts no replicas. Raises ClientError, naming a partition, if too few brokers accept replicas.
         """
         targets = self._accepting(())
         self._weigh(targets)
@@ -195,7 +195,7 @@ class Placement:
                 self._put(key, (*self._now[key], added))
 
     def _dispensable(self, key: TopicPartition) -> int:
-        """The replica to give up: on a broker that accepts none, near another one, on the fullest broker."""
+        """The replica to remove: on a broker that accepts none, near another one, on the fullest broker."""
         replicas = self._now[key]
 
         def rank(broker: int) -> tuple[bool, bool, tuple[int, int], float, int]:
@@ -228,7 +228,7 @@ class Placement:
         for _ in range(passes_max):
             moved = False
             for source in sorted(places, key=lambda each: (-self._load(each), each)):
-                # The largest first: what is left to even out at the end is small.
+                # The largest first: the remaining imbalance at the end is small.
                 for key in sorted(self._held[source], key=lambda key: (-self.partitions[key].size_bytes, key)):
                     if moves_max is not None and len(self._changed) >= moves_max and key not in self._changed:
                         continue
@@ -237,7 +237,7 @@ class Placement:
                 return
 
     def _improve(self, key: TopicPartition, source: int, targets: Sequence[int]) -> bool:
-        """Move one replica to the broker where it evens out most; whether there was one."""
+        """Move one replica to the broker that balances the load best; return whether one was moved."""
         replicas = self._now[key]
         here = self._clashes(key, source, source)
         free = [each for each in targets if each not in replicas and self._no_worse(key, source, each, here)]
@@ -293,7 +293,7 @@ class Placement:
     def _cost(
         self, key: TopicPartition, source: int, target: int, leads: bool = False
     ) -> tuple[tuple[int, int], float, int]:
-        """What speaks against `target`; `leads`: the replica becomes the preferred leader."""
+        """The cost of `target`, the lowest is best; `leads`: the replica becomes the preferred leader."""
         load = self._load(target) + (self.preferred[target] * self._leader_share if leads else 0.0)
         return self._clashes(key, source, target), load, target
 

@@ -34,8 +34,8 @@ class QuorumEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A voter or observer of the metadata log. Times are ms since 1970, None if they are not known; `endpoints` are
-    known of voters, where the broker reports them (DescribeQuorum 2).
+    """A voter or observer of the metadata log. Times are ms since 1970, None if unknown; `endpoints` are known for
+    voters, if the broker reports them (DescribeQuorum 2).
     """
 
     replica_id: int
@@ -91,7 +91,7 @@ class QuorumCalls:
         self._caller = caller
 
     async def describe(self) -> QuorumDescription:
-        """The metadata quorum. ClientError, UNSUPPORTED where the broker does not report it."""
+        """The metadata quorum. Raises ClientError, UNSUPPORTED if the broker does not report it."""
         asked = messages.DescribeQuorumRequest.TopicData(
             topic_name=_METADATA_TOPIC, partitions=[messages.DescribeQuorumRequest.PartitionData(partition_index=0)]
         )

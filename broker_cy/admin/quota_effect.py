@@ -24,8 +24,8 @@ _Entities = Mapping[tuple[_Part, _Part], tuple[Entity, float]]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A quota in effect: `entity` is the one that it is set for. `user` and `client_id` are whose use is counted
-    together, empty where all share it.
+    """A quota in effect, set for `entity`. Clients with the same `user` and `client_id` share its use; an empty one
+    stands for all.
     """
 
     key: str
@@ -78,7 +78,7 @@ def _same_address(one: str, other: str) -> bool:
 
 
 def _counted(found: _Entities, user: str, client_id: str) -> tuple[str, str]:
-    """Whose use is counted together: it follows from which kinds of quotas exist."""
+    """The user and client id that share the use: they follow from the kinds of quotas that exist."""
     kinds = {(place[0] != _NONE, place[1] != _NONE) for place in found}
     if len(kinds) == 1:
         ((has_user, has_client_id),) = kinds
@@ -94,7 +94,7 @@ def _counted(found: _Entities, user: str, client_id: str) -> tuple[str, str]:
 
 
 def _order(user: str, client_id: str) -> tuple[tuple[_Part, _Part], ...]:
-    """The entities whose quota applies to what is counted, the first that is set."""
+    """The entities whose quota may apply to the counted use; the first one that is set applies."""
     own, named = (user,), (client_id,)
     if user and client_id:
         return (own, named), (own, _DEFAULT), (_DEFAULT, named), (_DEFAULT, _DEFAULT)

@@ -37,7 +37,7 @@ _lanes = itertools.count()
 
 @dataclass(slots=True)
 class _Position:
-    """Where a partition is read next. `failing_since_s`: since when its leader has failed, None if it answers."""
+    """The next position in a partition. `failing_since_s`: since when its leader has failed, None if it answers."""
 
     offset: int
     end: int | None
@@ -51,11 +51,11 @@ class Reader:
     """Chunks of records, in order within each partition: `async for chunk in reader`. Close it, or use it with
     `async with`.
 
-    `starts` says from which offset each partition is read; `ends` where it stops (the first offset that is not wanted);
-    without `ends` it continues as records arrive. At most a few chunks are read ahead. A leader that is away is waited
-    for as long as a call may take; then ClientError ends the reading. Records below the log start
-    offset are skipped, and the chunk says so. `containing`: batches without these bytes are passed over and counted,
-    which makes a search many times faster.
+    `starts` has the first offset to read of each partition; `ends` the first offset not to read; without `ends`,
+    reading continues as records arrive. At most a few chunks are read ahead. If a leader does not answer, the reader
+    waits as long as a call may take; then ClientError ends the reading. Records below the log start offset are skipped,
+    and the chunk says so. `containing`: batches without these bytes are skipped and counted, which makes a search many
+    times faster.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Reader:
             await asyncio.gather(*loops, return_exceptions=True)
 
     async def _locate(self, keys: set[TopicPartition]) -> dict[Peer, list[TopicPartition]]:
-        """The leaders of `keys`, where they have one now; waits a moment where they have none."""
+        """The current leaders of `keys`; waits a moment if a key has none."""
         deadline = self._caller.deadline()
         ordered = sorted(keys)
         try:

@@ -48,7 +48,7 @@ class ElectionType(IntEnum):
 
 
 class Elected(Enum):
-    """What an election did."""
+    """The result of an election."""
 
     NEW_LEADER = "new leader"
     NOT_NEEDED = "not needed"

@@ -67,9 +67,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The offsets of a partition: `start` where to read from, `end` where it ends now, `earliest` where the log
-    starts.
-    """
+    """The offsets of a partition: `start` to read from, the current `end`, and `earliest`, the start of the log."""
 
     start: int
     end: int
@@ -159,7 +157,7 @@ class RecordCalls:
     async def timestamps(self, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int | None]:
         """The timestamp, in ms since 1970, of the first record at or after an offset of each partition.
 
-        None if there is no record at or after it, or it has no timestamp. One batch of each partition is fetched.
+        None without such a record, or if it has no timestamp. One batch of each partition is fetched.
         """
 
         async def send(

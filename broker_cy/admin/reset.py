@@ -61,7 +61,7 @@ class ResetStep:
 
     @property
     def change(self) -> int | None:
-        """How far the group moves forward; negative: how much it reads again. None if nothing was committed."""
+        """The number of records that the group skips; negative: that it reads again. None without a commit."""
         return None if self.old is None else self.new - self.old
 
 
@@ -76,7 +76,7 @@ class ResetCalls:
     async def plan(
         self, group_id: str, rule: ResetRule, partitions: Iterable[TopicPartition] | None = None
     ) -> tuple[ResetStep, ...]:
-        """What the reset would do, by partition; `partitions` None: all for which the group (or the rule) has offsets.
+        """The effect of the reset, by partition; `partitions` None: all for which the group (or the rule) has offsets.
 
         ClientError if the group has members, no partition is given, or one cannot be examined.
         """

@@ -24,7 +24,7 @@ def merged(every: Iterable[Times]) -> Times:
 
 @dataclass(slots=True)
 class ClientUse:
-    """Use by the connections of one client id. `connections` is the largest number that was busy at once."""
+    """Use by the connections of one client id. `connections` is the largest number that was busy at the same time."""
 
     connections: int = 0
     requests: int = 0
@@ -117,7 +117,7 @@ def _add_api(whole: Api, api: Api) -> None:
 
 
 def windows(samples: Iterable[Sample], over_ms: int) -> dict[int, Window]:
-    """By broker, the samples of the last `over_ms` before its newest one, and that one whatever its interval is."""
+    """By broker, the samples of the last `over_ms` before its newest one, and the newest one of any interval."""
     by_broker: dict[int, list[Sample]] = {}
     for sample in samples:
         by_broker.setdefault(sample.broker, []).append(sample)

@@ -21,7 +21,7 @@ from broker_cy.core.scram import Mechanism
 from broker_cy.wire import messages
 
 SALT_BYTES: Final = 24
-# Of one request. A user may occur once in a request, whatever the mechanism.
+# The limit of one request. A user may occur once in a request, even with several mechanisms.
 USERS_A_REQUEST: Final = 100
 
 
@@ -37,7 +37,7 @@ class CredentialKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a broker shows of a credential."""
+    """The part of a credential that a broker shows."""
 
     user: str
     mechanism: str
@@ -46,7 +46,7 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewCredential:
-    """A password to set; it is in no text of this."""
+    """A password to set; the `repr` does not contain it."""
 
     password: str
     iterations: int

@@ -21,7 +21,7 @@ _EVERY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """What is limited now: bytes a second of brokers by setting, and the replicas that each topic lists."""
+    """The current limits: bytes per second of brokers by setting, and the replicas that each topic lists."""
 
     rates: Mapping[int, Mapping[str, int]]
     replicas: Mapping[str, Mapping[str, str]]
@@ -96,7 +96,7 @@ class ThrottleCalls:
         return await self._configs.alter(changes)
 
     async def remove_all(self, now: Throttle) -> Outcome[ConfigResource, bool]:
-        """Remove every limit of `now`, whoever set it."""
+        """Remove every limit of `now`, also those of other clients."""
         changes = {
             ConfigResource(ResourceType.BROKER, str(broker)): [ConfigChange(name, AlterOp.DELETE) for name in names]
             for broker, names in now.rates.items()

@@ -36,7 +36,7 @@ class DelegationToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenSecret:
-    """What a client logs in with besides the id, in base64. It is not in the `repr`."""
+    """The secret that a client logs in with besides the id, in base64. It is not in the `repr`."""
 
     hmac: bytes
 
@@ -96,7 +96,7 @@ class TokenCalls:
         return token, TokenSecret(answer.hmac)
 
     async def secret_of(self, token_id: str) -> TokenSecret:
-        """Of a token that this client may see. Raises ClientError."""
+        """The secret of a token that this client may see. Raises ClientError."""
         found = (await self.describe()).get(token_id)
         if found is None:
             raise ClientError(
@@ -108,8 +108,8 @@ class TokenCalls:
         return found[1]
 
     async def renew(self, secret: TokenSecret, period_ms: int | None = None) -> int:
-        """Let the token count for so long from now, at most to the end of its life; None: as long as the brokers are
-        set to. Returns until when. Raises ClientError.
+        """Extend the token by `period_ms` from now, at most to the end of its life; None: by the brokers' setting.
+        Returns its expiry time. Raises ClientError.
         """
         request = messages.RenewDelegationTokenRequest(
             hmac=secret.hmac, renew_period_ms=_DEFAULT_MS if period_ms is None else period_ms
@@ -118,7 +118,7 @@ class TokenCalls:
         return answer.expiry_timestamp_ms
 
     async def expire(self, secret: TokenSecret, period_ms: int | None = None) -> int:
-        """Let the token end after so long from now; None: now. Returns when. Raises ClientError."""
+        """Let the token expire `period_ms` from now; None: now. Returns its expiry time. Raises ClientError."""
         request = messages.ExpireDelegationTokenRequest(
             hmac=secret.hmac, expiry_time_period_ms=_AT_ONCE_MS if period_ms is None else period_ms
         )

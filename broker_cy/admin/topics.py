@@ -46,7 +46,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was created, or would be. The numbers are -1 where the broker is too old to report them (before
+    """A topic that was created, or would be. The numbers are -1 if the broker is too old to report them (before
     CreateTopics 5)."""
 
     name: str
@@ -56,7 +56,7 @@ class CreatedTopic:
 
 
 def _adding(part: PartitionInfo, adding: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that are still among the replicas: the move may have ended between the two answers."""
+    """The added ones that are still among the replicas: the move may have ended between the two answers."""
     return tuple(each for each in adding if each in part.replicas) if part.is_under_replicated else ()
 
 

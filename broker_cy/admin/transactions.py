@@ -19,15 +19,15 @@ PARTITIONS_MAX = 500
 TRANSACTIONS_MAX = 500
 # The default of Kafka's transaction.max.timeout.ms: a coordinator lets no transaction stay open for longer.
 MAX_TIMEOUT_MS = 900_000
-# States in which a transactional id's partitions are, or will be, without a marker.
+# States of a transactional id whose partitions get no further marker.
 _ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition's leader knows of a producer. `txn_start_offset` is that of its open transaction, else None.
+    """A partition leader's state of a producer. `txn_start_offset` is that of its open transaction, else None.
 
-    Times are ms since 1970; the coordinator epoch is -1 where the producer never had a transaction end here.
+    Times are ms since 1970; the coordinator epoch is -1 if no transaction of the producer has ended here.
     """
 
     producer_id: int
