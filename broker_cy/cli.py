@@ -19,7 +19,7 @@ from broker_cy.commands import COMPLETE_VARIABLE
 # request path have no reference cycles, so it can run rarely.
 GC_THRESHOLDS = (50_000, 20, 50)
 
-# Of help that is not printed on a terminal.
+# The width of help text outside a terminal.
 COLUMNS = 80
 
 START_EXAMPLES = """\

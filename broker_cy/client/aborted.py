@@ -27,6 +27,7 @@ class AbortedTransactions:
         if not batch.is_transactional or batch.producer_id not in self._active:
             return False
         if batch.is_control:
-            # An aborted transaction ends with an abort marker; what the same producer writes afterwards is another one.
+            # An aborted transaction ends with an abort marker; later records of the same producer belong to another
+            # one.
             self._active.discard(batch.producer_id)
         return True

@@ -1,8 +1,8 @@
-"""The answers of a connection as the loop reads them: each one is complete before anybody learns of it.
+"""The answers of a connection as the loop reads them: each answer is passed on when it is complete.
 
-The loop reads into memory of this class. Short answers are copied out of one buffer; a long one is gathered where it
-stays, and that memory is used again as soon as nobody holds the answer: a follower fetches megabytes all the time, and
-fresh memory for each costs as much as copying it.
+The loop reads into memory of this class. Short answers are copied out of one buffer. A long answer is gathered in its
+own memory, which is reused once the answer is no longer referenced: a follower fetches megabytes all the time, and
+fresh memory for each answer costs as much as copying it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class AnswerFrames(asyncio.BufferedProtocol):
         self._from, self._to = at, end
 
     def _gather(self, size: int, begin: int, end: int) -> None:
-        """Take what has arrived of an answer, and read the rest of it where it stays."""
+        """Take the bytes of a long answer that have arrived, and read the rest into its own memory."""
         self._note_need(size)
         if len(self._kept) < size or sys.getrefcount(self._kept) != _UNSHARED:
             memory = bytearray(size)

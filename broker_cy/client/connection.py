@@ -73,7 +73,7 @@ def reason_of(error: OSError) -> str:
 
 
 class Ticket(Protocol):
-    """Who waits for an answer; a future is one."""
+    """A waiter for an answer; a future is one."""
 
     def done(self) -> bool: ...
     def set_result(self, body: memoryview, /) -> None: ...
@@ -142,7 +142,8 @@ class Connection(AnswerFrames):
                 return
 
     def ask(self, api_key: int, version: int, body: bytes, ticket: Ticket) -> None:
-        """Send a request, whatever else has no answer; its ticket gets the body of the answer, or ConnectionFailed.
+        """Send a request without waiting for earlier answers; its ticket gets the body of the answer, or
+        ConnectionFailed.
 
         Raises ConnectionFailed.
         """
@@ -233,13 +234,13 @@ class Connection(AnswerFrames):
             raise ConnectionFailed(self.closed)
         if self._transport.is_closing():
             raise ConnectionFailed("the connection broke")
-        # Two writes where the body is large: joining them would copy it.
+        # Two writes for a large body: joining head and body would copy it.
         self._transport.writelines((self._exchange.head(api_key, version, len(body), ticket), body))
 
     # --- what the loop reports
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # That of uvloop has its methods, and is none by its type.
+        # uvloop's transport has the methods of asyncio.Transport, but not its type.
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

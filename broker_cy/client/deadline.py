@@ -35,7 +35,7 @@ class Deadline:
         return min(INT32_MAX, max(1, int(self.left_s * 1000)))
 
     async def back_off(self, attempt: int) -> bool:
-        """Wait before the next attempt, after `attempt` of them. False, without waiting, where it would start after the
+        """Wait before the next attempt, after `attempt` of them. False, without waiting, if it would start after the
         deadline.
         """
         wait_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (attempt - 1)) * self._randomness.between(

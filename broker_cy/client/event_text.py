@@ -71,7 +71,7 @@ def subject_of(stamped: Stamped) -> str:
 
 
 def by_of(event: Event) -> str:
-    """Return the client that requested it; empty if there is none."""
+    """Return the client that requested it; empty without a client."""
     by = getattr(event, "by", None)
     return "" if by is None else clean(f"{by.client_id or by.principal} {by.host}".strip())
 

@@ -31,7 +31,7 @@ class ExchangeError(Exception):
 
 
 class Exchange(Generic[T]):
-    """The state of one connection. A `ticket` is whatever the caller finds the waiting request with."""
+    """The state of one connection. A `ticket` is the caller's object for a waiting request."""
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id

@@ -108,7 +108,7 @@ def _principal(name: str) -> gssapi.Name:
 
 @_checked
 def default_realm() -> str:
-    """That of krb5.conf."""
+    """The default realm of krb5.conf."""
     text: str = bytes(_principal("tmp").canonicalize(gssapi.MechType.kerberos)).decode()
     return text.partition("@")[2]
 

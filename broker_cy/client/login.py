@@ -60,7 +60,9 @@ class ClientLogin:
         return f"ClientLogin({self._login!r})"
 
     def user_and_password(self) -> tuple[str, str] | None:
-        """For other clients; None with a delegation token, which they do not know, and what has no password."""
+        """The user and password for other clients; None without a password, and with a delegation token, which other
+        clients do not support.
+        """
         if not isinstance(self._login, Login) or self._login.is_token:
             return None
         return self._login.user, self._login.password

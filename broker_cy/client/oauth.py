@@ -44,7 +44,7 @@ class TokenSource:
         return self._token if self._token and self._now_s() < self._fresh_until_s else None
 
     def token(self) -> str:
-        """The token for a login. Blocks unless there is a fresh one. Raises LoginFailed."""
+        """The token for a login. Blocks unless a fresh one exists. Raises LoginFailed."""
         with self._lock:
             if self.fresh() is None:
                 try:

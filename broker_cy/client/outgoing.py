@@ -52,7 +52,7 @@ class Outgoing:
     tls: Callable[[], ssl.SSLContext] | None = None
 
     async def open(self, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
-        """Connect, with TLS if there is some. Raises OSError."""
+        """Connect, with TLS if configured. Raises OSError."""
         if self.tls is None:
             await self.connect(protocol, host, port)
         else:

@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Message)
 
 # Requests in flight, over all brokers; further ones wait for their turn.
 REQUESTS_MAX = 64
-# The limit of one attempt to connect, whatever that of the call: a host that is down does not answer at all.
+# The limit of one attempt to connect, independent of the call's limit: a host that is down does not answer at all.
 CONNECT_TIMEOUT_S = 10.0
 # Elements of one answer: 200,000 partitions of three replicas have 1.4 million, and a replica takes 4 bytes.
 ANSWER_ELEMENTS_MAX = ANSWER_BYTES_MAX // 4
@@ -33,7 +33,7 @@ _SOFTWARE_NAME = "broker-cy-admin"
 
 
 class Link(NamedTuple):
-    """A connection, and what is known about its broker."""
+    """A connection, and the facts known about its broker."""
 
     connection: Connection
     address: Address
@@ -215,8 +215,8 @@ def api_name(request: Message) -> str:
 
 
 def common_version(link: Link, api_key: int, api: str, at_least: int, at_most: int) -> int:
-    """The highest version that the broker and this client know; ClientError if there is none from `at_least` to
-    `at_most`.
+    """The highest version that the broker and this client know, from `at_least` to `at_most`. Raises ClientError
+    without one.
     """
     try:
         return versions.common_version(link.versions, api_key, api, at_least, at_most)

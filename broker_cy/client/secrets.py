@@ -9,6 +9,6 @@ SECRET_BYTES_MAX: Final = 4_096
 
 
 def first_line(path: Path) -> str:
-    """What the first line of a file has, without its end. Raises OSError, and ValueError if it is no text in UTF-8."""
+    """The first line of a file, without its end. Raises OSError, and ValueError if it is not UTF-8."""
     with path.expanduser().open(encoding="utf-8") as lines:
         return lines.readline(SECRET_BYTES_MAX).rstrip("\r\n")

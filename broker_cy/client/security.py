@@ -5,13 +5,13 @@ file.
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="...";
 
-In place of sasl.jaas.config there may be `sasl.username` with `sasl.password.file` or `sasl.password.env`, which name a
-file (its first line) or a variable of the environment that has the password: it is then in no file that others read.
+Instead of sasl.jaas.config, `sasl.username` may be set with `sasl.password.file` or `sasl.password.env`. These name a
+file (its first line) or an environment variable with the password: so no file that others read contains it.
 
-With `security.protocol` SSL or SASL_SSL there are `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password`,
-`ssl.enabled.protocols`, `ssl.cipher.suites` and `ssl.endpoint.identification.algorithm`, as in Kafka; passwords may be
-in a file or in the environment, too (`ssl.keystore.password.file`, `ssl.keystore.password.env`). Of TLS 1.3, all suites
-have to be named, or none: then TLS 1.2 alone is used.
+With `security.protocol` SSL or SASL_SSL, `ssl.truststore.*`, `ssl.keystore.*`, `ssl.key.password`,
+`ssl.enabled.protocols`, `ssl.cipher.suites` and `ssl.endpoint.identification.algorithm` are as in Kafka; passwords may
+also be in a file or in the environment (`ssl.keystore.password.file`, `ssl.keystore.password.env`).
+`ssl.cipher.suites` must name all suites of TLS 1.3, or none: then only TLS 1.2 is used.
 
 With GSSAPI, sasl.jaas.config has the options of Krb5LoginModule for a keytab or the tickets of kinit, and
 sasl.kerberos.service.name is the primary of the brokers' principals.
@@ -79,7 +79,7 @@ NAMES: Final = (PROTOCOL, *_SASL, *_TLS)
 WITH_SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 WITH_TLS: Final = ("SSL", "SASL_SSL")
 _KNOWN_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-# That of Kafka which does what is done here.
+# The handlers of Kafka that do what this client does.
 _HANDLERS: Final = frozenset(
     {
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -115,7 +115,7 @@ def protocol_of(settings: Mapping[str, str], where: str) -> str:
 
 
 def tls_of(settings: Mapping[str, str], where: str) -> ssl.SSLContext | None:
-    """What protects the connections; None without TLS. Raises ClientError about `where`."""
+    """The TLS context of the connections; None without TLS. Raises ClientError about `where`."""
     if protocol_of(settings, where) not in WITH_TLS:
         return None
     from broker_cy.client.tls import context_of, read_file
@@ -167,7 +167,7 @@ def _versions(settings: Mapping[str, str], where: str) -> tuple[str, str]:
 
 
 class ClientSecurity(NamedTuple):
-    """What connections are protected by, and log in with; None where they are not, or do not."""
+    """The login and the TLS context of connections; None without a login or without TLS."""
 
     login: ClientLogin | None = None
     tls: ssl.SSLContext | None = None
@@ -177,14 +177,14 @@ OPEN: Final = ClientSecurity()
 
 
 def security_of(path: Path) -> ClientSecurity:
-    """What a file with the settings of a Kafka client says. Raises ClientError."""
+    """The security settings in a Kafka client's settings file. Raises ClientError."""
     settings = read_command_config(path)
     return ClientSecurity(login_of(settings, str(path)), tls_of(settings, str(path)))
 
 
 def librdkafka_settings(path: Path) -> dict[str, str]:
-    """The settings of security of librdkafka that say what such a file says; some of them are secrets. Raises
-    ClientError, also for a login that has no user and no password.
+    """The security settings of librdkafka that are equivalent to such a file; some of them are secrets. Raises
+    ClientError, also for a login without user and password.
     """
     settings, where = read_command_config(path), str(path)
     login, protocol = login_of(settings, where), protocol_of(settings, where)
@@ -276,7 +276,7 @@ def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
 
 
 def _secret(settings: Mapping[str, str], where: str, user: str, file_name: str, variable_name: str) -> str:
-    """What one of the two settings names. Raises ClientError."""
+    """The secret that one of the two settings names. Raises ClientError."""
     file, variable = settings.get(file_name), settings.get(variable_name)
     if (file is None) == (variable is None):
         raise _invalid(where, f"{user} needs either {file_name} or {variable_name}")

@@ -41,12 +41,12 @@ def clean_lines(text: str) -> str:
 
 
 def count(number: int | None) -> str:
-    """12,345,678; exact, whatever its size."""
+    """12,345,678; exact at any size."""
     return UNKNOWN if number is None else f"{number:,}"
 
 
 def short(number: float | None) -> str:
-    """1.2k, 3.4M: for rates and axes, where the last digits do not matter."""
+    """1.2k, 3.4M: for rates and axes, whose last digits do not matter."""
     if number is None:
         return UNKNOWN
     sign, value = ("-", -number) if number < 0 else ("", number)

@@ -35,7 +35,7 @@ def read_file(location: str, bytes_max: int = STORE_BYTES_MAX) -> bytes:
 
 
 def file_version(location: str) -> tuple[int, ...] | None:
-    """What differs if a file was written or replaced; None if it is not there."""
+    """A value that changes when the file is written or replaced; None without a file."""
     try:
         found = os.stat(location)
     except OSError:
@@ -49,7 +49,7 @@ def context_of(settings: ClientSettings, read: Read) -> ssl.SSLContext:
 
 
 def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLContext, Identity | None]:
-    """What connections need, and whom they show; None without a key store. Raises StoreError."""
+    """The context of connections, and the identity that they show; None without a key store. Raises StoreError."""
     trusted = load_trusted(settings.stores, read)
     identity = load_identity(settings.stores, read)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -43,12 +43,12 @@ examples:
   broker-cy acls preview --remove 'allow User:alice read topic:orders'
   broker-cy acls preview --add 'deny User:* from 10.0.0.7 write topic:billing-*' --since -12h
 """
-# A host that no ACL names, because none is given.
+# A host that no ACL names; it stands for a missing option.
 ANYWHERE = "some host"
 
 
 def settings_options(body: Callable[..., Any]) -> Callable[..., Any]:
-    """What decides besides ACLs, and what no broker shows."""
+    """The options for settings that decide besides ACLs, and that no broker shows."""
     body = click.option(
         "--allow-if-no-acl",
         is_flag=True,
@@ -261,7 +261,7 @@ def _json_of_turned(turned: Turned) -> dict[str, Any]:
 
 
 def _print_past(past: Past, since: int) -> None:
-    """What the answer does not know."""
+    """Print the limits of the answer."""
     if past.first_ms is None:
         click.echo(f"no access was noted since {when(since, utc=False)}: the answer says nothing", err=True)
     elif past.left_out:

@@ -38,7 +38,7 @@ ACL = Parsed("acl", parse_acl)
 
 
 def checked_operation(operation: Operation, resource_type: ResourceType) -> Operation:
-    """The operation, if there is such a right on a resource of the type. Raises click.BadParameter."""
+    """The operation, if resources of the type have it. Raises click.BadParameter."""
     try:
         check_operation(operation, resource_type)
     except ValueError as error:

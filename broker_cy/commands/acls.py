@@ -1,4 +1,4 @@
-"""`broker-cy acls`: list, create and delete. `acls explain`, and what follows from past traffic, is in acl_reasons."""
+"""`broker-cy acls`: list, create and delete. `acls explain`, and commands on past traffic, are in acl_reasons."""
 
 from __future__ import annotations
 

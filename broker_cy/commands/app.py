@@ -13,7 +13,7 @@ from broker_cy.commands.output import EXIT_INTERRUPTED, EXIT_USAGE
 
 Start = Callable[[Sequence[str]], int]
 
-# Module (None: in this one), and what the command does.
+# By command: its module (None: in this one), and its help.
 COMMANDS: dict[str, tuple[str | None, str]] = {
     "start": (None, "run a broker in the foreground"),
     "storage": (None, "format the directories of a node, or show what they contain"),

@@ -1,4 +1,4 @@
-"""`broker-cy completion`: the script with which a shell completes commands, options, topics and groups."""
+"""`broker-cy completion`: the script that lets a shell complete commands, options, topics and groups."""
 
 from __future__ import annotations
 

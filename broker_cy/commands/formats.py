@@ -1,4 +1,4 @@
-"""Formats in which records are printed: kcat's format strings, and delimited values."""
+"""Formats of printed records: kcat's format strings, and delimited values."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool, not
 
 
 def _source(part: PartitionLag, exact: Set[TopicPartition]) -> str | None:
-    """Return where the time lag of a partition comes from; None if it has no lag."""
+    """Return the source of a partition's time lag; None without lag."""
     return None if not part.lag else "event" if part.partition in exact else "record"
 
 

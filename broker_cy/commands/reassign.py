@@ -40,14 +40,14 @@ examples:
   broker-cy reassign cancel --topic orders
 """
 
-# Between the two looks of `status`: a throttle lets replicas copy in steps, and so much is worth waiting for.
+# The time between the two measurements of `status`: a throttle lets replicas copy in steps, so it cannot be shorter.
 LOOK_S = 3.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wish_options(function: F) -> F:
-    """The options that say where the replicas shall be."""
+    """The options that define the wanted replicas."""
     options = (
         click.argument("file", type=click.File(encoding="utf-8"), required=False),
         click.option(

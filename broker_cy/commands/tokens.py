@@ -1,4 +1,4 @@
-"""`broker-cy tokens`. The secret of a token, its HMAC, is only shown where it is asked for, and never an argument."""
+"""`broker-cy tokens`. The secret of a token, its HMAC, is shown only on request, and is never an argument."""
 
 from __future__ import annotations
 

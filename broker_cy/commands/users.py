@@ -180,7 +180,7 @@ async def delete(
 
 
 def _missing(wanted: Sequence[Mechanism], there: Sequence[str]) -> str:
-    """What a user with credentials for `there` lacks; empty for nothing."""
+    """Describe the missing credential of a user with credentials for `there`; empty if none is missing."""
     if not there:
         return "has no credentials"
     lacking = [each.name for each in wanted if each.name not in there]

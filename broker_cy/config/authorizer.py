@@ -35,7 +35,7 @@ class AuthorizerSettings(NamedTuple):
 
 
 def authorizer_settings(config: Configured) -> AuthorizerSettings | None:
-    """The settings of the authorizer; None if there is none. Raises ConfigError."""
+    """The settings of the authorizer; None without an authorizer. Raises ConfigError."""
     if not config["authorizer.class.name"]:
         return None
     users = (text.strip() for text in config.static.get(SUPER_USERS, "").split(";"))

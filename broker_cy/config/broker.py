@@ -40,8 +40,8 @@ class Hidden(NamedTuple):
 class BrokerConfig(Mapping[str, Any]):
     """Every broker setting with its current value. Values change only in `apply_dynamic`.
 
-    Units are those of the names: `.ms`, `.bytes`, `.minutes`. A setting without a value is None (null in Kafka). Of
-    settings that replace each other (log.roll.ms and log.roll.hours) `topic.broker_defaults` has the one in effect.
+    Units are those of the names: `.ms`, `.bytes`, `.minutes`. A setting without a value is None (null in Kafka). If
+    settings replace each other (log.roll.ms and log.roll.hours), `topic.broker_defaults` has the one in effect.
     """
 
     def __init__(self, static: Mapping[str, str]) -> None:
@@ -127,7 +127,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def token_secret_key(self) -> str | None:
-        """What delegation tokens are made of; None where there are none."""
+        """The secret key of delegation tokens; None without delegation tokens."""
         found = self["delegation.token.secret.key"]
         return (found.value or None) if found is not None else None
 

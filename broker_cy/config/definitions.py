@@ -1,17 +1,17 @@
 """The definitions of all settings: the four tables beside this file, loaded once.
 
 `broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` have the name, type, default and valid values of each
-setting of Kafka 4.3.1, `own_configs.tsv` those of the settings that only this broker has. Those of a broker have a
-column `update`: whether a setting can be changed at run time. The column `support` states what this broker does with a
-setting:
+setting of Kafka 4.3.1, `own_configs.tsv` those of the settings that only this broker has. The tables of broker settings
+have a column `update`: whether a setting can be changed at run time. The column `support` states what this broker does
+with a setting:
 
 - `effective`: it changes the behaviour of the broker;
 - `inert`: it is accepted, and a log line lists it because it has no effect yet;
 - `refused`: any value but the default prevents the start, because ignoring it would be dangerous or misleading; the
   reason is in `foreign_configs.tsv`.
 
-Names that are in none of these tables are judged in `findings`. Further decisions in code (a second voter, an SSL
-listener) are in `startup`.
+`findings` judges names that are not in these tables. `startup` makes further decisions in code (a second voter, an SSL
+listener).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Synonym:
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """The broker settings that are a group setting's default and limits; empty if there are none."""
+    """The broker settings that are a group setting's default and limits; empty without such settings."""
 
     default: str
     minimum: str

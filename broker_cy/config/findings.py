@@ -1,5 +1,5 @@
-"""What is wrong with the settings of a file and a command line before any value is used: variables of config providers
-are resolved, and each name is known, reported or refused.
+"""Problems of the settings in a file and on a command line, before any value is used: variables of config providers are
+resolved, and each name is known, reported or refused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What is wrong, in one line, with what to do."""
+        """The problem and its remedy, in one line."""
         match self.kind:
             case Kind.REFUSED:
                 return self.detail
@@ -205,8 +205,8 @@ def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findi
 
 
 def _of_zookeeper(found: list[Finding], beside: Mapping[str, str]) -> list[Finding]:
-    """The file of a broker with ZooKeeper: it is refused for one of these settings, whichever it has, and no other
-    problem of it is worth mending before.
+    """Put the ZooKeeper problem first: the file of a broker with ZooKeeper is refused for one of these settings,
+    because no other problem of it is worth a fix before.
     """
     if "process.roles" in beside:
         return found
@@ -223,8 +223,8 @@ def _is_option(name: str, places: Mapping[str, Place]) -> bool:
 
 
 def hide(message: str, secrets: Iterable[str]) -> str:
-    """Return the message without the values of providers, and without the parts of lists of them. Those that are words
-    of fixed texts are hidden only where a message quotes a value.
+    """Return the message without the values of providers, and without parts of such lists. A value that is also a word
+    of fixed texts is hidden only where a message quotes a value.
     """
     parts = {part for secret in secrets for part in (secret, *_SEPARATORS.split(secret)) if part}
     for part in sorted(parts, key=len, reverse=True):
@@ -238,13 +238,13 @@ def hide(message: str, secrets: Iterable[str]) -> str:
 
 @cache
 def _fixed_texts() -> str:
-    """The texts that messages consist of, beside values."""
+    """The fixed texts of messages, without values."""
     rows = (text for row in foreign.ROWS.values() for text in (row.name, row.text))
     return "\n".join((*BROKER, *BROKER_QUOTAS, *authorizer.SETTINGS, *rows, _WORDS)).lower()
 
 
 def _judge(name: str, text: str, texts: Mapping[str, str], shown: str) -> Finding | None:
-    """What is wrong with a setting; None if nothing is. Messages have `shown` as its value."""
+    """The problem of a setting; None without a problem. Messages have `shown` as its value."""
     setting = setting_of(name)
     if name in authorizer.SETTINGS:
         return None if texts.get(authorizer.CLASS_NAME) else Finding(name, Kind.INERT, "")

@@ -58,12 +58,12 @@ _PREFIXES: Final = sorted((name[:-1] for name in ROWS if name.endswith("*")), ke
 
 
 def row_of(name: str) -> Row | None:
-    """Return the row of a name, or of the longest prefix that it has; None if there is none."""
+    """Return the row of a name, or of its longest known prefix; None for an unknown name."""
     return ROWS.get(name) or row_of_prefix(name)
 
 
 def row_of_prefix(name: str) -> Row | None:
-    """Return the row of the longest prefix of a name; None if there is none."""
+    """Return the row of the longest known prefix of a name; None without one."""
     prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
     return None if prefix is None else ROWS[f"{prefix}*"]
 
@@ -81,8 +81,8 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 class Meant(NamedTuple):
-    """The setting that an unknown name was probably meant to be; `is_missed` if it would have an effect, which somebody
-    wanted: such a name is refused, as the check before a deployment does.
+    """The setting that an unknown name was probably meant to be. `is_missed`: the setting would have had an effect, so
+    the name is refused, as in the check before a deployment.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Meant(NamedTuple):
 
 
 def meant(name: str, properties: Mapping[str, str]) -> Meant | None:
-    """Return what an unknown name was probably meant to be beside these settings; None if no name is near."""
+    """Return the setting that an unknown name among `properties` was probably meant to be; None if no name is near."""
     for synonym in TOPIC_SYNONYMS.get(name.lower(), ()):
         advice = f"the broker's default for topics is {synonym.name}"
         return Meant(synonym.name, advice, _has_effect(synonym.name, properties))

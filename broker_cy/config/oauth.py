@@ -1,8 +1,7 @@
-"""The settings of OAUTHBEARER: what a listener demands of the tokens of clients, and from where a node has the token
-that it logs in to others with.
+"""The settings of OAUTHBEARER: a listener's requirements for the tokens of clients, and the source of the token that a
+node logs in to other nodes with.
 
-Invariant: no URL is asked, and no file is read, that brokercy.sasl.oauthbearer.allowed.urls does not have as it is
-written (CVE-2025-27817).
+Invariant: only URLs and files that brokercy.sasl.oauthbearer.allowed.urls contains literally are read (CVE-2025-27817).
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ HANDLERS: Final = {HANDLER: _VALIDATORS, LOGIN_HANDLER: _LOGIN_HANDLERS}
 
 
 class JwksEndpoint(NamedTuple):
-    """Where the keys of an OAuth provider are, and when they are read again: after each interval, and after failures
-    with a growing pause.
+    """The place of an OAuth provider's keys, and the time between reads: an interval, and a growing pause after
+    failures.
     """
 
     url: str
@@ -64,7 +63,7 @@ class JwksEndpoint(NamedTuple):
 
 
 class OAuth(NamedTuple):
-    """What a listener demands of a token (security.jwt.JwtSettings)."""
+    """A listener's requirements for tokens (security.jwt.JwtSettings)."""
 
     endpoint: JwksEndpoint
     audiences: frozenset[str]
@@ -109,7 +108,7 @@ def _check_url(setting: str, url: str, allowed: Iterable[str]) -> None:
 
 
 def of_node(listener: str, setting: str, value: Callable[[str], Any], allowed: Iterable[str]) -> TokenEndpoint:
-    """Of a node that logs in to the listener of others because `setting` says so. Raises ConfigError, without the
+    """The login of a node to the listener of other nodes, because `setting` says so. Raises ConfigError, without the
     secret.
     """
     url = (value(_TOKEN_URL) or "").strip()

@@ -1,11 +1,11 @@
-"""The settings of SASL: what listeners offer, and how this node logs in to others.
+"""The settings of SASL: the offer of each listener, and this node's login to other nodes.
 
 Kafka's rules: a setting of a listener is `listener.name.<name in small letters>.<setting>`, and replaces the setting
 without the prefix; one of a mechanism is `listener.name.<name>.<mechanism in small letters>.<setting>`. The JAAS config
 of a mechanism has only the last form, and each mechanism of a listener needs one; brokers log in with the one of their
 inter-broker listener, and nodes at controllers with the one of the first of controller.listener.names.
 
-They are read at the start, from the file alone: no change at run time is accepted.
+They are read at the start, from the file alone. Changes at run time are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER: Final = "sasl.mechanism.controller.protocol"
 SERVICE: Final = "sasl.kerberos.service.name"
 RULES: Final = "sasl.kerberos.principal.to.local.rules"
-# Those that take effect at the start only.
+# The settings that take effect at the start only.
 NAMES: Final = oauth.NAMES | frozenset(
     {JAAS, ENABLED, LIFETIME, RECEIVE, INTER_BROKER, CONTROLLER, HANDLER, LOGIN_HANDLER, SERVICE, RULES}
 )
@@ -42,14 +42,14 @@ PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
 class Kerberos(NamedTuple):
-    """Whose key a listener has, and which users the principals of clients are (security.kerberos)."""
+    """The key of a listener, and the rules that map principals of clients to users (security.kerberos)."""
 
     login: KerberosLogin
     rules: tuple[str, ...]
 
 
 class SaslListener(NamedTuple):
-    """What one listener offers. `lifetime_ms` of a session is by mechanism, 0: no limit; `users` are those of PLAIN,
+    """The offer of one listener. `lifetime_ms` of a session is by mechanism, 0: no limit; `users` are those of PLAIN,
     `oauth` is set with OAUTHBEARER, `kerberos` with GSSAPI.
     """
 
@@ -74,7 +74,7 @@ class SaslSettings(NamedTuple):
 
 
 def base_of(name: str) -> tuple[str, str]:
-    """Of a name with a listener's prefix: the setting, and the mechanism in small letters, empty if it has none."""
+    """The setting in a name with a listener's prefix, and the mechanism in small letters, empty without a mechanism."""
     rest = name.removeprefix(PREFIX).partition(".")[2]
     mechanism, _, setting = rest.partition(".")
     if rest not in BROKER and setting in BROKER:
@@ -166,7 +166,7 @@ def has_login(values: Mapping[str, Any], properties: Mapping[str, str], listener
 def _login(
     values: Mapping[str, Any], properties: Mapping[str, str], listener: str, setting: str, mechanism: str
 ) -> NodeLogin:
-    """What nodes log in with to those that have this listener. Raises ConfigError."""
+    """The login of a node to nodes with this listener. Raises ConfigError."""
     _check_mechanism(setting, mechanism)
     text = _jaas_text(properties, listener, mechanism)
     try:

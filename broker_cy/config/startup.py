@@ -1,5 +1,5 @@
-"""Combines a file, a command line and this broker's defaults into settings with which it can run, or reports in one
-line why it cannot.
+"""Combines a file, a command line and this broker's defaults into valid settings, or reports in one line why they are
+not valid.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Network(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a setting is written: a line of a file, or an option of the command line, whose `line` is 0."""
+    """The place of a setting: a line of a file, or an option of the command line, whose `line` is 0."""
 
     source: str
     line: int
@@ -166,7 +166,7 @@ def no_effect(name: str, text: str) -> Event:
 
 
 def refusal(name: str, shown: str, setting: Setting) -> str:
-    """Why a setting is refused that is known, and what to do. `foreign_configs.tsv` has a row for each of them."""
+    """Why a known setting is refused, and the remedy. `foreign_configs.tsv` has a row for each of them."""
     row = foreign.row_of(setting.name)
     assert row is not None, name
     return f"{name}={HIDDEN if setting.is_sensitive else shown} {row.text}"
@@ -371,8 +371,8 @@ def _events_to(
     values: Mapping[str, Any], properties: Mapping[str, str], protocols: Mapping[str, str]
 ) -> tuple[str, str]:
     """The listener between brokers, as a controller's own settings name it, and its protocol. Kafka's controllers do
-    not use these settings, so they may be incomplete: both texts are empty without a protocol, or without a login where
-    it wants one.
+    not use these settings, so they may be incomplete: both texts are empty without a protocol, or if the protocol needs
+    a login and has none.
     """
     if "inter.broker.listener.name" in properties:
         name = str(values["inter.broker.listener.name"]).upper()

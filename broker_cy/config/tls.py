@@ -1,4 +1,4 @@
-"""The settings of TLS: what listeners with SSL and SASL_SSL offer and demand.
+"""The settings of TLS: the offers and requirements of listeners with SSL and SASL_SSL.
 
 Kafka's rules: `listener.name.<name in small letters>.ssl.<setting>` replaces the setting without the prefix. On
 listeners with SASL_SSL only `ssl.client.auth` with the prefix counts (KIP-684). Defaults that differ from Java's: TLS
@@ -26,7 +26,7 @@ RULES: Final = "ssl.principal.mapping.rules"
 DN_CHANGES: Final = "ssl.allow.dn.changes"
 SAN_CHANGES: Final = "ssl.allow.san.changes"
 ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
-# Those that take effect, with and without the prefix of a listener; at the start only.
+# The settings that take effect, with and without the prefix of a listener; at the start only.
 NAMES: Final = frozenset(
     {
         *STORE_NAMES.values(),
@@ -44,9 +44,9 @@ SUITES: Final = "ssl.cipher.suites"
 
 
 class TlsListener(NamedTuple):
-    """What one listener offers. `ciphers` (TLS 1.2) and `suites` (1.3) are None if they are ours to choose. Clients are
-    asked for a certificate if `asks`, and refused without one if `requires`; `rules` map its name, empty on a listener
-    with SASL.
+    """The offer of one listener. `ciphers` (TLS 1.2) and `suites` (1.3) are None if the broker chooses them. `asks`:
+    the listener requests a certificate from clients; `requires`: it refuses clients without one. `rules` map the name
+    in the certificate; they are empty on a listener with SASL.
     """
 
     oldest: str
@@ -86,7 +86,9 @@ def is_served(name: str) -> bool:
 
 
 def without_effect(properties: Mapping[str, str], names: Collection[str]) -> Iterator[str]:
-    """Those of `properties` that are of no listener with TLS; `names` are those with it, here or on other nodes."""
+    """The TLS settings in `properties` that apply to no listener; `names` are the listeners with TLS, here or
+    elsewhere.
+    """
     prefixes = tuple(f"{PREFIX}{name.lower()}." for name in names)
     for name in properties:
         if name.startswith(PREFIX):
@@ -158,7 +160,7 @@ def _client(
     ciphers = None
     if named := _value(values, properties, name, SUITES):
         try:
-            # Those of TLS 1.3 are for the other node to choose (client.tls).
+            # The other node chooses the suites of TLS 1.3 (client.tls).
             ciphers, _, oldest, newest = split(named, oldest, newest)
         except SuitesError as error:
             raise ConfigError(f"listener {name}: {error}") from None
