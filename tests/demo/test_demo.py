@@ -1,4 +1,4 @@
-"""`make demo`: the first thing that new users see of this broker."""
+"""`make demo`: the first contact of new users with this broker."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int]
 
 
 def stop_without_leftovers(child: Child, bootstrap: str, temporary: Path) -> None:
-    """Stop the demo by Ctrl-C; no process and no file of it is left."""
+    """Stop the demo with Ctrl-C, and check that none of its processes and files is left."""
     child.send_signal(signal.SIGINT)
     assert child.wait(TIMEOUT_S) == 0
     assert processes_with(bootstrap) + processes_with(str(temporary)) == []
@@ -94,8 +94,8 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
     """
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    # Everything that happens in a minute, within seconds. The member that crashes has to join before, which takes a few
-    # seconds on a busy machine.
+    # All events of a minute, within seconds. The member that crashes has to join first, which takes a few seconds on a
+    # busy machine.
     quick = ["--session-timeout", "2", "--crash-every", "5", "--back-after", "1", "--rate", "2"]
     quick += [
         "--listener",
@@ -138,7 +138,7 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
         assert asyncio.run(_topics(bootstrap)) >= set(TOPICS)
         assert f"{CRASHING} crashed" in child.stdout()
         assert "ended unexpectedly" not in child.stdout()
-        # One of them may just be away.
+        # One client may be absent at this moment.
         until(lambda: len(processes_with(bootstrap)) >= 5, "the clients")
         stop_without_leftovers(child, bootstrap, temporary)
     finally:
@@ -152,7 +152,7 @@ async def _topics(bootstrap: str) -> set[str]:
 
 @pytest.mark.full
 def test_three_nodes_of_which_one_is_killed(tmp_path: Path) -> None:
-    """If this fails, the first cluster that a new user sees loses records, says nothing, or leaves processes."""
+    """If this fails, the first cluster of a new user loses records, prints nothing, or leaves processes running."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     arguments = ["--nodes", "3", "--kill-every", "3", "--restart-after", "2", "--listener", "127.0.0.1:0"]
@@ -169,7 +169,7 @@ def test_three_nodes_of_which_one_is_killed(tmp_path: Path) -> None:
 
         until(lambda: "every replica is in sync again" in said(), "a node that went and came back", TIMEOUT_S)
         assert re.search(r"^[0-9:]{8} node-1 was killed \(kill -9\)$", said(), re.MULTILINE)
-        # The gap is there as soon as every partition takes records again, before or after the restart.
+        # The gap is shown as soon as every partition accepts records again, before or after the restart.
         gap = re.compile(
             r"^[0-9:]{8} clients went on: at most [0-9.]+ s without an acknowledgement \(heartbeats-[0-5]\), "
             r"no errors$",
@@ -218,11 +218,13 @@ def test_a_directory_keeps_its_number_of_nodes(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_gaps_of_partitions() -> None:
-    """If this fails, the demo shows a gap of nobody, or the end of an outage while a partition still has no leader."""
+    """If this fails, the demo shows a gap of no partition, or the end of an outage while a partition still has no
+    leader.
+    """
     gaps = Gaps(10.0, [9.9, 9.8], [0.0, 0.0])
     gaps.acknowledged(0, 9.95, 10.1)
     ended = [gaps.is_over]
-    # The first was sent before the node was gone: that says nothing about who leads now.
+    # The first record was sent before the node died, so it is no evidence of a new leader.
     for partition, sent_s, now_s in ((0, 10.05, 10.15), (1, 10.2, 10.5)):
         gaps.acknowledged(partition, sent_s, now_s)
         ended.append(gaps.is_over)

@@ -1,6 +1,5 @@
-"""The root file system that all hosts of a lab share: Debian with what a server has after its installation, built once.
-
-Hosts have it as the read-only layer below their own; see host.py.
+"""The root file system that all hosts of a lab share: Debian as after the installation of a server, built once. It is
+the read-only layer below each host's own layer; see host.py.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# Minutes, where the mirror is far away.
+# Takes minutes if the mirror is far away.
 BUILD_S = 900.0
-# What the installer of Debian leaves on a server with an SSH server, and the tools for the disks. Playbooks install all
-# other things themselves; hosts of a lab reach no mirror.
+# The packages that Debian's installer leaves on a server with an SSH server, and the tools for the disks. Playbooks
+# install everything else; hosts of a lab reach no mirror.
 PACKAGES = (
     "systemd,systemd-sysv,dbus,libpam-systemd,openssh-server,sudo,python3,python3-apt,python3-venv,iproute2,iputils-ping,"
     "procps,kmod,nftables,logrotate,rsync,ca-certificates,xz-utils,less,curl,e2fsprogs,xfsprogs,util-linux-extra"
 )
-# Without manuals and translations, and without waiting for the disk: a lab's base can be built again.
+# Without manuals and translations, and without disk flushes: a lab's base can be rebuilt.
 QUICK = (
     "--dpkgopt=force-unsafe-io",
     "--dpkgopt=path-exclude=/usr/share/man/*",
@@ -43,17 +42,17 @@ ExecStart=/usr/bin/ssh-keygen -A
 [Install]
 WantedBy=multi-user.target
 """
-# Nobody reads them in a lab, and they cost seconds of each start.
+# These have no use in a lab, and cost seconds of each start.
 UNUSED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer")
 
 
 class LabError(Exception):
-    """A lab cannot do what it was asked for; the text says why."""
+    """A lab cannot perform an operation; the text has the reason."""
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file: several labs use one base."""
+    """Hold the lock of a file, because several labs use one base."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -61,7 +60,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def do(*words: str | Path, stdin: str | None = None, timeout_s: float = 60.0) -> str:
-    """Run a program to its end, and return its output. Raises LabError with what it said."""
+    """Run a program to its end, and return its output. Raises LabError with its error output."""
     argv = [str(word) for word in words]
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -73,7 +72,7 @@ def do(*words: str | Path, stdin: str | None = None, timeout_s: float = 60.0) ->
 
 
 def missing() -> str:
-    """Why there can be no lab on this machine; empty if there can be one."""
+    """The reason why this machine cannot run a lab; empty if it can."""
     if os.geteuid() != 0:
         return "a lab of hosts needs root"
     programs = {
@@ -92,7 +91,7 @@ def missing() -> str:
 
 
 def key(root: Path) -> Path:
-    """The key with which the user `deploy` of each host lets us in."""
+    """The SSH key for the user `deploy` of each host."""
     path = root / "key"
     with locked(root / "key.lock"):
         if not path.exists():
@@ -103,7 +102,7 @@ def key(root: Path) -> Path:
 def base(root: Path, suite: str, extra: Sequence[str]) -> Path:
     """Return the directory of the base with the extra packages; the first call builds it, in about a minute."""
     packages = ",".join([PACKAGES, *sorted(extra)])
-    # Another list of packages is another base.
+    # Another list of packages makes another base.
     mark = hashlib.sha256(f"{packages}{HOST_KEYS}{UNUSED}".encode()).hexdigest()[:8]
     made = root / f"base-{suite}-{mark}"
     public = key(root).with_suffix(".pub").read_text()
@@ -130,7 +129,7 @@ def _sources(suite: str) -> str:
 
 
 def _settle(tree: Path, public: str) -> None:
-    """Make the tree one that many hosts start from: without an identity, with the user `deploy`, without mirrors."""
+    """Prepare the tree as a base for many hosts: without an identity, with the user `deploy`, without mirrors."""
     for path in [*(tree / "etc/ssh").glob("ssh_host_*"), tree / "var/lib/dbus/machine-id", tree / "etc/resolv.conf"]:
         path.unlink(missing_ok=True)
     for path in (tree / "etc/apt/sources.list.d").iterdir():

@@ -1,4 +1,4 @@
-"""A cluster that playbooks/site.yml has set up on the hosts of a lab, as its users and operators see it."""
+"""A cluster that playbooks/site.yml has set up on the hosts of a lab, for its users and operators."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def lab_base() -> None:
-    """The base of all hosts, or a skipped test with the reason why there can be none."""
+    """The base of all hosts; if this machine cannot build one, the test is skipped with the reason."""
     needs.require(needs.lab_hosts())
     shape = Shape()
     root = Lab("base").root
@@ -33,7 +33,7 @@ def lab_base() -> None:
 
 
 def _sweep(root: Path) -> None:
-    """End the labs of test runs that were ended themselves before they could do it."""
+    """Remove the labs of test runs that were killed before they could do it."""
     for owner in root.glob("lab-*/owner"):
         if not Path("/proc", owner.read_text()).exists():
             Lab(owner.parent.name.removeprefix("lab-")).destroy()
@@ -45,7 +45,7 @@ def make_lab(lab_base: None) -> Iterator[Callable[..., Lab]]:
     with ExitStack() as stack:
 
         def make(name: str, count: int, shape: Shape | None = None) -> Lab:
-            # Test runs of one machine do not meet.
+            # Parallel test runs on one machine use different names.
             lab = Lab(f"{name[:12]}{os.getpid()}")
             stack.callback(lab.destroy)
             lab.directory.mkdir(parents=True)

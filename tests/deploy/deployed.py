@@ -1,4 +1,4 @@
-"""A cluster on the hosts of a lab in its years of service: playbooks that change it, and the login of clients."""
+"""A cluster in service on the hosts of a lab: playbooks that change it, and the login of clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.deploy.playbooks import Recap, play
 from tests.deploy.times import note
 from tests.deploy.wheels import BUILD_S, PROGRAM, version, wheelhouse
 
-# Of the tree's version with another number: NEW is the same code, and the broker of BROKEN does not start.
+# Copies of the tree's release with another version: NEW is the same code, and the broker of BROKEN does not start.
 NEW, BROKEN = "0.1.1", "0.1.2"
 
 
@@ -27,17 +27,17 @@ class Deployed:
     """The hosts of a lab as an operator sees them."""
 
     lab: Lab
-    # A host that stays, whose command line is used.
+    # A host that is never removed, whose command line is used.
     witness: str = "n1"
 
     def write_inventory(
         self, brokers: Sequence[str], host_variables: Mapping[str, Mapping[str, Any]] | None = None, **variables: Any
     ) -> None:
-        """The brokers with the release of the tree, and what else the test says."""
+        """Write the inventory: the brokers with the release of the tree, and the variables of the test."""
         self.lab.write_inventory({"brokers": list(brokers)}, {"broker_version": version(), **variables}, host_variables)
 
     def play(self, name: str, *options: str, check: bool = True, what: str = "", **extra: Any) -> Recap:
-        """Run a playbook with extra variables, and note how long it took."""
+        """Run a playbook with extra variables, and note its duration."""
         arguments = ["--extra-vars", json.dumps(extra)] if extra else []
         done = play(self.lab, f"{name}.yml", *arguments, *options, check=check)
         note(what or f"{name} {' '.join(f'{key}={value}' for key, value in extra.items())}".strip(), done.seconds)
@@ -76,7 +76,7 @@ class Deployed:
         return path
 
     def ask(self, *words: str) -> Any:
-        """What a command of broker-cy prints as JSON."""
+        """The JSON output of a broker-cy command."""
         return ask_json(self.lab, self.witness, *words)
 
     def release(self, host: str) -> str:
@@ -84,7 +84,7 @@ class Deployed:
         return self.lab.ssh(host, "readlink /opt/broker-cy/current").stdout.strip().rpartition("/")[2]
 
     def started(self, host: str) -> str:
-        """What changes with each start of the service."""
+        """A value that changes with each start of the service."""
         return self.lab.ssh(host, "systemctl show broker-cy -p InvocationID --value").stdout.strip()
 
     def is_active(self, host: str) -> bool:
@@ -107,7 +107,7 @@ def releases(lab: Lab) -> None:
 
 
 def _broken(wheel: Path, made: Path) -> Path:
-    """A wheel like another one, but whose broker ends as soon as it is started; everything else of it works."""
+    """A copy of a wheel whose broker exits as soon as it is started; everything else in it works."""
     begin = b"    logs.configure("
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(made, "w") as target:
         for entry in source.infolist():

@@ -1,8 +1,8 @@
-"""One host of a lab: a systemd-nspawn container with systemd as its first process, an address and a disk of its own.
+"""One host of a lab: a systemd-nspawn container with systemd as its first process, and with its own address and disk.
 
 Its files: `up` (the layer over the base), `data.img` (mounted at /srv/data), `blank.img` (a device without a file
-system, if asked for) and `console.log`. All its processes are in one control group, which is how it is switched off: a
-power cut is the end of all of them at once.
+system, if asked for) and `console.log`. All its processes are in one control group. A power cut kills all of them at
+the same time.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def address(name: str) -> str:
 
 
 def names_file(name: str) -> str:
-    """What /etc/hosts of a machine has: a lab has no name server."""
+    """The contents of /etc/hosts of a machine: a lab has no name server."""
     lines = ["127.0.0.1 localhost", f"{CONTROL} control"]
     lines += [f"{NET}.{10 + each} n{each}" for each in range(1, MOST + 1)]
     return "\n".join(lines) + f"\n# {name}\n"
 
 
 def control_groups(root: Path) -> Path:
-    """Where control groups of version 2 are; mounted if they are nowhere."""
+    """The mount point of version 2 control groups; mounts them if necessary."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, place, kind, options, *_ = line.split()
         if kind == "cgroup2" and "rw" in options.split(","):
@@ -82,12 +82,12 @@ def control_groups(root: Path) -> Path:
     return place_here
 
 
-# Each host watches some dozens of files, and all of them count as one user of this machine.
+# Each host watches some dozens of files, and all hosts count as one user of this machine.
 WATCHES = (Path("/proc/sys/fs/inotify/max_user_instances"), 8192)
 
 
 def allow_watches(root: Path) -> None:
-    """Raise what this machine allows, and keep the value before; the last lab on it puts that back."""
+    """Raise this machine's limit, and keep the previous value, which the last lab on it restores."""
     file, wanted = WATCHES
     kept = root / file.name
     with locked(root / "watches.lock"):
@@ -98,7 +98,7 @@ def allow_watches(root: Path) -> None:
 
 
 def restore_watches(root: Path) -> None:
-    """Put the machine's own value back if there is no lab any more."""
+    """Restore the machine's own value if no lab is left."""
     file, _ = WATCHES
     kept = root / file.name
     with locked(root / "watches.lock"):
@@ -109,17 +109,17 @@ def restore_watches(root: Path) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """What new hosts are made with."""
+    """The sizes and packages of new hosts."""
 
     suite: str = "bookworm"
-    # Sizes as truncate takes them. Their files are sparse.
+    # Sizes in the format of truncate. The files are sparse.
     disk: str = "2G"
     blank: str = ""
     packages: tuple[str, ...] = field(default=())
 
 
 class Host:
-    """A host by its name; its files are below `directory`, its cable ends in the switch's namespace."""
+    """A host by its name; its files are below `directory`, and its cable ends in the switch's namespace."""
 
     def __init__(self, root: Path, directory: Path, lab: str, name: str) -> None:
         self.name, self.address, self.directory = name, address(name), directory / name
@@ -133,14 +133,14 @@ class Host:
 
     @property
     def running(self) -> bool:
-        """Whether any of its processes is there."""
+        """Whether any process of the host exists."""
         try:
             return "populated 1" in (self._group / "cgroup.events").read_text()
         except OSError:
             return False
 
     def create(self, shape: Shape) -> None:
-        """Make its disk and its cable, which stay when it is switched off."""
+        """Create its disk and its cable, which stay when it is switched off."""
         for part in ("up/etc", "work", "root", "data"):
             (self.directory / part).mkdir(parents=True, exist_ok=True)
         (self.directory / "up/etc/hostname").write_text(self.name + "\n")
@@ -166,7 +166,7 @@ class Host:
             self.space,
         )
         do("ip", "-n", self.switch, "link", "set", self.port, "master", "br0", "up")
-        # A new machine with another hardware address would have to announce itself to those who know the old one.
+        # With another hardware address, a new machine would have to announce itself to hosts that know the old address.
         for words in (
             "link set lo up",
             f"link set eth0 address 02:00:00:66:00:{number(self.name):02x}",
@@ -193,7 +193,7 @@ class Host:
         }
         argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", POWER_ON]
         with open(self.directory / "console.log", "ab") as log:
-            # It outlives this process: labs are switched off by `destroy`.
+            # The container outlives this process: `destroy` switches labs off.
             subprocess.Popen(
                 argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
             )
@@ -209,7 +209,7 @@ class Host:
         time.sleep(POLL_S)
 
     def first(self) -> int:
-        """The first process of the host, as this machine numbers it."""
+        """The process id of the host's first process on this machine."""
         for file in sorted(self._group.rglob("cgroup.procs")):
             for pid in file.read_text().split():
                 try:
@@ -222,14 +222,14 @@ class Host:
         raise LabError(f"{self.name} does not run")
 
     def stop(self) -> None:
-        """Switch it off in order, as `poweroff` does, and wait for the end."""
+        """Shut it down cleanly, as `poweroff` does, and wait for the end."""
         if self.running:
             # systemd's signal for that (systemd(1), SIGRTMIN+4).
             os.kill(self.first(), signal.SIGRTMIN + 4)
             self._ended("did not switch itself off")
 
     def kill(self) -> None:
-        """Cut its power: all its processes end at once."""
+        """Cut its power: all its processes end at the same time."""
         if self.running:
             (self._group / "cgroup.kill").write_text("1")
             self._ended("did not end")
@@ -248,41 +248,42 @@ class Host:
         self._release()
 
     def _release(self) -> None:
-        """Give back the device of the blank disk, which no mount holds."""
+        """Release the device of the blank disk, which no mount holds."""
         blank = self.directory / "blank.img"
         if blank.exists():
             for line in do("losetup", "--noheadings", "--output", "NAME", "--associated", blank).splitlines():
                 do("losetup", "-d", line.strip())
 
     def freeze(self, frozen: bool) -> None:
-        """Let all its processes stand still, or go on: a machine that hangs keeps its connections."""
+        """Freeze or thaw all its processes: a machine that hangs keeps its connections."""
         if not self.running:
             raise LabError(f"{self.name} does not run")
         (self._group / "cgroup.freeze").write_text("1" if frozen else "0")
 
     def plug(self, plugged: bool) -> None:
-        """Connect its cable with the switch, or take it out."""
+        """Connect its cable to the switch, or disconnect it."""
         do("ip", "-n", self.switch, "link", "set", self.port, "up" if plugged else "down")
 
     def remove(self) -> None:
-        """End it, and remove all that it had: a lost machine."""
+        """Kill it, and remove all its files: a lost machine."""
         self.kill()
         self._release()
         if Path("/run/netns", self.space).exists():
-            # It would vanish with its namespace, but only when nothing holds that: the next host would lack its cable.
+            # The cable vanishes with its namespace, but only when no process holds that: the next host would lack its
+            # cable.
             with suppress(LabError):
                 do("ip", "-n", self.switch, "link", "del", self.port)
             do("ip", "netns", "del", self.space)
         deadline = time.monotonic() + STOP_S
         while self.directory.exists():
-            # A mount of a process that just ended may still be there.
+            # A mount of a process that just ended may still exist.
             shutil.rmtree(self.directory, ignore_errors=True)
             if self.directory.exists():
                 self._waited(deadline, "could not be removed")
 
 
 def _loop_devices(root: Path) -> None:
-    """Have enough device files for the disks; where there is no udev, nobody makes them."""
+    """Create enough device files for the disks: without udev, they are not created automatically."""
     with locked(root / "devices.lock"):
         for minor in range(2 * MOST):
             path = f"/dev/loop{minor}"

@@ -36,7 +36,7 @@ TimeoutStopSec=120
 [Install]
 WantedBy=multi-user.target
 """
-# As small as tests want it, otherwise as Kafka's documentation shows it.
+# Small sizes for tests, otherwise as in Kafka's documentation.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id={node}
@@ -67,14 +67,14 @@ def _java_home() -> Path:
 
 
 def _java_files() -> list[Path]:
-    """What running a program needs of it."""
+    """The files of Java that running a program needs."""
     home = _java_home()
     parts = [home / "bin", home / "conf", home / "release", *(home / "lib").iterdir()]
     return [part for part in parts if part.name not in NOT_NEEDED and part.exists()]
 
 
 def start_kafka(lab: Lab, names: Sequence[str]) -> None:
-    """Make one cluster of Kafka on these hosts, and start it: the node ids are the numbers of the hosts."""
+    """Set up and start one Kafka cluster on these hosts; the node ids are the numbers of the hosts."""
     voters = ",".join(f"{number(name)}@{lab.host(name).address}:9093" for name in names)
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(lambda name: _install(lab, name, voters), names))

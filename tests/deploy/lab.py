@@ -44,7 +44,7 @@ class Lab:
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         if not name.isalnum() or not 1 <= len(name) <= 20:
-            # Interfaces, namespaces and control groups carry it.
+            # Interfaces, namespaces and control groups contain this name.
             raise LabError(f"{name!r}: the name of a lab has 1 to 20 letters and digits")
         self.name = name
         self.root = root or Path(os.environ.get("BROKER_CY_LAB_DIRECTORY", "/var/tmp/lab-deploy"))
@@ -52,18 +52,18 @@ class Lab:
         self.switch = f"lab-{name}"
 
     def host(self, name: str) -> Host:
-        """A host by its name, which may not have been made yet."""
+        """A host by its name; it may not exist yet."""
         return Host(self.root, self.directory, self.name, name)
 
     @property
     def hosts(self) -> list[Host]:
-        """The hosts that have been made, by their numbers."""
+        """The existing hosts, by their numbers."""
         found = [path.name for path in self.directory.glob("n[0-9]*") if path.is_dir()]
         return [self.host(name) for name in sorted(found, key=number)]
 
     @property
     def shape(self) -> Shape:
-        """What new hosts are made with."""
+        """The sizes and packages of new hosts."""
         file = self.directory / "shape.json"
         if not file.exists():
             return Shape()
@@ -71,7 +71,7 @@ class Lab:
         return Shape(**{**known, "packages": tuple(known["packages"])})
 
     def up(self, count: int, shape: Shape | None = None) -> None:
-        """Make and start n1 to n`count`, and wait until each lets us in."""
+        """Create and start n1 to n`count`, and wait until each accepts logins."""
         self._prepare(shape or self.shape)
         names = [f"n{each}" for each in range(1, count + 1)]
         for name in names:
@@ -81,7 +81,7 @@ class Lab:
             self.write_inventory()
 
     def start(self, name: str) -> None:
-        """Start a host, or make a new one in the place of one that was wiped; waits until it lets us in."""
+        """Start a host, or create a new one in place of a wiped one; waits until it accepts logins."""
         self._prepare(self.shape)
         self._switch_on(self.host(name))
         self.wait([name])
@@ -106,7 +106,7 @@ class Lab:
                     "nft", "add table bridge lab; add chain bridge lab wire { type filter hook forward priority 0; }"
                 )
             )
-            # `ip netns exec` puts these over those of /etc.
+            # `ip netns exec` mounts these files over those of /etc.
             names = Path("/etc/netns", self.switch)
             names.mkdir(parents=True, exist_ok=True)
             (names / "hosts").write_text(names_file("control"))
@@ -118,7 +118,7 @@ class Lab:
         host.power_on(base(self.root, self.shape.suite, self.shape.packages))
 
     def wait(self, names: Sequence[str]) -> None:
-        """Wait until these hosts let us in and all their units have been started."""
+        """Wait until these hosts accept logins and all their units have been started."""
         for name in names:
             deadline = time.monotonic() + UP_S
             while self.ssh(name, "systemctl is-system-running --wait", check=False).returncode not in (0, 1):
@@ -134,7 +134,7 @@ class Lab:
         return ["ip", "netns", "exec", self.switch, *map(str, words)]
 
     def _ssh_options(self) -> list[str]:
-        # Hosts that are made again have the same addresses and other keys.
+        # Recreated hosts have the same addresses but other keys.
         wanted = {
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
@@ -174,7 +174,7 @@ class Lab:
         return done
 
     def stop(self, name: str) -> None:
-        """Switch a host off in order."""
+        """Shut a host down cleanly."""
         self.host(name).stop()
         self._forget(self.host(name))
 
@@ -189,7 +189,7 @@ class Lab:
         self._forget(self.host(name))
 
     def cut(self, one: str, other: str, *, oneway: bool = False) -> None:
-        """Let nothing through from one host to the other, nor back unless `oneway` is set."""
+        """Drop all packets from one host to the other, and back unless `oneway` is set."""
         for source, target in ((one, other), (other, one))[: 1 if oneway else 2]:
             rule = f"iifname {self.host(source).port} oifname {self.host(target).port} drop"
             do(*self.ctl("nft", f"add rule bridge lab wire {rule}"))
@@ -199,7 +199,7 @@ class Lab:
         do(*self.ctl("nft", "flush chain bridge lab wire"))
 
     def destroy(self) -> None:
-        """End the hosts and the network, and remove the files of this lab. The bases stay."""
+        """Kill the hosts, and remove the network and the files of this lab. The bases stay."""
         for host in self.hosts:
             host.remove()
         for socket in self._sockets().glob("*"):
@@ -210,23 +210,23 @@ class Lab:
         shutil.rmtree(self.directory, ignore_errors=True)
         restore_watches(self.root)
 
-    # What Ansible needs to know.
+    # Ansible needs these variables.
 
     @property
     def wheelhouse(self) -> Path:
-        """Where the wheels of this tree are; wheels.py builds them."""
+        """The directory of this tree's wheels; wheels.py builds them."""
         return self.root / f"wheelhouse-{hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:8]}"
 
     @property
     def inventory(self) -> Path:
-        """The inventory's file; secrets that playbooks generate are beside it."""
+        """The inventory file; playbooks generate secrets into the same directory."""
         return self.directory / "inventory" / "hosts.yml"
 
     def _sockets(self) -> Path:
         return self.directory / "cp"
 
     def _forget(self, host: Host) -> None:
-        """End the connection that Ansible keeps open: the next host with this address does not know it."""
+        """Close the connection that Ansible keeps open: the next host with this address does not know it."""
         socket = self._sockets() / host.address
         if socket.exists():
             self._leave(socket)
@@ -243,7 +243,7 @@ class Lab:
         host_variables: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Path:
         """Write the inventory and return its path: groups with their hosts (by default, all hosts are brokers),
-        variables of all hosts, and of single ones. Brokers have their number as node id and a rack each.
+        variables of all hosts, and of single ones. A broker's node id is its number, and each broker has its own rack.
         """
         known = [host.name for host in self.hosts]
         groups = dict(groups or {"brokers": known})
@@ -253,10 +253,10 @@ class Lab:
             "ansible_ssh_private_key_file": str(key(self.root)),
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_common_args": " ".join(self._ssh_options()),
-            # Not the default: labs have the same addresses.
+            # Not the default, because labs have the same addresses.
             "ansible_control_path": f"{self._sockets()}/%%h",
             "broker_wheelhouse": str(self.wheelhouse),
-            # Disks of a lab are small.
+            # A lab's disks are small.
             "preflight_min_free_mb": 512,
             # Outside of the network, the settings of the kernel are the machine's own.
             "os_tuning_memory": False,
@@ -280,7 +280,7 @@ class Lab:
         return self.inventory
 
     def environment(self) -> dict[str, str]:
-        """Variables for a command of the control node: the programs of this environment come first."""
+        """Environment variables for a command of the control node: this environment's programs come first in PATH."""
         return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "ANSIBLE_FORKS": "10"}
 
 

@@ -1,10 +1,10 @@
 """Clients at work while playbooks change hosts: `broker-load` with the engine librdkafka, whose verdict counts, and a
-group of librdkafka.
+consumer group with librdkafka.
 
-What counts is what applications see. Each of these clients asks again by itself when a connection ends, or a broker
-answers that it no longer leads a partition or coordinates a group; the application hears of it only if that does not
-help in time. `broker-load`'s own engine (gevent) reports each such answer, because it has no retries: it would count
-what no user of a Kafka client ever sees.
+Only errors that applications see count. Each of these clients retries by itself when a connection ends, or when a
+broker answers that it no longer leads a partition or coordinates a group; the application gets an error only if retries
+do not succeed in time. `broker-load`'s own engine (gevent) reports each such answer, because it has no retries: it
+would count errors that no user of a Kafka client ever sees.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.wait import until
 
 # Longer than any playbook: the load ends on a signal.
 LOAD_S = 3600
-# To begin; to end, with the records read back.
+# Timeouts of the begin and of the end, including the verification of the records.
 BEGIN_S, FIRST_S, END_S = 90.0, 10.0, 300.0
 TOPIC = "years-load"
 
@@ -60,7 +60,7 @@ reordered = 0
 
 @dataclass
 class Verdict:
-    """What clients saw; complete when the load has ended."""
+    """The clients' results; complete when the load has ended."""
 
     operations: dict[str, Any] = field(default_factory=dict)
     verification: list[dict[str, Any]] = field(default_factory=list)
@@ -77,13 +77,13 @@ class Verdict:
         return float(self.operations["Produce"]["latency"]["max_ms"])
 
     def check(self) -> None:
-        """No application saw an error, and each record is there once and in order."""
+        """Check that no application got an error, and that each record exists once and in order."""
         failed = {name: each["errors"] for name, each in self.operations.items() if each["errors"]}
         assert not failed, (failed, self.said)
         assert not self.unmet, (self.unmet, self.said)
         assert self.acknowledged, self.said
         assert not self.reader["failed"], self.reader
-        # It began at the first record, and may have read a record twice where the group was assigned again.
+        # The member started at the first record, and may have read a record twice after a rebalance.
         assert self.reader["read"] >= self.acknowledged * 0.9, (self.reader, self.acknowledged)
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Verdict:
 def under_load(
     lab: Lab, config: Path, bootstrap: str, directory: Path, rate: int = 200, size: str = "100 B"
 ) -> Iterator[Verdict]:
-    """Run clients; the verdict is complete after the block. `config` has the settings of a client with its login."""
+    """Run clients; the verdict is complete after the block. `config` contains client settings with a login."""
     directory.mkdir(parents=True, exist_ok=True)
     scenario, result, output = directory / "load.toml", directory / "load.json", directory / "load.out"
     scenario.write_text(SCENARIO.format(rate=rate, size=size))
@@ -113,13 +113,13 @@ def under_load(
         load = subprocess.Popen(lab.ctl(*words), stdout=log, stderr=log, cwd=REPOSITORY)
         stack.callback(_end, load)
         until(lambda: _begun(lab, config, bootstrap, load, output), "records of the load", BEGIN_S, 1.0)
-        # Before, it would report a topic that does not exist.
+        # Earlier, it would report a topic that does not exist.
         group = subprocess.Popen(
             lab.ctl(*reader), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=REPOSITORY
         )
         stack.callback(_end, group)
         yield verdict
-        # As Ctrl-C: the users complete what they began, and it is read back.
+        # Like Ctrl-C: the users complete their requests, and the records are verified.
         load.send_signal(signal.SIGINT)
         load.wait(END_S)
         assert group.poll() is None, output.read_text()
@@ -134,7 +134,7 @@ def under_load(
 
 
 def _begun(lab: Lab, config: Path, bootstrap: str, load: subprocess.Popen[bytes], output: Path) -> bool:
-    """Whether a record is written: broker-load has found the cluster, and its users work."""
+    """Whether a record is written, which means that broker-load has found the cluster and its users work."""
     assert load.poll() is None, output.read_text()
     words: list[str | Path] = [Path(sys.executable).parent / "broker-cy", "consume", TOPIC, "--from", "end", "-c", "1"]
     words += ["--bootstrap", bootstrap, "--command-config", config]

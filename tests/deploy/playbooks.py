@@ -19,7 +19,7 @@ _RECAP = re.compile(r"^(\S+)\s+: (ok=\d+.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Recap:
-    """What a run of a playbook did: its exit code, all that it printed, how long it took, and the counts of each host
+    """The result of a playbook run: its exit code, output and duration, and the counts of each host
     (`ok`, `changed`, `unreachable`, `failed`, `skipped`, `rescued`, `ignored`).
     """
 
@@ -40,7 +40,7 @@ class Recap:
 
 
 def environment(lab: Lab) -> dict[str, str]:
-    """The variables of Ansible for a lab: no file of another run, nor of the user, is read or written."""
+    """Ansible's environment variables for a lab: files of other runs and of the user are neither read nor written."""
     return {
         **lab.environment(),
         "ANSIBLE_CONFIG": str(COLLECTION / "ansible.cfg"),
@@ -52,7 +52,7 @@ def environment(lab: Lab) -> dict[str, str]:
 
 
 def log(lab: Lab) -> Path:
-    """The file in which Ansible keeps all that it printed in this lab."""
+    """The file with all of Ansible's output in this lab."""
     return lab.directory / "ansible.log"
 
 

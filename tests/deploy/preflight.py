@@ -1,4 +1,4 @@
-"""What tests of the preflight share: three sound brokers on this machine, a wheelhouse, and the judge."""
+"""Shared helpers of the tests of the preflight: three sound brokers on this machine, a wheelhouse, and the judge."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COLLECTION = REPOSITORY / "deploy" / "ansible"
 ROLES = COLLECTION / "roles"
 VERSION = "1.2.3"
 PORTS = ("client", "internal", "controller", "metrics")
-# What depends on the machine that runs the tests, which is no server.
+# Checks of the machine itself: the one that runs the tests is not a server.
 OF_THE_MACHINE = ["os", "root", "systemd", "memory", "disk_space", "clock_synchronised", "log_directories", "python"]
 PLAY_S = 120.0
 
 
 def judge() -> Any:
-    """The module of the role that judges, which the control node runs as a program."""
+    """The role's module `judge`, which the control node runs as a program."""
     directory = str(ROLES / "preflight" / "files")
     if directory not in sys.path:
         sys.path.insert(0, directory)
@@ -36,7 +36,7 @@ def judge() -> Any:
 
 
 def wheel(directory: Path, name: str, requires_python: str = ">=3.11") -> Path:
-    """A wheel that is read and never installed; one of the broker has its tables of settings."""
+    """A wheel that is read and never installed; a wheel of the broker contains its tables of settings."""
     path = directory / name
     distribution = "-".join(name.split("-")[:2])
     with zipfile.ZipFile(path, "w") as archive:
@@ -47,7 +47,7 @@ def wheel(directory: Path, name: str, requires_python: str = ">=3.11") -> Path:
 
 
 def wheelhouse(directory: Path, python: tuple[int, int] = sys.version_info[:2], version: str = VERSION) -> Path:
-    """A wheelhouse with the broker for one version of Python, and with one dependency for all."""
+    """A wheelhouse with the broker for one version of Python, and one dependency for all versions."""
     directory.mkdir(exist_ok=True)
     tag = f"cp{python[0]}{python[1]}"
     wheel(directory, f"broker_cy-{version}-{tag}-{tag}-linux_{platform.machine()}.whl")
@@ -64,7 +64,7 @@ def write_sums(directory: Path) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
+    """Free ports."""
     sockets = [socket.create_server(("", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -73,7 +73,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def local_inventory(directory: Path) -> dict[str, Any]:
-    """Three brokers that are this machine, by different addresses and ports, and for which nothing is wrong."""
+    """Three brokers without faults, all on this machine with different addresses and ports."""
     ports = free_ports(3 * len(PORTS))
     hosts = {
         f"n{number}": {
@@ -105,14 +105,14 @@ def brokers(inventory: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Played:
-    """What ansible-playbook printed, how it ended, and whether the play after the preflight changed the hosts."""
+    """The output and exit code of ansible-playbook, and whether the play after the preflight changed the hosts."""
 
     code: int
     output: str
     changed: bool
 
     def says(self, *parts: str) -> bool:
-        """Whether all of them are in one line of the report."""
+        """Whether one line of the report contains all of these texts."""
         return any(all(part in line for part in parts) for line in self.output.splitlines())
 
 

@@ -1,11 +1,10 @@
-"""A member of a group as applications have it: librdkafka in its default settings, in a process of its own on the lab's
-network.
+"""A group member like an application's: librdkafka with default settings, in a separate process on the lab's network.
 
     python -m tests.deploy.reader CONFIG BOOTSTRAP TOPIC GROUP
 
-It reads until its standard input ends, and prints one line of JSON then: how many records it read; what librdkafka
-reported to the application as an error, which is what the user of a client sees; and, apart from that, what it said for
-information while it went on by itself.
+It reads until its standard input ends, and then prints one line of JSON: the number of records; the errors that
+librdkafka reported to the application, which a client's user sees; and, separately, informational errors from which it
+recovered by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def main() -> None:
     said: Counter[str] = Counter()
 
     def event(error: KafkaError) -> None:
-        # librdkafka: these are for information, it recovers by itself; but not from a fatal one.
+        # librdkafka recovers from these errors by itself, except from a fatal one.
         (failed if error.fatal() else said)[error.name()] += 1
 
     settings: dict[str, Any] = {
@@ -39,7 +38,7 @@ def main() -> None:
         "group.id": group,
         "auto.offset.reset": "earliest",
         "error_cb": event,
-        # Lines on the standard error would be for information as well.
+        # Lines on stderr would also be informational.
         "log_level": 0,
     }
     is_over = threading.Event()

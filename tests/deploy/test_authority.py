@@ -24,7 +24,7 @@ NODE = "broker-cy-node"
 
 
 class Control:
-    """The directory on a control node, and what runs of the role ask for."""
+    """The directory on a control node, and the requests of the role's runs."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "ca"
@@ -77,7 +77,7 @@ def certificate_of(issued: str) -> x509.Certificate:
 
 
 def public(issued: str) -> str:
-    """What a host says that it has."""
+    """The certificates that a host reports, without the key."""
     return issued[issued.index("-----BEGIN CERTIFICATE") :]
 
 
@@ -87,7 +87,7 @@ def control(tmp_path: Path) -> Control:
 
 
 def test_hosts_get_certificates_and_keep_them(control: Control) -> None:
-    """The second run issues nothing; nobody else may read the directory."""
+    """The second run issues nothing; other users cannot read the directory."""
     first = control.must()
     issued = certificate_of(first["issued"]["n1"])
     assert issued.subject.rfc4514_string() == f"CN=n1,OU={NODE}"
@@ -129,7 +129,7 @@ def test_name_that_no_certificate_can_have_is_refused(control: Control) -> None:
 
 
 def test_rotation_keeps_hosts_and_clients_together_at_each_step(control: Control) -> None:
-    """A usual run between two steps changes nothing that the steps are for."""
+    """An ordinary run between two steps does not disturb the rotation."""
     first = control.must()
     before = public(first["issued"]["n1"])
     trusted = control.must(host(certificate=before), step="trust")
@@ -194,7 +194,7 @@ def test_given_authority_signs_and_its_key_stays_where_it_is(control: Control, t
     authority = x509.load_pem_x509_certificate(Path(given["certificate"]).read_bytes())
     issued = certificate_of(found["issued"]["n1"])
     issued.verify_directly_issued_by(authority)
-    # It cannot count for longer than the authority does.
+    # A certificate cannot be valid for longer than the authority.
     assert issued.not_valid_after_utc <= authority.not_valid_after_utc
     assert control.files() == {"ca.pem"}
 

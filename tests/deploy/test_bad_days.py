@@ -1,7 +1,5 @@
-"""What docs/deploy-bad-days.md says to do is done on lab hosts: a full disk, a lost quorum, a dead
-disk, certificates that ended.
-
-The tests are steps on the same hosts, each of which ends with a cluster that is well.
+"""The instructions of docs/deploy-bad-days.md, followed on lab hosts: a full disk, a lost quorum, a dead disk, expired
+certificates. The tests are steps on the same hosts; each step ends with a healthy cluster.
 """
 
 from __future__ import annotations
@@ -27,18 +25,18 @@ pytestmark = [pytest.mark.soak, pytest.mark.serial, pytest.mark.timeout(1800)]
 NAMES = ["n1", "n2", "n3"]
 RECOVERY_S, POLL_S = 120.0, 1.0
 MIB = 1 << 20
-# What a test leaves free on the disk that it fills.
+# Bytes that a test leaves free on the disk that it fills.
 LEFT_MIB = 64
 CLI = f"sudo {COMMAND} {{words}} --cluster local --config /etc/broker-cy/clusters.toml"
 
-# FS_IOC_SHUTDOWN of Linux (ext4 and XFS), without a flush of the journal: from then on all input and output fails.
+# Linux's FS_IOC_SHUTDOWN (ext4 and XFS), without a flush of the journal: after it, all I/O fails.
 DEAD = """import fcntl, os
 fcntl.ioctl(os.open("/srv/data", os.O_RDONLY), 0x8004587D, b"\\2\\0\\0\\0")"""
 
 
 @pytest.fixture(scope="module")
 def cluster(make_lab: Callable[..., Lab]) -> Deployed:
-    """Three hosts that serve, with a topic that has a replica on each."""
+    """Three running hosts, with a topic that has a replica on each."""
     lab = make_lab("baddays", len(NAMES))
     wheelhouse(lab)
     deployed = Deployed(lab)
@@ -48,7 +46,7 @@ def cluster(make_lab: Callable[..., Lab]) -> Deployed:
 
 
 def let_certificate_end(cluster: Deployed, host: str) -> None:
-    """Give a host a certificate like the one that it has, which ended an hour ago."""
+    """Replace a host's certificate with a copy that expired an hour ago."""
     path = "/etc/broker-cy/tls/node.pem"
     content = cluster.lab.ssh(host, f"sudo cat {path}").stdout.encode()
     own, *chain = x509.load_pem_x509_certificates(content)
@@ -70,13 +68,13 @@ def let_certificate_end(cluster: Deployed, host: str) -> None:
 
 
 def produces(cluster: Deployed, host: str, mib: int = 1) -> bool:
-    """Whether so many MiB of records, to all partitions, are acknowledged."""
+    """Whether this many MiB of records, to all partitions, are acknowledged."""
     line = f"head -c {mib * MIB * 3 // 4} /dev/urandom | base64 -w 100000 | " + CLI.format(words="produce orders")
     return cluster.lab.ssh(host, line, check=False, timeout_s=120).returncode == 0
 
 
 def is_well(cluster: Deployed, host: str) -> bool:
-    """Whether `cluster health`, asked on a host, finds nothing wrong."""
+    """Whether `cluster health` on a host reports no problem."""
     done = cluster.lab.ssh(host, CLI.format(words="cluster health"), check=False)
     return done.returncode == 0 and "under replicated partitions 0" in " ".join(done.stdout.split())
 
@@ -87,8 +85,8 @@ def wait_until_well(cluster: Deployed, host: str) -> None:
 
 
 def test_full_disk(cluster: Deployed) -> None:
-    """Producers are refused on the host whose disk is full, the broker stays, and deleting records by its own means is
-    all that is needed.
+    """A host with a full disk refuses producers, its broker keeps running, and deleting records with its own tools is
+    enough to recover.
     """
     lab = cluster.lab
     assert produces(cluster, "n1", 96)
@@ -110,8 +108,8 @@ def test_full_disk(cluster: Deployed) -> None:
 
 
 def test_lost_quorum(cluster: Deployed) -> None:
-    """Two of three hosts are gone, one of them with its disk. The first one to come back with its disk brings the
-    quorum back, and the other one is replaced.
+    """Two of three hosts are lost, one of them with its disk. The host that comes back with its disk restores the
+    quorum, and the other one is replaced.
     """
     lab = cluster.lab
     lab.kill("n2")
@@ -133,7 +131,7 @@ def test_lost_quorum(cluster: Deployed) -> None:
 
 
 def test_dead_disk(cluster: Deployed) -> None:
-    """Each access to a disk fails: the broker ends, the others serve, and with a new disk the host comes back."""
+    """Each access to a disk fails: the broker exits, the others serve, and the host comes back with a new disk."""
     lab = cluster.lab
     lab.ssh("n2", f"sudo python3 -c {shlex.quote(DEAD)}")
     until(lambda: not cluster.is_active("n2"), "the end of the broker without a disk", RECOVERY_S, POLL_S)
@@ -152,7 +150,7 @@ def test_dead_disk(cluster: Deployed) -> None:
 
 
 def test_certificates_that_ended(cluster: Deployed) -> None:
-    """Nobody gets a connection any more, and one playbook is all that is needed."""
+    """All connections are refused, and one playbook repairs the cluster."""
     for host in NAMES:
         let_certificate_end(cluster, host)
     for host in NAMES:

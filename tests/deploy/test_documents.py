@@ -1,8 +1,8 @@
-"""The commands of docs/deploy.md and docs/deploy-bad-days.md, as they stand there, on hosts of a lab.
+"""The commands of docs/deploy.md and docs/deploy-bad-days.md, unchanged, on hosts of a lab.
 
-broker1 to broker4 are n1 to n4, what watches them is n3 (a lab has few hosts), and `inventory/production` is the lab's
-inventory. What a page asks a person to do between the commands (to switch a host off, to put an empty one in its
-place), the test does. Migrations have a test of their own (test_migration.py).
+broker1 to broker4 are n1 to n4, the monitoring host is n3 (a lab has few hosts), and `inventory/production` is the
+lab's inventory. The test performs the manual steps between the commands (switch a host off, put an empty one in its
+place). Migrations have a separate test (test_migration.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ON_A_HOST = ("broker-cy ", "echo ")
 
 
 def commands(page: str, heading: str) -> list[str]:
-    """The command lines of a section. AssertionError if there is no such section, or a line that nobody understands."""
+    """The command lines of a section. AssertionError if the section does not exist, or a line is not understood."""
     (section,) = [part for part in re.split(r"^##+ ", PAGES[page], flags=re.M) if part.startswith(heading)]
     found = [line for block in re.findall(r"```sh\n(.*?)```", section, re.S) for line in block.splitlines()]
     for line in found:
@@ -44,7 +44,7 @@ def commands(page: str, heading: str) -> list[str]:
 
 
 class Operator:
-    """Somebody who follows the pages."""
+    """An operator who follows the pages."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -94,7 +94,7 @@ def operator(make_lab: Callable[..., Lab]) -> Operator:
 
 
 def test_from_nothing_to_the_first_alert(operator: Operator) -> None:
-    """If this fails, a new user's first hour ends with an error."""
+    """If this fails, a new user gets an error in the first hour."""
     said = operator.follow("deploy", "3. From nothing")
     assert any("hello" in each for each in said)
     stop, journal, start = commands("deploy", "4. To the first alert")
@@ -105,7 +105,7 @@ def test_from_nothing_to_the_first_alert(operator: Operator) -> None:
 
 
 def test_the_years_after(operator: Operator) -> None:
-    """If this fails, an upgrade, the way back, a fourth host or new certificates do not work as the page shows them."""
+    """If this fails, an upgrade, a rollback, a fourth host or new certificates do not work as on the page."""
     operator.follow("deploy", "Upgrades")
     operator.write_inventory(4)
     add, leave = commands("deploy", "Growing")
@@ -118,7 +118,7 @@ def test_the_years_after(operator: Operator) -> None:
 
 
 def test_the_day_something_breaks(operator: Operator, tmp_path: Path) -> None:
-    """If this fails, the page for bad days shows a command that makes the day worse."""
+    """If this fails, the page for bad days shows a command that makes an outage worse."""
     lab = operator.lab
     for heading in ("The day something breaks", "A full disk", "An expired certificate", "What to send"):
         for line in _introduction() if heading.startswith("The day") else commands("deploy-bad-days", heading):

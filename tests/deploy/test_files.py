@@ -58,7 +58,7 @@ def test_a_role_describes_its_variables(role: str) -> None:
     for name, option in options.items():
         assert option.get("description"), name
         assert option.get("type"), name
-        # A default in two places would differ one day: that of defaults/main.yml counts.
+        # Defaults in two places would diverge: that of defaults/main.yml counts.
         assert "default" not in option or name not in defaults or option["default"] == defaults[name], name
 
 
@@ -73,14 +73,14 @@ def test_ansible_reads_every_playbook(tmp_path: Path) -> None:
     """If this fails, a playbook of the documentation is missing, or Ansible refuses it before it does anything."""
     paths = [COLLECTION / "playbooks" / f"{name}.yml" for name in PLAYBOOKS]
     assert [path.name for path in paths if not path.exists()] == []
-    # Further ones are parts of these, which people may run as well.
+    # Other playbooks are parts of these, which users may also run.
     paths = sorted((COLLECTION / "playbooks").glob("*.yml"))
     said = ansible(tmp_path, "ansible-playbook", "-i", EXAMPLE, "--syntax-check", *paths)
     assert [path.name for path in paths if str(path) not in said] == []
 
 
 def test_ansible_reads_the_example_inventory(tmp_path: Path) -> None:
-    """If this fails, what people copy as their first inventory does not work."""
+    """If this fails, the example that users copy as their first inventory does not work."""
     known = json.loads(ansible(tmp_path, "ansible-inventory", "-i", EXAMPLE, "--list"))
     hosts = known["_meta"]["hostvars"]
     brokers = [hosts[name] for name in known["brokers"]["hosts"]]
@@ -100,20 +100,20 @@ STARTED = {"meta": {**META, "started": True}}
     ("here", "others", "exists"),
     [
         ([NEW, NEW, NEW], [], False),
-        # A first run that was interrupted: the others become first voters as well.
+        # A first run that was interrupted: the other hosts also become initial voters.
         ([FORMATTED, NEW, NEW], [], False),
         ([FORMATTED, NEW], [FORMATTED], False),
         ([STARTED, NEW, FORMATTED], [], True),
         ([NEW], [STARTED, None], True),
-        # The host that is silent may have started.
+        # The host that does not answer may have started.
         ([FORMATTED, NEW], [None], True),
     ],
 )
 def test_formatted_hosts_are_a_cluster_once_one_has_started(
     here: list[dict[str, Any]], others: list[dict[str, Any] | None], exists: bool
 ) -> None:
-    """If this fails, a first run that was interrupted leaves hosts which never agree on an active controller, or a new
-    host votes with an empty log in a cluster that has records.
+    """If this fails, an interrupted first run leaves hosts that never elect an active controller, or a new host votes
+    with an empty log in a cluster that has records.
     """
     path = COLLECTION / "roles" / "broker" / "templates" / "exists.json.j2"
     hosts = {f"n{number}": {"broker_probe": probe} for number, probe in enumerate(here)}
@@ -127,7 +127,7 @@ def test_formatted_hosts_are_a_cluster_once_one_has_started(
 
 
 def test_the_probe_tells_directories_that_ran_from_those_that_were_formatted(tmp_path: Path) -> None:
-    """If this fails, hosts of a first run that was interrupted count as a cluster."""
+    """If this fails, hosts of an interrupted first run count as a cluster."""
     probe = runpy.run_path(str(COLLECTION / "roles" / "broker" / "files" / "probe.py"), run_name="probe")
     assert probe["meta"]([str(tmp_path)]) is None
     (tmp_path / "meta.properties").write_text("cluster.id=c\nnode.id=1\ndirectory.id=d\n")

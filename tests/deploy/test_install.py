@@ -1,4 +1,4 @@
-"""playbooks/site.yml from empty hosts to a cluster that serves, and again: on three lab hosts.
+"""playbooks/site.yml, run twice on three lab hosts: from empty hosts to a running cluster.
 
 The tests of this file are steps on the same hosts, in this order: a refused inventory, a check of empty hosts, the
 installation, its repetition, and a check of hosts that are set up.
@@ -20,12 +20,12 @@ from tests.deploy.playbooks import Recap, log, play
 from tests.deploy.times import note
 from tests.deploy.wheels import version, wheelhouse
 
-# The first of them builds the wheelhouse, with its own OpenSSL.
+# The first test builds the wheelhouse, with its own OpenSSL.
 pytestmark = [pytest.mark.full, pytest.mark.serial, pytest.mark.timeout(1800)]
 HOSTS = ("n1", "n2", "n3")
-# `systemd-analyze security`: below 2.5 of 10 is what a service exposed to the network should have.
+# `systemd-analyze security`: a service exposed to the network should score below 2.5 of 10.
 MOST_EXPOSED = 2.5
-# The goals of docs/deploy.md; tests that share a machine with others do not hold them against it.
+# The goals of docs/deploy.md; they are not checked if other tests run on the machine.
 FIRST_S, SECOND_S = 120.0, 30.0
 USERS = [
     {
@@ -35,12 +35,12 @@ USERS = [
         ],
     }
 ]
-# What a login or a look at a host writes there.
+# Files that a login or an inspection of a host writes.
 WRITTEN_BY_LOGINS = ("var/log/", "var/tmp/", "var/cache/", "var/lib/systemd/", "tmp/", "run/", "home/deploy/.ansible/")
 
 
 class Story:
-    """The runs of the playbook on the hosts, each done once, when the first test asks for it."""
+    """The playbook runs on the hosts; each is done once, when a test first needs it."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -59,7 +59,7 @@ class Story:
         return self.runs[name]
 
     def installed(self) -> Recap:
-        """From empty hosts to a record that was read; with all that Ansible can say, for the search for secrets."""
+        """From empty hosts to a consumed record, with Ansible's most verbose output, for the search for secrets."""
         if "installed" not in self.runs:
             self.write_inventory()
             started = time.monotonic()
@@ -83,7 +83,7 @@ def story(make_lab: Callable[..., Lab]) -> Story:
 
 
 def written(lab: Lab) -> dict[str, tuple[int, int]]:
-    """All files that the hosts have over their base, with sizes and times: outside of them, so that looking changes
+    """All files of the hosts' own layers, with sizes and times; read from outside of the hosts, so that reading changes
     nothing.
     """
     found: dict[str, tuple[int, int]] = {}
@@ -106,14 +106,14 @@ def test_a_host_that_fails_the_preflight_stops_the_play(story: Story) -> None:
     refused = story.run("refused", check=False)
     assert refused.code != 0
     assert refused.changed == 0
-    # It says which host, what is wrong there, and what to do.
+    # The message names the host, the problem and the remedy.
     assert re.search(r"n2.*/var/lib/broker-cy", refused.output), refused.output[-4000:]
     assert written(story.lab) == before
     assert not (story.lab.inventory.parent / "secrets").exists()
 
 
 def test_a_check_of_empty_hosts_changes_nothing(story: Story) -> None:
-    """If this fails, nobody can see what a first run will do: it ends with an error, or does it."""
+    """If this fails, a check of a first run ends with an error, or changes hosts, instead of showing the changes."""
     story.write_inventory()
     before = written(story.lab)
     checked = story.run("checked", "--check", "--diff")
@@ -136,7 +136,7 @@ def test_it_installs_a_cluster_that_serves(story: Story) -> None:
 
 
 def test_the_second_run_changes_nothing(story: Story) -> None:
-    """If this fails, a run for one setting restarts brokers, or nobody can see what a run has changed."""
+    """If this fails, a run for one setting restarts brokers, or the changes of a run cannot be seen."""
     again = story.again()
     note("the second run", again.seconds)
     assert (again.changed, again.failed) == (0, 0), again.output[-4000:]
@@ -151,7 +151,7 @@ def test_a_check_of_hosts_that_are_set_up_is_clean(story: Story) -> None:
 
 
 def test_the_service_is_confined(story: Story) -> None:
-    """If this fails, who takes over the broker has more of the host than the broker needs."""
+    """If this fails, an attacker who takes over the broker has more access to the host than the broker needs."""
     story.installed()
     for host in HOSTS:
         said = story.lab.ssh(host, "sudo systemd-analyze security --no-pager broker-cy.service").stdout
@@ -161,7 +161,7 @@ def test_the_service_is_confined(story: Story) -> None:
 
 
 def secrets(lab: Lab) -> dict[str, str]:
-    """All secrets of the cluster, by where they are kept: passwords, tokens, and lines of private keys."""
+    """All secrets of the cluster, by the file that contains them: passwords, tokens, and lines of private keys."""
     found: dict[str, str] = {}
     kept = lab.inventory.parent / "secrets"
     for path in sorted(kept.rglob("*")):
@@ -176,14 +176,14 @@ def secrets(lab: Lab) -> dict[str, str]:
 def _secrets_of(path: Path, text: str) -> dict[str, str]:
     keys = re.findall(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\n(.*?)-----END", text, re.DOTALL)
     if keys:
-        # The middle of a key is in no certificate.
+        # The middle of a key does not occur in a certificate.
         return {f"{path} {number}": key.split("\n")[1] for number, key in enumerate(keys)}
     words = text.split()
     return {str(path): words[0]} if len(words) == 1 and len(words[0]) >= 12 else {}
 
 
 def test_no_secret_is_in_outputs_and_logs(story: Story) -> None:
-    """If this fails, a password or a key is where logs are collected, or on the screen of who runs a playbook."""
+    """If this fails, a password or a key is in collected logs, or on the screen of the operator who runs a playbook."""
     story.again()
     known = secrets(story.lab)
     assert {"admin", "orders"} <= {Path(name).name for name in known}
@@ -203,7 +203,7 @@ def test_no_secret_is_in_outputs_and_logs(story: Story) -> None:
 
 @pytest.mark.soak
 def test_the_times_of_the_goals(story: Story) -> None:
-    """If this fails on a machine that does nothing else, an installation takes longer than docs/deploy.md says."""
+    """If this fails on an idle machine, an installation takes longer than docs/deploy.md says."""
     lab = story.lab
     for host in HOSTS:
         lab.wipe(host)

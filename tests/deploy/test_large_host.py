@@ -1,4 +1,4 @@
-"""A host with 10 GB of records is lost with its disk and replaced: how long that takes is printed."""
+"""A host with 10 GB of records is lost with its disk and replaced: the duration is printed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILL_S = 1800.0
 
 
 def test_a_host_with_ten_gigabytes_is_replaced(make_lab: Callable[..., Lab]) -> None:
-    """If this fails, the copies of a lost host do not come back. It needs 35 GB of free disk."""
+    """If this fails, the replicas of a lost host are not restored. It needs 35 GB of free disk."""
     lab = make_lab("large", len(NAMES), Shape(disk="16G"))
     wheelhouse(lab)
     cluster = Deployed(lab)

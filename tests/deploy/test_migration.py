@@ -1,7 +1,6 @@
-"""playbooks/migrate_from_kafka.yml on a running cluster of Apache Kafka 4.3.1, forth, back and forth again.
-
-A producer that waits for all replicas and a consumer group work meanwhile: they see no error, no acknowledged record is
-lost, and each is read.
+"""playbooks/migrate_from_kafka.yml on a running cluster of Apache Kafka 4.3.1, forward, back and forward again. A
+producer with acks=all and a consumer group work meanwhile: they get no error, no acknowledged record is lost, and each
+is read.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Cluster:
         return {each["broker_id"] for each in self.json("brokers", "list") if each["state"] != "fenced"}
 
     def serves(self) -> bool:
-        """Whether Kafka's brokers are all in service; they may still be starting."""
+        """Whether all brokers of Kafka are in service; they may still be starting."""
         try:
             return self.brokers() == OLD_IDS
         except ProcessError:
@@ -112,7 +111,9 @@ def write_inventory(lab: Lab) -> None:
 
 
 def test_a_running_kafka_becomes_ours(lab: Lab, tmp_path: Path) -> None:
-    """If this fails, the playbook loses records or stops clients on their way from Kafka, or cannot be repeated."""
+    """If this fails, the playbook loses records or stops clients during the migration from Kafka, or cannot be
+    repeated.
+    """
     kafka_hosts.start_kafka(lab, OLD)
     write_inventory(lab)
     cluster = Cluster(lab)

@@ -1,5 +1,5 @@
-"""The pages of the deployment: variables that docs/deploy.md names are variables of roles, with the defaults that the
-roles have, and each command is carried out by test_documents.py.
+"""The deployment pages: variables in docs/deploy.md are variables of roles, with the roles' defaults, and
+test_documents.py runs each command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.deploy.test_documents import PAGES, commands
 
 ROLES = REPOSITORY / "deploy" / "ansible" / "roles"
 PAGE = REPOSITORY / "docs" / "deploy.md"
-# Options of playbooks, which their first lines describe.
+# Options of playbooks, described in their first lines.
 OF_PLAYBOOKS = ("migrate_", "broker_add_", "broker_decommission", "broker_replace", "broker_rollback", "broker_joins")
 
 
@@ -45,7 +45,7 @@ def test_documented_variables_exist(name: str) -> None:
 
 
 def _table() -> list[tuple[str, str]]:
-    """Variables and defaults of the table that are one word each."""
+    """Variables of the table with a default of one word."""
     rows = re.findall(r"^\| (`[^|]*) \| ([^|]*) \|", PAGE.read_text().partition("## Variables")[2], re.M)
     found = []
     for names, defaults in rows:
@@ -56,7 +56,7 @@ def _table() -> list[tuple[str, str]]:
 
 
 def test_documented_defaults_are_those_of_the_roles() -> None:
-    """If this fails, the table of variables shows defaults that are none."""
+    """If this fails, the table of variables shows wrong defaults."""
     defaults: dict[str, Any] = {}
     for path in sorted(Path(ROLES).glob("*/defaults/main.yml")):
         defaults |= yaml.safe_load(path.read_text()) or {}
@@ -72,7 +72,7 @@ def test_documented_defaults_are_those_of_the_roles() -> None:
 
 
 def test_every_line_is_understood() -> None:
-    """If this fails, a page shows a command that no test carries out."""
+    """If this fails, a page shows a command that no test runs."""
     for page, text in PAGES.items():
         for heading in re.findall(r"^## (.*)$", text, re.M):
             if "Migrating from" not in heading:

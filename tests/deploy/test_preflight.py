@@ -14,7 +14,7 @@ from tests.support import needs
 
 needs.require(needs.ansible)
 
-# Runs the Python of the tests with a clock that goes 30 seconds ahead.
+# Runs the tests' Python with a clock that is 30 seconds ahead.
 AHEAD = """#!/bin/sh
 PYTHONPATH={directory} exec {python} "$@"
 """
@@ -26,7 +26,7 @@ time.time = lambda: _now() + 30
 
 @pytest.mark.full
 def test_a_sound_inventory_passes(tmp_path: Path) -> None:
-    """The play goes on, nothing was changed by the check, and its listeners are closed when it has ended."""
+    """The play continues, the check has changed nothing, and its listeners are closed when it has ended."""
     inventory = local_inventory(tmp_path)
     # An option of a playbook that imports site.yml.
     played = play_here(tmp_path, inventory, "-e", "broker_replace=n1")
@@ -39,7 +39,7 @@ def test_a_sound_inventory_passes(tmp_path: Path) -> None:
 
 
 def test_all_that_is_wrong_is_reported_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
-    """Each fault of an inventory is named with its remedy in one run, and no host is touched afterwards."""
+    """One run names each fault of an inventory with its remedy, and no host is changed afterwards."""
     inventory = local_inventory(tmp_path)
     hosts = brokers(inventory)
     hosts["n1"]["broker_log_dirs"] = ["/var/lib/broker-cy"]
@@ -71,7 +71,7 @@ def test_all_that_is_wrong_is_reported_at_once_and_nothing_is_changed(tmp_path: 
 
 @pytest.mark.full
 def test_check_mode_makes_the_same_checks(tmp_path: Path) -> None:
-    """A run with --check is what operators try first: it must not pass what the real run refuses."""
+    """Operators try a run with --check first: it must not accept what the real run refuses."""
     inventory = local_inventory(tmp_path)
     brokers(inventory)["n3"]["broker_node_id"] = 2
     played = play_here(tmp_path, inventory, "--check", "--diff")
@@ -82,7 +82,7 @@ def test_check_mode_makes_the_same_checks(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_clocks_apart_are_refused(tmp_path: Path) -> None:
-    """The hosts compare their clocks with each other; the message says which one is ahead, and how far."""
+    """The hosts compare their clocks with each other; the message names the host that is ahead, and by how much."""
     (tmp_path / "ahead").mkdir()
     (tmp_path / "ahead" / "sitecustomize.py").write_text(SHIFTED)
     python = tmp_path / "python"
@@ -99,9 +99,9 @@ def test_clocks_apart_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_listener_that_nobody_reaches_is_refused(tmp_path: Path) -> None:
-    """An address that is not the broker's own is found before clients are sent there."""
+    """An address that is not the broker's own is found before clients connect to it."""
     inventory = local_inventory(tmp_path)
-    # One of those that are for documents (RFC 5737).
+    # An address reserved for documentation (RFC 5737).
     brokers(inventory)["n2"]["broker_address"] = "192.0.2.1"
     played = play_here(tmp_path, inventory)
     assert played.code != 0
@@ -114,7 +114,7 @@ def test_a_listener_that_nobody_reaches_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_host_that_does_not_answer_is_reported_with_the_rest(tmp_path: Path) -> None:
-    """One host that is down does not hide what is wrong on the others, and the play stops."""
+    """One host that is down does not hide faults of the others, and the play stops."""
     inventory = local_inventory(tmp_path)
     hosts = brokers(inventory)
     hosts["n1"]["preflight_python"] = "/nonexistent/python"

@@ -1,4 +1,4 @@
-"""Each check of the preflight, on what hosts would have answered."""
+"""Each check of the preflight, on simulated answers of hosts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def directory(path: str, device: int, *, on_root: bool = False) -> dict[str, Any
 
 
 class Cluster:
-    """Three sound hosts, and what the role says to the judge about them; a test spoils something."""
+    """Three sound hosts, and the role's input to the judge about them, which a test changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = wheelhouse(path / "wheelhouse", (3, 11))
@@ -127,7 +127,7 @@ def test_nothing_is_found_on_sound_hosts(cluster: Cluster) -> None:
 
 
 def _of(**changes: object) -> Callable[[Cluster], object]:
-    """Changes of the answer of n2."""
+    """Changes to the answer of n2."""
     return lambda cluster: cluster.answers["n2"].update(changes)
 
 
@@ -380,7 +380,7 @@ def test_a_check_that_is_skipped_only_warns(
 
 
 def test_what_is_fine_is_not_refused(cluster: Cluster) -> None:
-    """The ports of the broker that runs, a full disk of a node in use, a disk that will be mounted, and a blank one."""
+    """The ports of the running broker, a full disk of a node in use, a disk that will be mounted, and a blank disk."""
     _taken(UNIT)(cluster)
     _directory(free_bytes=GIB, node_id="2", cluster_id="x")(cluster)
     _disk(state="blank")(cluster)
@@ -399,7 +399,7 @@ def test_what_is_fine_is_not_refused(cluster: Cluster) -> None:
 
 
 def test_rights_that_cannot_be_given_are_refused(cluster: Cluster) -> None:
-    """If this fails, a typing error in a right ends the play when the cluster serves already."""
+    """If this fails, a typing error in an ACL ends the play when the cluster is already running."""
 
     judge()
     preflight_inventory = sys.modules["preflight_inventory"]
@@ -427,7 +427,7 @@ def test_rights_that_cannot_be_given_are_refused(cluster: Cluster) -> None:
 
 
 def test_secrets_are_in_no_message(cluster: Cluster) -> None:
-    """Refusals are printed and end up in logs, while the judge has all variables."""
+    """Error messages are printed and logged, and the judge has all variables."""
     cluster.variables["n2"] |= {
         "broker_admin_password": ["hunter2"],
         "broker_users": [{"name": "a", "password": {"x": "hunter2"}, "acls": "hunter2"}],
@@ -454,7 +454,7 @@ def test_a_variable_without_a_prefix_that_is_nearly_ours_is_a_warning(cluster: C
 
 
 def test_all_roles_are_known(cluster: Cluster) -> None:
-    """A role that is missing in the list would have variables that nobody checks."""
+    """The variables of a role that is missing in the list would not be checked."""
     import yaml
 
     known = yaml.safe_load((ROLES / "preflight" / "vars" / "main.yml").read_text())["preflight_roles"]
@@ -462,7 +462,7 @@ def test_all_roles_are_known(cluster: Cluster) -> None:
 
 
 def test_the_wheelhouse_may_have_wheels_for_several_pythons(cluster: Cluster) -> None:
-    """Hosts of different releases of Debian take the wheel that is theirs."""
+    """Hosts with different Debian releases take the matching wheel."""
     cluster.answers["n2"]["python"]["version"] = "3.13.1"
     wheel(cluster.path, f"broker_cy-{VERSION}-cp313-cp313-linux_x86_64.whl")
     write_sums(cluster.path)

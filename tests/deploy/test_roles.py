@@ -1,5 +1,5 @@
-"""The services beside the brokers on three hosts which are brokers and everything else at once: dashboard, analytics,
-load workers, monitoring; the playbooks load_test, benchmark and support_bundle; and what a second run changes.
+"""The other services on three hosts that are also brokers: dashboard, analytics, load workers, monitoring; the
+playbooks load_test, benchmark and support_bundle; and the changes of a second run.
 
 Minutes, and half a gigabyte of wheels.
 """
@@ -32,7 +32,7 @@ from tests.support.wait import until
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 HOSTS = ["n1", "n2", "n3"]
-# Three roles on hosts of their own among the three, so that each host has another set of extras.
+# Three roles on a different one of the three hosts each, so that each host has another set of extras.
 GROUPS = {
     "brokers": HOSTS,
     "dashboards": ["n1"],
@@ -60,13 +60,13 @@ class Hook(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer((sys.argv[2], int(sys.argv[3])), Hook).serve_forever()
 """
 WEBHOOK_SECRET = "hook-secret-4711"
-# 45 s on two cores that did other things as well.
+# 45 s on two busy cores.
 SECOND_RUN_S = 120.0
 
 
 @dataclass
 class Site:
-    """A lab on which site.yml has run once, and what arrived at the webhook."""
+    """A lab on which site.yml has run once, and the alerts that arrived at the webhook."""
 
     lab: Lab
     hook: Path
@@ -115,7 +115,7 @@ def reports(site: Site) -> Path:
 
 
 def test_a_second_run_changes_nothing(site: Site) -> None:
-    """If this fails, nobody can see in a recap whether a change of the inventory did what it should."""
+    """If this fails, a recap does not show whether a change of the inventory had the intended effect."""
     again = play(site.lab, "site.yml")
     assert (again.changed, again.failed) == (0, 0), again.output[-6000:]
     assert again.seconds < SECOND_RUN_S
@@ -124,7 +124,7 @@ def test_a_second_run_changes_nothing(site: Site) -> None:
 
 
 def test_services_alone_make_their_users(site: Site) -> None:
-    """A group that gets its first host with services.yml, or with --limit, has a login that the cluster knows."""
+    """A group that gets its first host with services.yml, or with --limit, has a login in the cluster."""
     ask_json(site.lab, "n2", "users", "delete", "dashboard", "--yes")
     again = play(site.lab, "services.yml", "--limit", "n1")
     assert again.changed == 1, again.output[-4000:]
@@ -133,7 +133,7 @@ def test_services_alone_make_their_users(site: Site) -> None:
 
 
 def test_the_units_are_confined(site: Site) -> None:
-    """If this fails, who breaks into a service has the host."""
+    """If this fails, an attacker who breaks into a service controls the host."""
     for host, unit in (
         ("n1", "broker-dash.service"),
         ("n2", "broker-cy-alerts.service"),
@@ -148,7 +148,7 @@ def test_the_units_are_confined(site: Site) -> None:
 
 
 def test_the_dashboard_serves_a_login_page_over_tls_only(site: Site) -> None:
-    """If this fails, whoever reaches the port sees the cluster, or nobody reaches the dashboard."""
+    """If this fails, every client that reaches the port can read the cluster, or the dashboard is unreachable."""
     lab = site.lab
     page = lab.ssh("n2", "sudo curl -s --cacert /etc/broker-cy/tls/authority.pem https://n1:8050/login").stdout
     assert "password" in page.lower()
@@ -159,7 +159,7 @@ def test_the_dashboard_serves_a_login_page_over_tls_only(site: Site) -> None:
 
 
 def test_the_dashboards_account_logs_in_and_sees_the_cluster(site: Site) -> None:
-    """If this fails, the password that the control node keeps is not that of the account."""
+    """If this fails, the password on the control node is not the account's password."""
     password = (site.lab.inventory.parent / "secrets/passwords/dashboard-account-admin").read_text().strip()
     curl = "sudo curl -s --cacert /etc/broker-cy/tls/authority.pem -c /tmp/jar -b /tmp/jar"
     page = site.lab.ssh("n1", f"{curl} https://n1:8050/login").stdout
@@ -180,7 +180,7 @@ def test_the_dashboards_account_logs_in_and_sees_the_cluster(site: Site) -> None
 
 
 def test_the_first_alert_arrives_at_the_webhook(site: Site) -> None:
-    """If this fails, the night in which a broker ends stays quiet."""
+    """If this fails, no alert is sent when a broker stops."""
     lab = site.lab
     lab.ssh("n3", "sudo systemctl stop broker-cy")
     try:
@@ -200,7 +200,7 @@ def test_the_first_alert_arrives_at_the_webhook(site: Site) -> None:
 
 
 def test_prometheus_takes_the_files(site: Site, tmp_path: Path) -> None:
-    """If this fails, Prometheus does not start, or has no brokers to look at."""
+    """If this fails, Prometheus does not start, or scrapes no brokers."""
     lab = site.lab
     folder = "/etc/prometheus/broker-cy"
     for name in ("targets.json", "scrape.yml", "rules.yml", "prometheus.yml", "authority.pem", "token"):
@@ -224,7 +224,7 @@ def test_prometheus_takes_the_files(site: Site, tmp_path: Path) -> None:
         path.write_text(path.read_text().replace(folder, str(tmp_path)))
     promtool = shutil.which("promtool")
     if promtool is None:
-        # Debian's package prometheus has it.
+        # Debian's package prometheus contains this program.
         assert yaml.safe_load((tmp_path / "rules.yml").read_text())["groups"][0]["rules"]
         return
     for words in (("check", "config", "prometheus.yml"), ("check", "rules", "rules.yml")):
@@ -233,7 +233,7 @@ def test_prometheus_takes_the_files(site: Site, tmp_path: Path) -> None:
 
 
 def test_the_timer_fills_the_lake_and_the_report_is_written(site: Site) -> None:
-    """If this fails, there is nothing to look at when somebody asks about last week."""
+    """If this fails, no data is available for questions about last week."""
     lab = site.lab
     produce_and_consume(lab, "n1", "n2", "lake")
     lake = "/var/lib/broker-analytics/lake"
@@ -251,7 +251,7 @@ def test_the_timer_fills_the_lake_and_the_report_is_written(site: Site) -> None:
 
 
 def test_a_load_test_brings_one_report_back(site: Site) -> None:
-    """If this fails, the load of several hosts cannot be judged as one."""
+    """If this fails, the load of several hosts cannot be evaluated as one run."""
     done = play(
         site.lab,
         "load_test.yml",
@@ -262,7 +262,8 @@ def test_a_load_test_brings_one_report_back(site: Site) -> None:
                 "load_test_rate": "200/s",
                 "load_test_duration": "5s",
                 "load_test_label": "try",
-                # Brokers, workers and the test share this machine: what its speed decides is no failure here.
+                # Brokers, workers and the test share this machine: results that depend on its speed do not count as
+                # failures.
                 "load_test_strict": False,
             }
         ),
@@ -313,11 +314,11 @@ def test_a_benchmark_brings_one_report_back(site: Site, tmp_path: Path) -> None:
 
 
 def test_services_follow_an_upgrade_and_the_way_back(site: Site) -> None:
-    """If this fails, a dashboard runs the release before the upgrade until somebody restarts it."""
+    """If this fails, a dashboard runs the old release after an upgrade until it is restarted by hand."""
     for name, extra, release in (("upgrade", ["-e", f"broker_version={NEW}"], NEW), ("rollback", [], version())):
         play(site.lab, f"{name}.yml", *extra)
         for host, unit in (("n1", "broker-dash"), ("n2", "broker-cy-alerts")):
-            # Its interpreter is the system's; its extensions are those of the release.
+            # Its interpreter is the system's; its extensions belong to the release.
             process = f"$(systemctl show -p MainPID --value {unit})"
             mapped = site.lab.ssh(host, f"sudo grep -o '/releases/[^/]*/' /proc/{process}/maps").stdout
             assert set(mapped.split()) == {f"/releases/{release}/"}, f"{name}: {unit}"
@@ -325,8 +326,8 @@ def test_services_follow_an_upgrade_and_the_way_back(site: Site) -> None:
 
 
 def test_a_support_bundle_has_everything_but_secrets(site: Site, tmp_path: Path) -> None:
-    """If this fails, who sends a bundle gives the cluster away, or those who read it lack what they need."""
-    # A secret in a log, in a form that no pattern knows.
+    """If this fails, a bundle reveals the cluster's secrets, or lacks data that support needs."""
+    # A secret in a log, in a form that no pattern matches.
     token = (site.lab.inventory.parent / "secrets/metrics-token").read_text().strip()
     site.lab.ssh("n1", f"echo 'odd line {token} here' | sudo systemd-cat -t odd --priority=info")
     site.lab.ssh("n1", f"sudo systemd-run --wait --unit=broker-dash-odd /bin/echo 'odd {token}'")
@@ -357,7 +358,7 @@ def test_a_support_bundle_has_everything_but_secrets(site: Site, tmp_path: Path)
 
 
 def test_no_secret_is_in_what_ansible_printed(site: Site) -> None:
-    """If this fails, passwords are in the terminal, the CI log and the log file of whoever deploys. Runs last."""
+    """If this fails, passwords are in the operator's terminal, the CI log and Ansible's log file. Runs last."""
     printed = playbooks.log(site.lab).read_text(errors="replace")
     assert "Accounts of the dashboard" in printed
     for secret in site.secrets():

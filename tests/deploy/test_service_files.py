@@ -1,6 +1,4 @@
-"""What the services beside the brokers consist of, without a lab: rules of alerts, accounts of the dashboard, support
-bundles.
-"""
+"""The parts of the other services, without a lab: alert rules, accounts of the dashboard, support bundles."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def test_alert_rules_are_about_metrics_that_exist() -> None:
 
 @pytest.mark.parametrize("webhook", ["", "https://hooks.example.com/alerts"])
 def test_the_service_of_alerts_notifies_the_webhook(webhook: str) -> None:
-    """If this fails, the service posts no alert to the webhook, or does not start because there is none."""
+    """If this fails, the service posts no alert to the webhook, or does not start without a webhook."""
     environment = jinja2.Environment()
     environment.filters["quote"] = shlex.quote
     template = COLLECTION / "roles/monitoring/templates/broker-cy-alerts.service.j2"
@@ -105,7 +103,7 @@ def test_accounts_become_what_the_inventory_says_and_stay_so(tmp_path: Path) -> 
     ],
 )
 def test_wrong_accounts_are_refused(tmp_path: Path, account: dict[str, Any], said: str) -> None:
-    """The message says what is allowed; if this fails, a playbook ends with a stack trace."""
+    """The message names the allowed values; if this fails, a playbook ends with a stack trace."""
     with pytest.raises((ValueError, ClientError), match=said):
         accounts.reconcile(tmp_path / "users.toml", given(account), is_check=False)
 
@@ -131,7 +129,7 @@ def test_wrong_accounts_are_refused(tmp_path: Path, account: dict[str, Any], sai
     ],
 )
 def test_forms_of_secrets_are_taken_out(text: str, kept: str) -> None:
-    """If this fails, somebody sends a password to strangers."""
+    """If this fails, an operator sends a password to strangers."""
     shown = bundle.Redactor(()).clean(text)
     assert "geheim-1" not in shown
     assert kept in shown
@@ -150,12 +148,12 @@ def test_forms_of_secrets_are_taken_out(text: str, kept: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    """If this fails, a support bundle lacks what it is for."""
+    """If this fails, a support bundle lacks the data that it is for."""
     assert bundle.Redactor(()).clean(text) == text
 
 
 def test_a_secret_of_a_file_is_found_in_all_other_texts() -> None:
-    """If this fails, a password that a program printed in a form that nobody thought of is in the bundle."""
+    """If this fails, the bundle contains a password that a program printed in an unexpected form."""
     known = bundle.secrets_of("/etc/broker-cy/load/password", "zufall-123456\n")
     known |= bundle.secrets_of("/etc/broker-cy/server.properties", 'a.jaas.config=x password="inhalt-123456";\n')
     known |= bundle.secrets_of("/etc/broker-cy/metrics-token", "erster-123456\nzweiter-123456\n")
@@ -168,7 +166,7 @@ def test_a_secret_of_a_file_is_found_in_all_other_texts() -> None:
 def test_an_archive_is_for_root_alone_and_says_what_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a long log makes an archive that nobody can send, or everybody on the host can read it."""
+    """If this fails, a long log makes an archive too large to send, or all users of the host can read it."""
     monkeypatch.setattr(bundle, "TEXT_BYTES_MAX", 1 << 20)
     path = tmp_path / "bundle.tar.gz"
     bundle.write(str(path), "n1", {"logs/a.log": "x" * (2 << 20), "versions/b.txt": "0.1.0\n"})
@@ -183,7 +181,7 @@ def test_an_archive_is_for_root_alone_and_says_what_was_cut_off(
 
 
 def test_wrong_settings_of_a_bundle_are_refused() -> None:
-    """The value and what is allowed are in the message."""
+    """The message contains the value and the allowed values."""
     with pytest.raises(SystemExit, match=r"'gestern': a time ago such as"):
         bundle.journal_time("gestern")
 
@@ -197,7 +195,7 @@ def test_wrong_settings_of_a_bundle_are_refused() -> None:
     ],
 )
 def test_a_bundle_understands_durations_as_all_programs_do(text: str) -> None:
-    """If this fails, a duration that `broker-cy` takes is refused for a support bundle, or means something else."""
+    """If this fails, a duration that `broker-cy` accepts is refused for a support bundle, or has another meaning."""
     now_ms = time.time_ns() // 1_000_000
     try:
         expected = now_ms - parse_time(text, lambda: now_ms)
@@ -210,5 +208,5 @@ def test_a_bundle_understands_durations_as_all_programs_do(text: str) -> None:
     found = re.fullmatch(r"-(\d+)us", bundle.journal_time(text))
     assert found is not None
     found_ms = int(found[1]) // 1000
-    # Times before 1970 are 1970, since which time passes meanwhile.
+    # Times before 1970 become 1970; the distance to it grows while the test runs.
     assert found_ms == expected or (text == "-9000w" and found_ms > expected)

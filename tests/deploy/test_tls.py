@@ -1,5 +1,5 @@
-"""Certificates of a cluster while clients work: renewed, of another authority, of the operator's authority; and
-settings that change. No application may see an error, and certificates need no restart.
+"""Certificates of a cluster while clients work: renewal, another authority, the operator's authority; and changed
+settings. No application may get an error, and certificates need no restart.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NAMES = ("n1", "n2", "n3")
 # CLIENT, CONTROLLER, INTERNAL and the metrics.
 PORTS = (9092, 9093, 9094, 9404)
 ASK_S = 60.0
-# Prints the certificate at an address. Python is the client that is at hand on the control node.
+# Prints the certificate at an address. The control node has Python as a client.
 ASK = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.argv[2])), timeout=20))"
 
 
 @pytest.fixture(scope="module")
 def cluster(make_lab: Callable[..., Lab]) -> Deployed:
-    """Three hosts that serve, with an authority of their own."""
+    """Three running hosts with their own authority."""
     lab = make_lab("tls", len(NAMES))
     wheelhouse(lab)
     deployed = Deployed(lab)
@@ -40,14 +40,14 @@ def cluster(make_lab: Callable[..., Lab]) -> Deployed:
 
 
 def trusting(cluster: Deployed, directory: Path) -> Path:
-    """The settings of a client that trusts whom the hosts trust now: what an operator hands out."""
+    """Client settings with the authorities that the hosts trust now, as an operator distributes them."""
     authority = directory / "authority.pem"
     authority.write_text(cluster.lab.ssh("n1", "sudo cat /etc/broker-cy/tls/authority.pem").stdout)
     return cluster.write_client_settings(directory / "client.properties", authority)
 
 
 def certificates(cluster: Deployed) -> dict[tuple[str, int], x509.Certificate]:
-    """What each port of each host shows."""
+    """The certificate at each port of each host."""
     found = {}
     for name in NAMES:
         address = cluster.lab.host(name).address
@@ -102,7 +102,7 @@ def test_certificates_are_renewed_without_a_restart(cluster: Deployed, tmp_path:
 
 
 def test_certificates_that_end_soon_are_renewed_by_a_usual_run(cluster: Deployed) -> None:
-    """site.yml replaces what ends within tls_renew_days, and restarts nothing."""
+    """site.yml replaces certificates that expire within tls_renew_days, and restarts nothing."""
     before, started = serials(cluster), starts(cluster)
     cluster.play("site", tls_renew_days=366, tls_validity_days=400)
     found = {path: cluster.lab.ssh(path, "sudo cat /etc/broker-cy/tls/node.pem").stdout for path in NAMES}
@@ -113,7 +113,7 @@ def test_certificates_that_end_soon_are_renewed_by_a_usual_run(cluster: Deployed
 
 
 def test_authority_is_exchanged_without_a_restart(cluster: Deployed, tmp_path: Path) -> None:
-    """In two runs, between which clients get the next authority; a usual run in between changes nothing."""
+    """In two runs, between which clients get the next authority; an ordinary run in between changes nothing."""
     before, started = issuers(cluster), starts(cluster)
     assert len(before) == 1
     with under_load(cluster.lab, trusting(cluster, tmp_path), cluster.bootstrap, tmp_path) as verdict:
@@ -136,7 +136,7 @@ def test_authority_is_exchanged_without_a_restart(cluster: Deployed, tmp_path: P
 
 
 def test_authority_of_the_operator_takes_over(cluster: Deployed, tmp_path: Path) -> None:
-    """A usual run refuses another authority and says what to do; the rotation takes it, without its key."""
+    """An ordinary run refuses another authority with the remedy; the rotation accepts it, without its key."""
     given = authority_files(tmp_path / "of the operator", days=3000)
     variables: dict[str, Any] = {"tls_ca_certificate": given["certificate"], "tls_ca_key": given["key"]}
     before, started = serials(cluster), starts(cluster)
@@ -150,13 +150,13 @@ def test_authority_of_the_operator_takes_over(cluster: Deployed, tmp_path: Path)
     kept = cluster.lab.inventory.parent / "secrets" / "ca"
     assert [path.name for path in kept.iterdir()] == ["ca.pem"]
     assert cluster.play("site", **variables).changed == 0
-    # Back to one of the cluster's own, for the tests after this one.
+    # Back to the cluster's own authority, for the tests after this one.
     cluster.play("rotate_certs", rotate_authority=True)
     is_well(cluster)
 
 
 def test_certificate_of_another_service_gives_no_rights(cluster: Deployed, tmp_path: Path) -> None:
-    """Only certificates with the unit of nodes are taken for nodes, at the port between them."""
+    """At the internal port, only certificates with the organizational unit of nodes identify nodes."""
     control = Control(cluster.lab.inventory.parent / "secrets")
     for unit, is_node in (("broker-cy-service", False), (NODE, True)):
         issued = control.must({**host(unit), "unit": unit})
@@ -191,7 +191,7 @@ def test_changed_setting_restarts_each_host_once(cluster: Deployed, tmp_path: Pa
 
 
 def test_wrong_setting_is_refused_before_anything_stops(cluster: Deployed) -> None:
-    """The new release reads the settings before the broker that runs is stopped."""
+    """The new release checks the settings before the running broker is stopped."""
     before = starts(cluster)
     refused = cluster.play("site", check=False, broker_settings={"log.retention.hours": "many"})
     assert refused.code == 2

@@ -1,6 +1,6 @@
-"""The preflight, os_tuning and logs on lab hosts: what cannot be tried on the machine that runs the tests.
+"""The preflight, os_tuning and logs on lab hosts: tests that cannot run on the tests' own machine.
 
-Settings of the kernel outside of the network are the machine's own, so they are put back at the end.
+Kernel settings outside of the network are the machine's own, so they are restored at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.serial]
 HOSTS = ("n1", "n2", "n3")
 KERNEL = ("vm/swappiness", "vm/dirty_background_ratio", "vm/dirty_ratio", "vm/max_map_count")
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
-# A Python whose clock goes 30 seconds ahead.
+# A Python whose clock is 30 seconds ahead.
 AHEAD = r"""import time; now = time.time; time.time = lambda: now() + 30"""
 
 
@@ -35,7 +35,7 @@ def lab(make_lab: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[None]:
-    """The settings of this machine, put back at the end."""
+    """The kernel settings of this machine, restored at the end."""
     before = {path: path.read_text() for path in (Path("/proc/sys", name) for name in KERNEL)}
     chosen = {
         path: path.read_text().partition("[")[2].partition("]")[0]
@@ -52,14 +52,14 @@ def write(lab: Lab, variables: Mapping[str, Any], of_n2: Mapping[str, Any] | Non
 
 
 def playbook(lab: Lab, *roles: str) -> str:
-    """A playbook with nothing but these roles."""
+    """A playbook with only these roles."""
     path = lab.directory / "roles.yml"
     path.write_text(json.dumps([{"hosts": "all", "become": True, "gather_facts": False, "roles": list(roles)}]))
     return str(path)
 
 
 def files(lab: Lab) -> dict[str, tuple[int, int]]:
-    """What the hosts have over their base in the places of configurations, programs and data."""
+    """The files of the hosts' own layers in the directories of configurations, programs and data."""
     found = {}
     for host in lab.hosts:
         layer = host.directory / "up"
@@ -71,7 +71,7 @@ def files(lab: Lab) -> dict[str, tuple[int, int]]:
 
 
 def refused(lab: Lab) -> str:
-    """Run site.yml, which has to be refused before any host is touched, and return what it said."""
+    """Run site.yml, check that it is refused before any host is changed, and return its output."""
     before = files(lab)
     recap = play(lab, "site.yml", check=False)
     assert recap.code != 0, recap.output[-4000:]
@@ -112,7 +112,7 @@ def test_a_cut_cable_is_found(lab: Lab) -> None:
 
 
 def test_a_host_that_is_down_is_reported_with_the_rest(lab: Lab) -> None:
-    """If this fails, the others are changed without it, or what is wrong with them is only found when it is back."""
+    """If this fails, the other hosts are changed without it, or their faults are only found when it is back."""
     write(lab, {}, {"broker_log_dirs": ["/var/lib/broker-cy"]})
     lab.kill("n3")
     try:
@@ -124,7 +124,7 @@ def test_a_host_that_is_down_is_reported_with_the_rest(lab: Lab) -> None:
 
 
 def test_everything_else_that_only_hosts_know_is_found(lab: Lab) -> None:
-    """A port in use, a clock that is ahead, logs on the disk of the system, a name nobody knows: all in one report."""
+    """A port in use, a clock that is ahead, logs on the system disk, an unknown name: all in one report."""
     write(
         lab,
         {},
@@ -150,7 +150,7 @@ def test_everything_else_that_only_hosts_know_is_found(lab: Lab) -> None:
 
 
 def test_a_disk_that_is_not_blank_is_refused(lab: Lab) -> None:
-    """Nobody's data is formatted: by the preflight, and by the role itself where the preflight is left out."""
+    """Existing data is not formatted: the preflight refuses it, and so does the role itself without the preflight."""
     write(lab, {"os_tuning_disks": [{"device": "/dev/vdb", "path": "/srv/logs"}]})
     lab.ssh("n2", "sudo mkfs.ext4 -q /dev/vdb")
     output = refused(lab)
@@ -165,7 +165,7 @@ def test_a_disk_that_is_not_blank_is_refused(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def tuned(lab: Lab, kernel: None) -> Recap:
-    """All parts of os_tuning and logs on all hosts, but for what a container cannot have."""
+    """All parts of os_tuning and logs on all hosts, except for parts that a container cannot have."""
     write(
         lab,
         {
@@ -182,7 +182,7 @@ def tuned(lab: Lab, kernel: None) -> Recap:
 
 
 def test_hosts_are_tuned(lab: Lab, tuned: Recap) -> None:
-    """The values are in force now, and in files for the next start."""
+    """The values are in effect now, and in files for the next boot."""
     assert tuned.failed == 0
     wanted = {
         "vm.swappiness": "1",
@@ -212,7 +212,7 @@ def test_disks_have_xfs_by_their_identifiers(lab: Lab, tuned: Recap) -> None:
 
 
 def test_what_a_container_cannot_have_is_reported(lab: Lab, tuned: Recap) -> None:
-    """It is left out because a switch says so; without the switch the play stops before it changes anything."""
+    """A switch leaves these parts out; without the switch, the play stops before it changes anything."""
     assert "read-ahead of /srv/data/broker-cy" in " ".join(tuned.output.split())
     stopped = play(lab, playbook(lab, "os_tuning"), "-e", "os_tuning_skip_unavailable=false", check=False)
     assert stopped.code != 0
@@ -228,7 +228,9 @@ def test_a_second_run_changes_nothing(lab: Lab, tuned: Recap) -> None:
 
 
 def test_logs_of_a_host_are_fetched(lab: Lab, tuned: Recap) -> None:
-    """A play that fails brings the logs to the control node, and a host that is gone does not hide its reason."""
+    """A failed play fetches the logs to the control node, and an unreachable host does not hide the failure's
+    reason.
+    """
     path = lab.directory / "fetch.yml"
     fetch = {"ansible.builtin.include_role": {"name": "logs", "tasks_from": "fetch"}}
     path.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [fetch]}]))

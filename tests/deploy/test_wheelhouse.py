@@ -1,4 +1,4 @@
-"""deploy/wheelhouse.py: what it writes beside wheels, wheels with another version, and what it refuses."""
+"""deploy/wheelhouse.py: its files beside the wheels, wheels with another version, and the arguments it refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Requires-Dist: {requirement}; extra == "bench"
 
 
 def made_wheel(directory: Path, requirement: str = "no-such-thing>=1") -> Path:
-    """A wheel of a package with one module that says its version, and nothing to compile."""
+    """A wheel of a package with one module, which has its version, and nothing to compile."""
     path = directory / "broker_cy-0.1.0-py3-none-any.whl"
     info = "broker_cy-0.1.0.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
@@ -72,14 +72,14 @@ def test_wheels_of_two_versions_stand_side_by_side(tmp_path: Path) -> None:
 def test_a_mistake_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    """If this fails, who builds a wheelhouse reads a traceback, or hosts miss a wheel."""
+    """If this fails, a mistake causes a traceback, or hosts miss a wheel."""
     given = made_wheel(tmp_path)
     assert wheelhouse.main(["--out", str(tmp_path / "out"), "--from-wheel", str(given), *arguments]) == 1
     assert said in capsys.readouterr().err
 
 
 def test_the_lock_file_is_read_whole() -> None:
-    """If this fails, a wheel is installed whose checksum nobody compared, or one that this Python cannot use."""
+    """If this fails, a wheel is installed without a check of its checksum, or one that this Python cannot use."""
     lock = wheelhouse.locked()
     entries = [line for line in (wheelhouse.ROOT / "requirements.lock").read_text().splitlines() if "==" in line[:80]]
     wanted = {

@@ -1,7 +1,5 @@
-"""What happens to a cluster in its years of service, by playbooks, while clients work: restarts, upgrades, the way
-back, hosts that come, go and are lost.
-
-Durations are printed, not asserted; docs/deploy.md has those that were measured.
+"""Operations on a cluster in service with playbooks, while clients work: restarts, upgrades, rollbacks, hosts that
+join, leave and are lost. Durations are printed, not asserted; docs/deploy.md has the measured ones.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ NAMES = ["n1", "n2", "n3"]
 
 @pytest.fixture(scope="module")
 def cluster(make_lab: Callable[..., Lab]) -> Deployed:
-    """Three hosts that serve."""
+    """Three running hosts."""
     lab = make_lab("years", len(NAMES))
     releases(lab)
     deployed = Deployed(lab)
@@ -33,12 +31,12 @@ def cluster(make_lab: Callable[..., Lab]) -> Deployed:
 
 
 def is_well(cluster: Deployed) -> None:
-    """The playbook that operators ask says so as well."""
+    """Check the cluster's health with the playbook that operators use."""
     assert "cluster: well" in cluster.play("health").output
 
 
 def test_rolling_restart_is_not_seen_by_clients(cluster: Deployed, tmp_path: Path) -> None:
-    """Each of three brokers is restarted, one after the other, and no application hears of it."""
+    """Each of three brokers is restarted, one at a time, and no application gets an error."""
     before = {name: cluster.started(name) for name in NAMES}
     with under_load(cluster.lab, cluster.config, cluster.bootstrap, tmp_path) as verdict:
         cluster.play("rolling_restart")
@@ -49,8 +47,8 @@ def test_rolling_restart_is_not_seen_by_clients(cluster: Deployed, tmp_path: Pat
 
 
 def test_release_that_does_not_start_is_taken_back_on_the_first_host(cluster: Deployed, tmp_path: Path) -> None:
-    """An upgrade to a broken release ends after the first host, which runs the old one again; the others were not
-    touched, and clients saw nothing.
+    """An upgrade to a broken release ends after the first host, which runs the old release again; the others are
+    unchanged, and clients get no error.
     """
     before = {name: cluster.started(name) for name in NAMES}
     with under_load(cluster.lab, cluster.config, cluster.bootstrap, tmp_path) as verdict:
@@ -68,7 +66,7 @@ def test_release_that_does_not_start_is_taken_back_on_the_first_host(cluster: De
 
 
 def test_upgrade_and_the_way_back_are_not_seen_by_clients(cluster: Deployed, tmp_path: Path) -> None:
-    """All hosts get another release, one after the other, and then the former one again."""
+    """All hosts get another release, one at a time, and then the previous one again."""
     steps: list[tuple[str, str, dict[str, Any]]] = [
         ("upgrade", NEW, {"broker_version": NEW}),
         ("rollback", version(), {}),
@@ -83,7 +81,7 @@ def test_upgrade_and_the_way_back_are_not_seen_by_clients(cluster: Deployed, tmp
 
 
 def test_host_that_was_lost_with_its_disks_is_replaced(cluster: Deployed, tmp_path: Path) -> None:
-    """A machine is lost; a new one with nothing on it takes its place under load, with its id, vote and replicas."""
+    """A machine is lost; a new, empty one takes its place under load, with its id, vote and replicas."""
     with under_load(cluster.lab, cluster.config, cluster.bootstrap, tmp_path) as verdict:
         cluster.lab.kill("n2")
         cluster.lab.wipe("n2")
@@ -98,7 +96,7 @@ def test_host_that_was_lost_with_its_disks_is_replaced(cluster: Deployed, tmp_pa
 
 
 def test_fourth_host_comes_and_goes(cluster: Deployed, tmp_path: Path) -> None:
-    """A host joins as a broker, gets replicas, and leaves again, without a record lost."""
+    """A host joins as a broker, gets replicas, and leaves again, without a lost record."""
     lab = cluster.lab
     lab.up(4)
     with under_load(lab, cluster.config, cluster.bootstrap, tmp_path) as verdict:

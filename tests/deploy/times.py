@@ -1,10 +1,8 @@
-"""How long things took, for the last lines of a test run: the machine may have done other things as well, so no test
-compares them with a goal.
-"""
+"""Durations for the last lines of a test run. The machine may have been busy, so no test compares them with a goal."""
 
 from __future__ import annotations
 
-# What was done, and seconds.
+# The operation, and its seconds.
 TIMES: list[tuple[str, float]] = []
 
 

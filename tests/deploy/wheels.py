@@ -1,4 +1,4 @@
-"""The wheelhouse of the tree for the hosts of labs, built again when the tree has changed."""
+"""The wheelhouse of the tree for the hosts of labs, rebuilt when the tree has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.deploy.lab import REPOSITORY, Lab
 
 BUILD_S = 900.0
 PROGRAM = REPOSITORY / "deploy" / "wheelhouse.py"
-# What the wheel consists of.
+# The contents of the wheel.
 PARTS = ("broker_cy", "bench", "admin_tui", "dashboard", "loadgen", "spark_analytics")
 FILES = ("setup.cfg", "setup.py", "requirements.lock", "deploy/wheelhouse.py", "tools/openssl.sh")
 
@@ -47,7 +47,7 @@ def _build(out: Path, extras: Sequence[str], *options: str | Path) -> None:
 
 
 def _changed_at() -> float:
-    """When the tree was changed last."""
+    """The time of the tree's last change."""
     files = [REPOSITORY / name for name in FILES]
     files += [
         path for part in PARTS for path in (REPOSITORY / part).rglob("*") if path.suffix not in (".pyc", ".c", ".so")
