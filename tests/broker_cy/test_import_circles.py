@@ -1,5 +1,5 @@
-"""No two Python modules need each other, not even for their types only. Of Cython modules four small groups do, each
-within one folder: extension classes that hold each other.
+"""No two Python modules need each other, not even for types only. Four small groups of Cython modules do, each within
+one folder: extension classes that hold each other.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_no_module_needs_one_that_needs_it() -> None:
     "source", ["import b", "from b import x", "def f():\n    from b import x", "if TYPE_CHECKING:\n    from b import x"]
 )
 def test_a_circle_is_found(source: str) -> None:
-    """If this fails, the test above passes whatever the modules import."""
+    """If this fails, the test above passes for all imports."""
     known = {"a": Path(), "b": Path()}
     graph = {"a": imported(source, known), "b": imported("from a import y", known)}
     assert sorted(circle(graph)) in (["a", "a", "b"], ["a", "b", "b"])
@@ -117,7 +117,7 @@ def test_cython_modules_that_need_each_other_are_known() -> None:
     "source", ["cimport b", "from b cimport x, y", "    from b import x", "from p cimport (\n    q,\n)"]
 )
 def test_a_circle_of_cython_modules_is_found(source: str) -> None:
-    """If this fails, the test above passes whatever the modules need."""
+    """If this fails, the test above passes for all dependencies."""
     known = dict.fromkeys(("a", "b", "c", "p.q"), "")
     graph = {"a": cython_imported(source, known), "b": {"c"}, "c": {"a", "b"}, "p.q": {"a"}}
     assert circles(graph) in ({("a", "b", "c")}, {("a", "p.q"), ("b", "c")})

@@ -103,7 +103,7 @@ HEADERS = {
     "sys/random.h": RANDOM,
 }
 
-# The seams besides the disk: module -> what it may use, and why it is the place.
+# The seams besides the disk: module -> the seams that it may use, and the reason.
 SEAMS = {
     "core.clock": ({CLOCK}, "the clock"),
     "core.randomness": ({RANDOM}, "the source of draws"),
@@ -199,7 +199,7 @@ def joined(module: str, name: str) -> str:
 
 
 def python_uses(text: str) -> Iterator[tuple[str, str]]:
-    """Return (what is touched, name) for each use in a Python source."""
+    """Return (seam, name) for each use in a Python source."""
     tree = ast.parse(text)
     imported = {
         (each.asname or each.name).partition(".")[0]
@@ -223,10 +223,10 @@ def python_uses(text: str) -> Iterator[tuple[str, str]]:
             names = [joined(base, each.name) for each in node.names]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
             yield DISK, "open"
-        # Of pathlib's; the names of its other methods are also those of other classes.
+        # Methods of pathlib; other classes have methods with the names of its other methods.
         if isinstance(node, ast.Attribute) and node.attr in ("read_text", "write_text"):
             yield DISK, node.attr
-        # Of event loops.
+        # Methods of event loops.
         if isinstance(node, ast.Attribute) and node.attr in ("create_connection", "create_server"):
             yield NETWORK, node.attr
         for name in names:

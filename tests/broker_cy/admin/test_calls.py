@@ -43,7 +43,7 @@ def test_the_cluster_is_described(run: Run, cluster: BrokerProcess | KafkaPeer) 
 
 
 def test_the_quorum_is_reported(run: Run, cluster: BrokerProcess | KafkaPeer) -> None:
-    """If this fails, nobody sees which controller leads, or how far the others are behind."""
+    """If this fails, an operator cannot see which controller leads, or how far the others lag."""
 
     async def job(client: AdminClient) -> None:
         quorum = await client.quorum.describe()
@@ -92,7 +92,7 @@ def test_the_life_of_a_topic(run: Run, name: str) -> None:
 
 
 def test_a_refused_topic_says_why(run: Run, name: str, cluster: BrokerProcess | KafkaPeer) -> None:
-    """If this fails, a user who gives an invalid name or setting does not see which one, what refused it and why."""
+    """If this fails, an error does not show which name or setting is invalid, what rejected it and why."""
 
     async def job(client: AdminClient) -> None:
         outcome = await client.topics.create(

@@ -1,4 +1,6 @@
-"""The security settings of clients: what is read, and what is refused because it would not protect."""
+"""The security settings of clients: settings that are read, and settings that are rejected because they would not
+protect.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time lag from the brokers' events of commits: which events are used, and how many are read."""
+"""Time lag from the brokers' commit events: the events that are used, and the number that is read."""
 
 from __future__ import annotations
 
@@ -188,5 +188,5 @@ def test_notes_are_bounded() -> None:
     notes = CommitNotes(commits_max=2)
     notes.take(Stamped(1, 0, commit("f", A, 5, 2)))
     notes.take_older(older, ())
-    # Of older commits, the newest is kept.
+    # The newest of the older commits is kept.
     assert [notes.record_time_ms(group, A, 5) for group in "xyf"] == [None, 11, 2]

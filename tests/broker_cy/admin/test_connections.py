@@ -1,4 +1,4 @@
-"""What the admin core does if a broker is unavailable, slow, old, or no broker at all."""
+"""The admin core if a broker is unavailable, slow or old, or if the address is not that of a broker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_addresses(text: str, expected: Address) -> None:
 
 @pytest.mark.parametrize("text", ["", ":9092", "host:", "host:port", "host:0", "host:65536", "::1", "a b:1", "h:²"])
 def test_bad_addresses_are_refused(text: str) -> None:
-    """If this fails, a mistyped address is tried for 30 s, or taken for another one."""
+    """If this fails, a mistyped address is tried for 30 s, or confused with another one."""
     with pytest.raises(ClientError) as raised:
         parse_addresses(f"ok:1,{text}")
     assert raised.value.failure is Failure.INVALID
@@ -66,7 +66,7 @@ def test_the_second_bootstrap_address_helps(ours: BrokerProcess) -> None:
 
 
 async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server, str]:
-    """A server that sends the response of `answer` to what it reads; None: no response."""
+    """A server that answers what it reads with the response of `answer`; None: no response."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

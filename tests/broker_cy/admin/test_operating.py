@@ -1,4 +1,4 @@
-"""The calls that operate a cluster, and the mover, against a cluster in memory: requests, and what each error does.
+"""The calls that operate a cluster, and the mover, against a cluster in memory: requests, and the effect of each error.
 
 tests/broker_cy/commands/test_operating_kafka.py does the same with three real nodes of Apache Kafka.
 """
@@ -41,7 +41,9 @@ MOVES = tuple(Move(key(n), (1, 2) if n % 2 else (2, 1), (1, 3) if n % 2 else (3,
 
 
 def test_a_quorum_is_changed_by_id_and_directory(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a node with a new disk is taken for the one that had its id, and the quorum loses a vote."""
+    """If this fails, a node with a new disk is mistaken for the former node with its id, and the quorum loses a
+    vote.
+    """
     cluster.observers = [(4, UUID(int=104))]
 
     async def job(client: AdminClient) -> None:
@@ -69,7 +71,7 @@ def test_a_quorum_is_changed_by_id_and_directory(cluster: FakeCluster, monkeypat
 def test_reassignments_are_listed_started_and_cancelled_by_partition(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, one wrong partition of a plan hides what happened to the others."""
+    """If this fails, one wrong partition of a plan hides the results of the others."""
 
     async def job(client: AdminClient) -> None:
         outcome = await client.reassignments.alter({key(0): (3, 1), key(1): (1, 9), TopicPartition("no", 0): (1,)})
@@ -273,8 +275,8 @@ def test_a_move_that_somebody_cancels_is_reported(cluster: FakeCluster, monkeypa
 
 
 def test_nothing_moves_after_somebody_cancels(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, an operator cancels the moves of a drain, which removes its throttle, and the drain goes on with
-    the others at full speed.
+    """If this fails, an operator cancels the reassignments of a drain, which removes its throttle, and the drain
+    continues with the others at full speed.
     """
     looks = 0
 
@@ -300,7 +302,7 @@ def test_nothing_moves_after_somebody_cancels(cluster: FakeCluster, monkeypatch:
 
 
 def test_what_is_refused_does_not_stop_the_rest(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a topic that was deleted meanwhile stops the drain of all others."""
+    """If this fails, a topic that is deleted during a drain stops the drain of all other topics."""
     del cluster.parts[key(0)]
 
     async def job(client: AdminClient) -> None:

@@ -25,7 +25,7 @@ from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic
 
 
 class Numbers(OwnTopic[int]):
-    """A topic whose entries are their offsets; ranges of more than `range_max` are too large to be read at once."""
+    """A topic whose entries are their offsets; ranges of more than `range_max` entries are too large for one read."""
 
     def __init__(self, range_max: int) -> None:
         self.topic = EVENTS_TOPIC
@@ -52,7 +52,7 @@ def test_the_newest_are_found_without_reading_everything() -> None:
         found = await topic.newest(3, lambda at: at in (5, 95_000), 100_000, 0)
         assert [entry.item for entry in found.entries] == [95_000]
         assert (found.start, found.is_complete) == (100_000 - own_topics.NEWEST_RECORDS_MAX, False)
-        # There are no more before the start of the log.
+        # Nothing precedes the start of the log.
         found = await topic.newest(3, lambda at: at == 5, 900, 4)
         assert [entry.item for entry in found.entries] == [5]
         assert found.is_complete

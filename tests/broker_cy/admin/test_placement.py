@@ -1,4 +1,4 @@
-"""Plans of moves keep their promises, for clusters that nobody thought of."""
+"""Placement plans keep their promises for arbitrary clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[BrokerSlot], list[Placed]]:
 
 
 def check(brokers: list[BrokerSlot], placed: list[Placed], moves: tuple[Move, ...]) -> dict[TopicPartition, Move]:
-    """Assert what holds of every plan, and return its moves by partition."""
+    """Assert the properties of every plan, and return its moves by partition."""
     before = {each.partition: each for each in placed}
     accepting = {each.broker_id for each in brokers if each.accepts}
     by_partition = {move.partition: move for move in moves}

@@ -240,7 +240,7 @@ def test_acks(run: Run, name: str, acks: int) -> None:
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
         key = TopicPartition(name, 0)
-        # Kafka names a leader before it has the log, and loses what comes before without acknowledgement.
+        # Kafka names a leader before it has the log, and loses earlier records that need no acknowledgement.
         (await client.offsets.latest([key])).whole()
         producer = client.records.producer(acks=acks)
         for number in range(3):
@@ -256,7 +256,7 @@ def test_acks(run: Run, name: str, acks: int) -> None:
 
 
 def test_an_unknown_number_of_acks_is_refused(run: Run) -> None:
-    """If this fails, acks=2 is taken for something else."""
+    """If this fails, acks=2 is treated as another number."""
 
     async def job(client: AdminClient) -> None:
         with pytest.raises(ClientError) as raised:
@@ -294,7 +294,7 @@ def test_damaged_batches_are_reported_and_skipped() -> None:
     assert [record.offset for record in chunk.records] == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
     assert chunk.damage == ("offsets 5 to 9: the checksum is wrong",)
     assert chunk.next_offset == 15
-    # An impossible length: what follows cannot be read.
+    # An impossible length: nothing after it can be read.
     nonsense = bytes(8) + b"\0\0\0\x01" + bytes(60)
     chunk = decoded(batches[0] + nonsense)
     assert len(chunk.records) == 5

@@ -73,7 +73,9 @@ def test_leaders_are_found_where_partitions_are_left_out() -> None:
 
 
 def test_others_run_while_a_large_answer_is_decoded() -> None:
-    """If this fails, a dashboard of 200,000 partitions answers nobody for a tenth of a second every five seconds."""
+    """If this fails, a dashboard of 200,000 partitions answers no request for a tenth of a second every five
+    seconds.
+    """
     answer = messages.MetadataResponse
     parts = [answer.MetadataResponsePartition(partition_index=number) for number in range(20_000)]
     whole = answer(topics=[answer.MetadataResponseTopic(name="t", partitions=parts)])

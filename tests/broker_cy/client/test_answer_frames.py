@@ -25,7 +25,7 @@ def content(size: int) -> bytes:
 
 
 class Frames(AnswerFrames):
-    """Keeps what it gets: the objects, or only their bytes."""
+    """Keeps its arguments: the objects, or only their bytes."""
 
     def __init__(self, *, holds: bool) -> None:
         super().__init__()
@@ -53,8 +53,8 @@ class Frames(AnswerFrames):
 
 @given(sizes=SIZES, cuts=st.lists(st.integers(0, 1 << 20), max_size=8), holds=st.booleans())
 def test_every_byte_comes_once_and_in_order(sizes: list[int], cuts: list[int], holds: bool) -> None:
-    """If this fails, a follower writes records to its log that its leader does not have. `holds`: somebody keeps the
-    answers, so that their memory must not be used again.
+    """If this fails, a follower writes records to its log that its leader does not have. `holds`: a caller keeps the
+    answers, so their memory must not be reused.
     """
     answers = [bytes([number]) + content(size - 1) for number, size in enumerate(sizes)]
     whole = b"".join(struct.pack(">i", len(each)) + each for each in answers)

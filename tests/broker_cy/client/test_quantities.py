@@ -100,7 +100,7 @@ def test_a_time_is_the_same_in_every_program(text: str, expected: int) -> None:
     ],
 )
 def test_other_texts_are_refused(parse: Callable[[str], Any], text: str) -> None:
-    """If this fails, a typing error is taken for a quantity, or -1 (the latest record, for Kafka) for a time."""
+    """If this fails, a typing error is accepted as a quantity, or -1 (the latest record, for Kafka) as a time."""
     with pytest.raises(ValueError, match=r"such as|ms since 1970|milliseconds up to|before 1970"):
         parse(text)
 
@@ -116,6 +116,6 @@ def test_programs_refuse_what_the_rule_refuses() -> None:
 
 
 def test_texts_whose_meaning_depends_on_a_zone() -> None:
-    """If this fails, a form of the dashboard takes a time of the user for one of its own machine."""
+    """If this fails, a form of the dashboard interprets a user's time in the zone of the dashboard's machine."""
     assert all(map(is_zoneless, ("2026-01-31", "2026-01-31T12:00", "2026-01-31 12:00:00.123")))
     assert not any(map(is_zoneless, ("2026-01-31T12:00Z", "2026-01-31T12:00+02:00", "-15m", "now", "5", "soon")))

@@ -26,7 +26,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     out: str
     err: str

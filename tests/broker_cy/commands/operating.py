@@ -1,4 +1,4 @@
-"""What the tests share that operate three nodes, of ours or of Apache Kafka."""
+"""Shared parts of the tests that operate three nodes, of ours or of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bootstrap(nodes: Sequence[Node]) -> str:
 
 
 def with_cluster(bare: Cli, nodes: Sequence[Node]) -> Cli:
-    """Return what runs a command with the cluster."""
+    """Return a function that runs a command with the cluster."""
 
     def call(*arguments: str | Path, code: int = 0, stdin: bytes | None = None) -> Said:
         return bare(*arguments, "--bootstrap", bootstrap(nodes), "--timeout", str(TIMEOUT_S), code=code, stdin=stdin)

@@ -123,7 +123,7 @@ def test_explain_names_the_rule_or_the_nearest(cli: Cli) -> None:
     assert cli("acls", "explain", "bob", "read", "group:x", "--allow-if-no-acl", "--json").json["allowed"]
 
 
-# Arguments, and what the error names: the value, and what is allowed.
+# Arguments, and the texts that the error must contain: the value, and the allowed values.
 WRONG = (
     (("acls", "create", "permit", "alice", "read", "topic:x"), ("'permit'", "allow")),
     (("acls", "create", "allow", "alice", "reed", "topic:x"), ("'reed'", "describe-configs")),
@@ -153,7 +153,7 @@ WRONG = (
 
 @pytest.mark.parametrize("where", ["ours"], indirect=True)
 def test_wrong_input_is_refused_with_what_is_allowed(cli: Cli) -> None:
-    """If this fails, a mistake is sent to the cluster, or its author does not learn what to write instead."""
+    """If this fails, the command sends a mistake to the cluster, or does not say what to write instead."""
     for arguments, expected in WRONG:
         said = cli(*arguments, code=2)
         for each in expected:
@@ -163,7 +163,7 @@ def test_wrong_input_is_refused_with_what_is_allowed(cli: Cli) -> None:
 
 
 def test_users_are_created_altered_and_deleted(cli: Cli, password: list[str]) -> None:
-    """If this fails, somebody cannot log in, or still can."""
+    """If this fails, a user cannot log in, or a deleted user still can."""
     created = cli("users", "create", "bob", *password)
     assert created.out == "set SCRAM-SHA-512 of user bob, with 8,192 iterations\n"
     again = cli("users", "create", "bob", *password, code=1)
@@ -258,7 +258,7 @@ def test_a_created_user_logs_in_and_does_what_acls_allow(
 
 
 def test_without_an_authorizer(bare: Cli, tmp_path: Path) -> None:
-    """If this fails, an operator takes ACLs for effective that nobody asks."""
+    """If this fails, an operator believes that ACLs are in effect although no authorizer checks them."""
     broker = SaslBroker(tmp_path)
     broker.start()
     try:
@@ -272,7 +272,7 @@ def test_without_an_authorizer(bare: Cli, tmp_path: Path) -> None:
 
 
 def test_a_change_is_tried_on_the_traffic_of_the_past(bare: Cli, secured: SecuredBroker, password: list[str]) -> None:
-    """If this fails, an operator deletes an ACL that somebody needs, or trusts a preview that has not seen him."""
+    """If this fails, an operator deletes an ACL that a client needs, or trusts a preview that missed this client."""
 
     def admin(*arguments: str, code: int = 0) -> Said:
         return bare(*arguments, "--bootstrap", secured.bootstrap, "--command-config", secured.admin_file, code=code)
@@ -325,7 +325,7 @@ def test_a_change_is_tried_on_the_traffic_of_the_past(bare: Cli, secured: Secure
 
 @pytest.mark.parametrize("where", [WITH_KAFKA], indirect=True)
 def test_apache_kafka_notes_no_accesses(cli: Cli) -> None:
-    """If this fails, "unused" reports every ACL of a Kafka cluster, as if nobody needed it."""
+    """If this fails, "unused" reports every ACL of a Kafka cluster."""
     for command in (("unused",), ("preview", "--add", "allow a read topic:x")):
         said = cli("acls", *command, code=1)
         assert "Apache Kafka does not" in said.err

@@ -62,7 +62,7 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
 
 
 def test_starting_a_broker_imports_no_command() -> None:
-    """If this fails, the time to the first response grows by what only operators' commands need."""
+    """If this fails, the time to the first response grows by imports that only operators' commands need."""
     code = "import sys, atexit; atexit.register(lambda: print('click' in sys.modules, 'rich' in sys.modules)); "
     code += "from broker_cy import cli; cli.main(['start', '--help'])"
     assert run([sys.executable, "-c", code], cwd=ROOT).stdout.splitlines()[-1] == b"False False"
@@ -154,7 +154,7 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
             broker_cy("produce", topic, "-p", str(partition), "--timestamp", stamp, stdin=b"x\n" * 5)
 
     def reset(*options: str | Path, group: str = name) -> list[tuple[int, int | None, int]]:
-        """Return what was planned; asserts that it was done."""
+        """Return the planned changes; asserts that they were made."""
         planned = broker_cy("groups", "reset", group, *options, "--dry-run", "--json").json
         broker_cy("groups", "reset", group, *options, "--yes")
         (lag,) = broker_cy("lag", group, "--json").json
@@ -378,7 +378,7 @@ def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str
     said = bare("topics", "list", "--config", path, code=2)
     assert str(path) in said.err
     assert reason in said.err
-    # Also with an address: who means a setting of a topic finds out that it is `--set`.
+    # Also with an address: the error tells a user who means a topic setting to use `--set`.
     for where in ([], ["--bootstrap", "127.0.0.1:1"]):
         said = bare("topics", "create", "t", "--config", "retention.ms=1000", *where, code=2)
         assert "retention.ms=1000: cannot be read" in said.err
@@ -391,7 +391,7 @@ def test_completion_scripts(bare: Cli, shell: str) -> None:
 
 
 def completions(words: str, tmp_path: Path, bootstrap: str) -> list[str]:
-    """Return what bash would offer for the last word."""
+    """Return the completions that bash would offer for the last word."""
     path = clusters_file(tmp_path, f'default = "here"\n[clusters.here]\nbootstrap = "{bootstrap}"\n')
     env = {"_BROKER_CY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
     done = run(COMMAND, cwd=ROOT, env={**env, "BROKER_CY_CLUSTERS": str(path)}, check=False)

@@ -41,7 +41,7 @@ def lines(text: str) -> list[Any]:
 
 @needs_broker_cy
 def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Child], name: str) -> None:
-    """If this fails, after an incident the shell does not show what was changed, and by which client."""
+    """If this fails, the shell does not show after an incident what changed, and which client changed it."""
     topic, other = new_topic(2), new_topic()
     about = ["events", "--topic", topic, "--json"]
     until(lambda: lines(broker_cy(*about).out), "the creation", TIMEOUT_S)

@@ -154,7 +154,7 @@ def test_contradictory_options_are_refused(bare: Cli, cluster: FakeCluster, opti
 
 
 def test_a_drain_cordons_first_and_asks(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, topics that are created during a drain come to the broker that leaves."""
+    """If this fails, topics that are created during a drain get replicas on the drained broker."""
     preview = bare("brokers", "drain", "2", code=4).err
     assert "cordoned: takes no new replicas" in preview
     assert not cluster.configs
@@ -191,7 +191,7 @@ def test_a_broker_that_cannot_be_cordoned_is_drained_with_a_warning(bare: Cli, c
 
 
 def test_the_last_broker_is_not_cordoned(bare: Cli, cluster: FakeCluster) -> None:
-    """If this fails, no topic can be created any more, and nobody asked."""
+    """If this fails, an operator can unknowingly make the creation of topics impossible."""
     bare("brokers", "cordon", "1", "--yes")
     assert bare("brokers", "cordon", "1", "--yes").out == "broker 1 is cordoned already\n"
     bare("brokers", "cordon", "2", "--yes")
@@ -203,7 +203,7 @@ def test_the_last_broker_is_not_cordoned(bare: Cli, cluster: FakeCluster) -> Non
 def test_a_broker_is_decommissioned_step_by_step(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, an operator does not know what comes next, or a broker that runs loses its registration."""
+    """If this fails, an operator does not learn the next step, or a running broker loses its registration."""
     first = bare("brokers", "decommission", "2", "--yes").out
     assert first.startswith("moved ")
     assert first.endswith("; stop broker 2 now, and repeat the command, which then removes its registration\n")
@@ -220,7 +220,9 @@ def test_a_broker_is_decommissioned_step_by_step(
 def test_a_voter_that_is_decommissioned_is_named(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a quorum counts the controller of a broker that is gone for good, and nobody learns of it."""
+    """If this fails, a quorum still counts the controller of a removed broker, and the operator does not learn of
+    it.
+    """
     cluster.voters.append((2, UUID(int=102)))
     said = "node 2 is a voter of the metadata quorum: `broker-cy quorum remove 2`"
     assert said in bare("brokers", "decommission", "2", "--dry-run").err
@@ -249,7 +251,7 @@ def test_a_broker_that_is_away_is_decommissioned_at_once(
 
 
 def test_a_partition_without_a_leader_does_not_hold_up_a_drain(bare: Cli, cluster: FakeCluster) -> None:
-    """If this fails, a drain of a lost broker waits for ever for the records that only this one has."""
+    """If this fails, a drain of a lost broker waits forever for records that only this broker has."""
     alone = Part((2,), 300)
     alone.leader = -1
     cluster.parts[key(4)], cluster.fenced = alone, {2}
@@ -416,7 +418,7 @@ def test_replicas_that_a_move_adds_are_not_missing(bare: Cli, cluster: FakeClust
     # One of those that it had has left the in-sync set.
     part.isr = part.replicas[:1]
     assert bare("cluster", "health", "--json").json["under_replicated_partitions"] == 1
-    # A cluster that cannot say what moves.
+    # A cluster that cannot list its reassignments.
     part.isr = part.replicas
     cluster.refuse[ApiKey.LIST_PARTITION_REASSIGNMENTS] = ErrorCode.REQUEST_TIMED_OUT
     assert [each["partition"] for each in bare("topics", "list", "--under-replicated", "--json").json] == [0]
@@ -454,7 +456,7 @@ def test_an_observer_with_the_id_of_the_leader_is_no_leader(bare: Cli, cluster: 
 
 
 def test_a_throttle_that_was_left_behind_is_shown_and_removed(bare: Cli, cluster: FakeCluster) -> None:
-    """If this fails, the throttle of a tool that was killed slows replication down, and nobody knows why."""
+    """If this fails, the throttle of a killed tool slows replication down, and the operator cannot find the cause."""
     cluster.configs[BROKER, "1"] = {"leader.replication.throttled.rate": "1048576"}
     shown = bare("reassign", "status").out
     assert "throttle: 1.0 MiB/s on broker 1, for replicas of 0 topics" in shown

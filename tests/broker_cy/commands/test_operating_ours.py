@@ -17,7 +17,8 @@ from tests.support import kafka_tools, needs
 from tests.support.cluster import ClusterNode, cluster
 from tests.support.wait import until
 
-# A throttle forgets what was copied after 11 s, and one fetch takes up to 1 MB: the moves of this topic last a minute.
+# A throttle forgets copied bytes after 11 s, and one fetch takes up to 1 MB: the reassignment of this topic takes a
+# minute.
 LINES, LINE_BYTES = 160, 50_000
 SLOW = "1000"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -73,7 +74,7 @@ def test_a_broker_is_drained_and_filled_again(ours: Cli, name: str) -> None:
     assert ours("brokers", "drain", "3", "--throttle", "50M", "--yes").out.startswith("moved ")
     until(lambda: held(ours)[3] == 0, "no replica on broker 3", TIMEOUT_S)
     assert not ours("reassign", "status", "--json").json["moving"]
-    # It was cordoned: no replica of a new topic comes to it (KIP-1066).
+    # The broker was cordoned: it gets no replica of a new topic (KIP-1066).
     states = {each["broker_id"]: each["state"] for each in ours("brokers", "list", "--json").json}
     assert states == {1: "in service", 2: "in service", 3: "cordoned"}
     ours("topics", "create", f"{name}-new", "-p", "6", "-r", "2")

@@ -65,7 +65,7 @@ def test_what_is_understood(parse: Callable[[str], Any], text: str, value: objec
 
 
 def test_times_are_local_and_relative() -> None:
-    """If this fails, a time of day is taken for one in another zone."""
+    """If this fails, a time of day is interpreted in another zone."""
     assert parse_time("2026-01-31T12:00") == int(datetime(2026, 1, 31, 12).timestamp() * 1000)
     assert parse_time("2026-01-31") == int(datetime(2026, 1, 31).timestamp() * 1000)
     assert parse_time("-15m", lambda: 1_000_000) == 100_000
@@ -100,7 +100,7 @@ def test_times_are_local_and_relative() -> None:
     ],
 )
 def test_what_is_refused_says_what_is_allowed(parse: Callable[[str], Any], text: str, allowed: str) -> None:
-    """If this fails, a typing error is taken for something else, or refused without help."""
+    """If this fails, a typing error is accepted with another meaning, or rejected without help."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011  (the text is looked at below)
         parse(text)
     assert allowed in str(raised.value).replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Settings from a file and a command line: what an operator writes is understood, or refused in one line."""
+"""Settings from a file and a command line: a setting is understood, or rejected with one line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_file_that_kafka_ships(tmp_path: Path) -> None:
 
 
 def test_options_replace_the_file(tmp_path: Path) -> None:
-    """What is typed on the command line must win over the file."""
+    """The command line must override the file."""
     file = tmp_path / "server.properties"
     file.write_text(SHIPPED)
     found = BrokerConfig.from_properties(

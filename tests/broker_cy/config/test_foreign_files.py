@@ -1,4 +1,4 @@
-"""Files of real clusters: what each of their settings comes to.
+"""Files of real clusters, and the effect of each of their settings.
 
 Each file in `tests/fixtures/foreign_files` has the names that such files contain (of Kafka 0.10 to 4.3, Strimzi,
 cp-ansible, and images of Debezium, wurstmeister and Bitnami), with values of our own, and the verdict of each.
@@ -24,7 +24,7 @@ def settings_of(file: Path) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_setting_has_its_verdict(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a file that ran with Kafka does not start, or starts without what protects its data."""
+    """If this fails, a file that worked with Kafka does not start, or starts without settings that protect its data."""
     monkeypatch.delenv("KCY_NOT_SET", raising=False)
     rows = settings_of(file)
     found = findings.examine({name: value for name, value, _ in rows}, {})
@@ -65,7 +65,7 @@ def test_the_table_is_sorted_and_has_no_name_of_a_setting_without_a_reason() -> 
 
 
 def test_settings_beside_which_a_removed_one_has_no_effect() -> None:
-    """If this fails, a file with listeners does not start because of what only counted without them."""
+    """If this fails, a file with listeners does not start because of settings that only count without listeners."""
     listeners = {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://a:9092"}
     for settings in (
         {**listeners, "port": "tcp://10.0.0.1:9092", "host.name": "a", "advertised.host.name": "a"},
@@ -197,7 +197,7 @@ def test_the_message_names_the_line_and_counts_the_others(tmp_path: Path) -> Non
 
 
 def test_all_problems_are_listed(tmp_path: Path) -> None:
-    """`broker-cy storage check` is of use only if it shows everything at once."""
+    """`broker-cy storage check` is only useful if it shows all problems in one run."""
     file = tmp_path / "server.properties"
     file.write_text("node.id=1\nport=9092\nnum.io.threads=3\nfoo.bar=${env:X}\n")
     assert len(BrokerConfig.problems(sources(file), places(file, ()))) == 3

@@ -231,7 +231,7 @@ def test_fixed_texts_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dynamic_settings(secrets: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log has the text; each broker resolves it with what it finds itself, and refuses what it does not find."""
+    """The log has the text. Each broker resolves it with its own values, and rejects a text that it cannot resolve."""
     config = BrokerConfig.from_properties(defined("e", ENV))
     text = {"log.segment.bytes": "${e:KCY_SIZE}", "num.io.threads": "1${e:KCY_EMPTY}6"}
     config.validate_dynamic(text, per_broker=False)

@@ -1,4 +1,6 @@
-"""The settings of SASL: a server.properties of Kafka with it works, and what would not protect is refused."""
+"""The settings of SASL: a server.properties of Kafka with SASL works, and settings that would not protect are
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ BASE = {
 
 
 def test_a_secured_file_of_kafka() -> None:
-    """If this fails, a broker that Kafka starts with these settings does not start, or serves everybody."""
+    """If this fails, a broker does not start with settings that Kafka accepts, or serves every client."""
     config = BrokerConfig.from_properties(BASE)
     (name,) = config.sasl.listeners
     found = config.sasl.listeners[name]
@@ -131,8 +133,8 @@ def test_tokens_between_brokers() -> None:
     ],
 )
 def test_tokens_between_brokers_that_are_refused(change: dict[str, str], error: str) -> None:
-    """If this fails, whoever may write settings makes a broker read any file or ask any server (CVE-2025-27817), or it
-    starts without the login that it needs.
+    """If this fails, anyone who can change settings can make a broker read any file or query any server
+    (CVE-2025-27817), or the broker starts without the login that it needs.
     """
     with pytest.raises(ConfigError, match=error) as found:
         BrokerConfig.from_properties({**BY_TOKEN, **change})
@@ -180,7 +182,7 @@ def without(name: str) -> dict[str, str]:
     ],
 )
 def test_what_would_not_protect_is_refused(settings: dict[str, str], error: str) -> None:
-    """If this fails, a broker starts whose listener lets nobody in, or everybody."""
+    """If this fails, a broker starts with a listener that rejects all clients, or accepts all."""
     with pytest.raises(ConfigError, match=error) as found:
         BrokerConfig.from_properties(settings)
     assert "a-secret" not in str(found.value)
@@ -191,7 +193,7 @@ def test_what_would_not_protect_is_refused(settings: dict[str, str], error: str)
     ["sasl.enabled.mechanisms", f"{P}plain.sasl.jaas.config", f"{P}sasl.enabled.mechanisms", "sasl.jaas.config"],
 )
 def test_no_change_at_run_time_is_accepted(name: str) -> None:
-    """If this fails, an operator believes that a user was removed, or a mechanism, and it goes on to work."""
+    """If this fails, an operator believes that a user or a mechanism was removed, and it still works."""
     config = BrokerConfig.from_properties(BASE)
     text = f"{PLAIN} required;" if name.endswith("jaas.config") else "PLAIN"
     with pytest.raises(ConfigError, match="cannot be changed while the broker runs"):

@@ -1,4 +1,6 @@
-"""The settings of TLS: a server.properties of Kafka with it works, and what would not protect is refused."""
+"""The settings of TLS: a server.properties of Kafka with TLS works, and settings that would not protect are
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_between_nodes() -> None:
-    """If this fails, nodes connect to each other without TLS, or without a check of whom they reach."""
+    """If this fails, nodes connect to each other without TLS, or do not verify their peers."""
     config = BrokerConfig.from_properties(
         {
             **BASE,

@@ -35,7 +35,7 @@ def load(tmp_path: Path, text: str) -> tuple[Rule, ...]:
 
 
 def test_rules_are_added_changed_and_silenced(tmp_path: Path) -> None:
-    """If this fails, a file replaces the built-in rules, and there is no alert for an offline partition any more."""
+    """If this fails, a file replaces the built-in rules, and an offline partition no longer raises an alert."""
     rules = load(tmp_path, GOOD + '[[rule]]\nname = "stopped groups"\nsilent = true\n')
     by_name = {rule.name: rule for rule in rules}
     assert set(by_name) == {rule.name for rule in BUILT_IN} - {"stopped groups"} | {"behind"}

@@ -86,7 +86,7 @@ def run(bootstrap: str, rules: Sequence[Rule], job: Callable[[Looking], Awaitabl
 
 
 def test_lag_is_announced_once_and_resolved(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, there is no alert for a group that falls behind, or one every five seconds."""
+    """If this fails, a group that falls behind raises no alert, or one every five seconds."""
 
     async def job(looking: Looking) -> None:
         client = looking.session.client
@@ -125,7 +125,7 @@ def test_lag_in_time(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a consumer hangs or has ended, and there is no alert."""
+    """If this fails, a consumer that hangs or has ended raises no alert."""
     rules = [
         Rule(rule.name, rule.kind, rule.for_s, group=name)
         for rule in (built_in("stalled_group"), built_in("stopped_group"))
@@ -157,7 +157,7 @@ def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -
 
 
 def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, consumers of committed records wait forever, and there is no alert."""
+    """If this fails, consumers of committed records wait forever without an alert."""
 
     async def job(looking: Looking) -> None:
         await leave_hanging(looking.session.client, name)
@@ -309,7 +309,7 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
 
 
 def test_many_broken_things_are_bounded(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a thousand groups fall behind at once, and a thousand messages are sent."""
+    """If this fails, a thousand groups that fall behind together cause a thousand messages."""
 
     async def job(looking: Looking) -> None:
         client = looking.session.client

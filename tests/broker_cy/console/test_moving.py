@@ -1,4 +1,4 @@
-"""What the consoles show of moves: bytes, rate and time left."""
+"""Reassignments in the consoles: bytes, rate and time left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.support.fake_cluster import FakeCluster, FakePool, Part
 
 
 def test_the_rate_of_moves_is_that_since_the_answer_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, an operator waits for a move that takes days, or counts what was complete before as copied now."""
+    """If this fails, the time left of a reassignment is wrong by days, or partitions that were complete before count as
+    copied now.
+    """
     cluster = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=10)
     keys = [TopicPartition("t", number) for number in range(2)]
     cluster.parts = {keys[0]: Part((1, 2), 20), keys[1]: Part((1, 2), 100)}
@@ -31,7 +33,7 @@ def test_the_rate_of_moves_is_that_since_the_answer_before(monkeypatch: pytest.M
         session = Session(ClusterEntry("c", parse_addresses("127.0.0.1:1")), client_id="test")
         first = await session._moves()
         assert (first.copied_bytes, first.total_bytes, first.rate_bytes_per_s, first.left_s) == (20, 120, None, None)
-        # The small one is complete now: it is no longer listed, and its bytes are not counted.
+        # The small partition is complete now: it is no longer listed, and its bytes are not counted.
         second = await session._moves()
         assert (second.copied_bytes, second.total_bytes, second.rate_bytes_per_s) == (20, 100, 5.0)
         assert second.left_s == 16.0

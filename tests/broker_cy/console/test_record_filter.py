@@ -1,4 +1,4 @@
-"""Which records a filter lets through."""
+"""The records that a filter selects."""
 
 from __future__ import annotations
 

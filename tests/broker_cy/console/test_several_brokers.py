@@ -1,4 +1,4 @@
-"""What consoles compute from the samples and events of several brokers."""
+"""Figures that consoles compute from the samples and events of several brokers."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_rates_of_brokers_are_added() -> None:
     assert (topic.records_per_s, topic.in_per_s, topic.out_per_s) == pytest.approx((600, 6_000, 12_000))
     (api,) = api_rows(samples)
     assert api.per_s == pytest.approx(600)
-    # Connections belong to one broker each, whatever their ids are.
+    # Each connection belongs to one broker, whatever its id is.
     assert sorted(each.requests for each in connection_rates(samples)) == [100, 200, 300]
 
 
 def test_the_newest_samples_are_those_of_all_brokers() -> None:
-    """If this fails, lists of more than ten brokers leave some out, or a broker that is gone keeps its last figures."""
+    """If this fails, lists of more than ten brokers omit some, or a removed broker keeps its last figures."""
     samples = [sample(broker, 1000 * second) for second in range(30) for broker in range(30)]
     found = newest_of(samples)
     assert len(found) == 30 * RATE_MS // 1000
@@ -82,8 +82,8 @@ def row(*, fenced: bool = False, cordoned: bool = False, controller: bool = Fals
     ],
 )
 def test_the_state_of_a_broker(shown: BrokerRow, events: list[Event], expected: str) -> None:
-    """If this fails, an operator takes a broker that stops in order for one that was lost, or the other way round."""
-    # Starts and stops are reported by the broker itself, the others by whoever leads the topic.
+    """If this fails, an operator cannot tell a controlled shutdown from the loss of a broker."""
+    # The broker itself reports starts and stops; the leader of the topic reports the other events.
     stamped = [Stamped(at, 1, each) for at, each in enumerate(events)]
     assert state_of(shown, newest_about(stamped).get(1))[0] == expected
 

@@ -29,7 +29,7 @@ def quorum(*ago_ms: int | None, leader_id: int = 1) -> QuorumDescription:
         (quorum(0, None, 1, 1, 1), "5, away: 2; it can lose 1 more", Tone.WARN),
         # A leader that does not say when it answered.
         (quorum(None, 0, 60_000), "3, away: 3; it has no leader once another one is lost", Tone.BAD),
-        # Nobody knows who is away.
+        # It is unknown which voter is away.
         (quorum(None, None, None, leader_id=-1), "3", Tone.PLAIN),
     ],
 )

@@ -1,4 +1,4 @@
-"""What brokers and operators do to a controller, drawn at random: for the simulation of ours, and for the comparison
+"""Random acts of brokers and operators on a controller, for the simulation of our controller and for the comparison
 with Apache Kafka's.
 
 An act is a small tuple of plain values. `request_of` makes a request of it with what the sender knows, so the same act
@@ -66,7 +66,7 @@ class Draw:
         )
 
     def act(self, image: MetadataImage) -> Act:
-        """An act; it refers to partitions and brokers of `image`, or to what does not exist."""
+        """Draw an act. It refers to partitions and brokers of `image`, or to ones that do not exist."""
         kind = self._random.choice(self._kinds)
         found: Act = getattr(self, f"_{kind}")(image)
         return found

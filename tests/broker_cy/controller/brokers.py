@@ -1,4 +1,4 @@
-"""A controller with several brokers: shorthands for what brokers and operators ask of it."""
+"""A controller with several brokers: shorthands for the requests of brokers and operators."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def directory(broker_id: int) -> UUID:
 
 
 class Brokers(Cluster):
-    """Brokers register as `register` says, and are in service after `join`. `partition(topic)` is the committed state
-    of its partition 0.
+    """`register` registers a broker, and `join` puts it in service. `partition(topic)` is the committed state of
+    partition 0 of the topic.
     """
 
     @classmethod
@@ -95,7 +95,7 @@ class Brokers(Cluster):
         return counts
 
     def join(self, broker_id: int) -> None:
-        """Register, as after an orderly end, and unfence."""
+        """Register as after a clean shutdown, and unfence."""
         before = self.image.brokers.get(broker_id)
         self.register(broker_id, previous_broker_epoch=before.epoch if before else -1)
         assert not self.beat(broker_id).is_fenced
@@ -135,7 +135,7 @@ class Brokers(Cluster):
         return topic_in(self.image, topic).partitions[index]
 
     def proposal(self, topic: str, isr: list[int], index: int = 0, **fields: Any) -> AlterPartition:
-        """What the leader of a partition proposes, with what it knows from the committed image."""
+        """Return the in-sync set that the leader of a partition proposes, based on the committed image."""
         partition = self.partition(topic, index)
         request = messages.AlterPartitionRequest
         data = request.PartitionData(

@@ -32,7 +32,7 @@ class Records(Operation[None]):
 
 
 class Cluster:
-    """`run` commits each operation at once; `accept` leaves it uncommitted until `commit` or `abandon`."""
+    """`run` commits each operation immediately; `accept` leaves it uncommitted until `commit` or `abandon`."""
 
     def __init__(self, settings: dict[str, str] | None = None, image: MetadataImage | None = None) -> None:
         self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": "unused", **(settings or {})})

@@ -22,7 +22,7 @@ SESSION_TIMEOUT_MS = 1_500
 
 
 class KafkaController(QuickKafka):
-    """`ask` sends a request to the listener for controllers; `image` is what its metadata log says."""
+    """`ask` sends a request to the controller listener; `image` is the content of its metadata log."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(

@@ -24,7 +24,7 @@ def refusal(cluster: Brokers, broker_id: int, **fields: object) -> ErrorCode:
 
 
 def test_a_broker_serves_once_it_has_applied_its_registration() -> None:
-    """If this fails, clients would be sent to a broker that does not know yet what it leads."""
+    """If this fails, clients are sent to a broker that does not know yet which partitions it leads."""
     cluster = Brokers.of()
     epoch = cluster.register(1)
     behind = cluster.beat(1, current_metadata_offset=epoch - 1)
@@ -154,7 +154,7 @@ def test_a_broker_that_registered_again_is_not_fenced_for_its_predecessor() -> N
 
 
 def test_a_broker_that_flaps_is_held_down() -> None:
-    """If this fails, leaders move to and fro with a broker that seems to stand still again and again."""
+    """If this fails, leaderships move back and forth with a broker that repeatedly seems to stand still."""
     cluster = Brokers.of(1, 2)
     epoch = cluster.image.brokers[1].epoch
 
@@ -229,7 +229,9 @@ def test_a_new_controller_starts_sessions_afresh() -> None:
 
 
 def test_a_shutdown_moves_leaders_first() -> None:
-    """If this fails, an orderly stop costs clients errors: the broker goes before others lead, or know that they do."""
+    """If this fails, a controlled shutdown causes client errors: the broker stops before others lead, or know that they
+    lead.
+    """
     cluster = Brokers.of(1, 2)
     cluster.create("t", [1, 2])
     behind = cluster.next_offset - 1
@@ -295,7 +297,7 @@ def test_directories() -> None:
 
 
 def test_unregistration() -> None:
-    """If this fails, a broker that was taken away for good stays a leader, or counts as in sync."""
+    """If this fails, an unregistered broker stays a leader, or counts as in sync."""
     cluster = Brokers.of(1, 2)
     cluster.create("t", [1, 2])
     cluster.run(UnregisterBroker(1))
@@ -307,7 +309,7 @@ def test_unregistration() -> None:
 
 
 def test_unregistration_of_the_broker_that_a_partition_waits_for() -> None:
-    """If this fails, a partition stays offline for minutes although an unclean election was allowed meanwhile."""
+    """If this fails, a partition stays offline for minutes although an unclean election has become allowed."""
     cluster = Brokers.of(1, 2)
     cluster.create("t", [1, 2], min_isr=2)
     assert cluster.propose("t", [1]) is ErrorCode.NONE

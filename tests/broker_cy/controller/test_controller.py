@@ -129,7 +129,7 @@ def test_abandoned_operations_leave_nothing() -> None:
 
 
 def test_commit_goes_to_an_offset() -> None:
-    """If this fails, what is accepted while a sync runs would be lost or committed too early."""
+    """If this fails, an operation that is accepted during a sync is lost or committed too early."""
     cluster = Cluster.started()
     controller = cluster.controller
     cluster.accept(create("a"))

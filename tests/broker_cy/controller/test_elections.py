@@ -1,4 +1,4 @@
-"""Who leads, and who may not."""
+"""Elections: the replicas that may lead, and those that may not."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_the_withdrawal_of_a_broker_has_bounded_steps(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("elr", [False, True])
 def test_others_lead_before_a_broker_is_fenced(elr: bool) -> None:
-    """If this fails, clients wait for the changes of all partitions of a broker that has failed; or the result is not
-    what fencing alone leads to.
+    """If this fails, clients wait for the changes of all partitions of a failed broker; or the result differs from that
+    of fencing alone.
     """
 
     def made() -> Brokers:
@@ -106,7 +106,7 @@ def test_eligible_leaders_come_back() -> None:
 
 
 def test_the_last_known_leader_is_elected_when_nobody_is_eligible() -> None:
-    """KIP-966. If this fails, a partition whose replicas all crashed stays offline for good."""
+    """KIP-966. If this fails, a partition whose replicas all crashed stays offline forever."""
     cluster = Brokers.of(1, 2)
     cluster.create("t", [1, 2], min_isr=1)
     fence(cluster, 2, 1)
@@ -123,7 +123,9 @@ def test_the_last_known_leader_is_elected_when_nobody_is_eligible() -> None:
 
 
 def test_the_last_known_leader_of_a_cancelled_reassignment() -> None:
-    """If this fails, a partition whose only replica lost its disk has no leader for good, and not even one is known."""
+    """If this fails, a partition whose only replica lost its disk never gets a leader, and no last known leader is
+    recorded.
+    """
     cluster = Brokers.of(1, 2)
     cluster.create("t", [1], unclean=True)
     cluster.register(3)

@@ -1,4 +1,4 @@
-"""Levels of features: which may be set, and what the log then contains."""
+"""Feature levels: the levels that may be set, and the resulting records in the log."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class OldKafka(KafkaController):
 @pytest.mark.full
 @needs.kafka
 def test_levels_of_metadata_version_as_in_kafka(tmp_path: Path) -> None:
-    """If this fails, kafka-features.sh refuses here what Kafka does, or loses metadata that Kafka keeps."""
+    """If this fails, kafka-features.sh fails here where it works with Kafka, or loses metadata that Kafka keeps."""
     first = [VersionedRecord(messages.FeatureLevelRecord(name="metadata.version", feature_level=7))]
     cluster = Cluster({"node.id": NODE_ID})
     cluster.run(Activate(first, in_transaction=False))

@@ -39,7 +39,7 @@ FIELDS = (
 @pytest.fixture
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaController]:
     needs.require(needs.kafka)
-    # Another one for each test: what it remembers of deleted topics would disturb the next one.
+    # Each test gets its own controller: Kafka's memory of deleted topics would disturb the next test.
     node = KafkaController(tmp_path_factory.mktemp("controller"))
     try:
         yield node.start()
@@ -48,7 +48,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaController]
 
 
 def answer_of(cluster: Brokers, request: Any, version: int) -> Any:
-    """What our handler would answer, or the error of the whole request."""
+    """Return the answer of our handler, or the error of the whole request."""
     try:
         return cluster.run(operation_of(request, version, CLUSTER_ID, cluster.config))
     except KafkaError as error:
@@ -56,7 +56,7 @@ def answer_of(cluster: Brokers, request: Any, version: int) -> Any:
 
 
 def plain(answer: Any) -> Any:
-    """The answer without what differs between two clusters: the ids and epochs that each of them gives."""
+    """Return the answer without the ids and epochs, which each cluster assigns itself."""
     if isinstance(answer, list):
         return [plain(each) for each in answer]
     if hasattr(answer, "__slots__"):
@@ -100,7 +100,7 @@ def kafkas_answer(act: Act, answer: Any) -> Any:
 
 
 def state(image: MetadataImage) -> dict[str, Any]:
-    """What both are to have in common."""
+    """Return the part of the state that both must have in common."""
     return {
         "partitions": {
             (topic.name, index): partition._replace(
@@ -121,7 +121,7 @@ def state(image: MetadataImage) -> dict[str, Any]:
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[Any, Any]:
-    """What differs, as small as possible: (ours, Kafka's) by name."""
+    """Return the smallest differing parts: (ours, Kafka's) by name."""
     found = {}
     for name in {**ours, **theirs}:
         one, other = ours.get(name), theirs.get(name)
@@ -238,7 +238,7 @@ class Pair:
         ours, theirs = self.cluster.image.brokers, self.kafka.image.brokers
         ended = [b for b, broker in theirs.items() if broker.fenced and b in ours and not ours[b].fenced]
         for broker_id in sorted(ended, key=lambda b: self._last_beat.get(b, 0)):
-            # Kafka does both at once.
+            # Kafka does both in one step.
             self.cluster.withdraw(ReplaceLeaders((broker_id,)))
             self.cluster.run(FenceBrokers((broker_id,), FenceReason.SESSION_TIMEOUT))
 
@@ -274,7 +274,7 @@ def test_answers_and_states_are_kafkas_for_long(kafka: KafkaController, seed: in
 
 def compare(kafka: KafkaController, seed: int, elr: bool, acts: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        # Kafka holds down nobody that flaps.
+        # Kafka does not hold down brokers that flap.
         patch.setattr(heartbeats, "FLAP_HOLD_MS", 0)
         compare_acts(kafka, seed, elr, acts)
 

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go."""
+"""The placement of the replicas of new partitions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class KafkasList:
 
 
 def kafkas_placement(brokers: list[BrokerImage], count: int, factor: int, start: int) -> list[tuple[int, ...]]:
-    """What Kafka's placer does with the same offsets, until it mixes for the first time."""
+    """Place replicas as Kafka's placer does with the same offsets, until it shuffles for the first time."""
     names = sorted({b.rack for b in brokers}, key=lambda rack: (rack is not None, rack or ""))
     lists = {
         (name, fenced): KafkasList([b.broker_id for b in brokers if b.rack == name and b.fenced is fenced], start)
@@ -194,7 +194,7 @@ def test_lanes() -> None:
         assert set(Counter(replicas[0] for replicas in placed).values()) == {20}
         counts = Counter(r for replicas in placed for r in replicas).values()
         assert max(counts) - min(counts) <= 12
-    # A fenced broker of the lane is no reason to leave out one that is in service.
+    # A fenced broker in the lane is no reason to leave out an active one.
     gone = [broker(1, host="a"), broker(1_001, host="a"), broker(2, host="b", fenced=True), broker(1_002, host="b")]
     assert all(2 not in replicas for replicas in place(gone, 20, 2, 0))
 

@@ -17,7 +17,7 @@ ACTIVE = 1
 
 
 def refused(cluster: Brokers, observer: int, broker_id: int, strangers: frozenset[int] = frozenset()) -> bool:
-    """An observer is refused by a broker; returns whether that broker is gone, which is fenced then."""
+    """A broker refuses the observer's connection. Returns whether that broker is considered dead, and is fenced."""
     epoch = None if observer == ACTIVE else cluster.image.brokers[observer].epoch
     epochs = {broker_id: cluster.image.brokers[broker_id].epoch}
     gone = cluster.run(NoteRefusals(observer, epoch, epochs, strangers))
@@ -94,7 +94,7 @@ def test_a_successor_need_not_wait_for_a_session() -> None:
 
 
 def test_reports_are_a_tagged_field_that_others_pass_over() -> None:
-    """If this fails, a heartbeat cannot be read, or what it reports is lost."""
+    """If this fails, a heartbeat cannot be read, or its report is lost."""
     told = {7: 1 << 40, 3: 5}
     request = messages.BrokerHeartbeatRequest(broker_id=1, _unknown_tags=refusals.tag_of(told))
     for version in range(3):

@@ -113,7 +113,7 @@ def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
 
 
 def test_initial_rebalance_waits_for_an_id_that_was_given(h: Harness) -> None:
-    """If this fails, the group is complete before its last member and rebalances again at once."""
+    """If this fails, the group is complete before its last member has joined, and rebalances again immediately."""
     h.stable("m")
     member = h.group().leader_id
     assert member is not None

@@ -73,7 +73,7 @@ def test_first_assignment_moves_everything_from_nobody(h: Journaled) -> None:
 
 
 def test_eager_members_stop_with_their_join(h: Journaled) -> None:
-    """The second of two members takes 700 ms longer to join again: its partitions were stalled for less."""
+    """The second of two members takes 700 ms longer to rejoin, so its partitions were stalled for less time."""
     a, b = stable(h, {"a": assignment(0), "b": assignment(1)}, (("range", b"\x00\x00"),))
     c = h.join_new("join c")
     h.advance(300)

@@ -56,7 +56,7 @@ def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None
 
 
 def test_a_commit_is_part_of_the_output_once_it_is_written(h: Harness) -> None:
-    """If this fails, the time lag of a group is that of offsets that nobody committed, or does not change."""
+    """If this fails, the time lag of a group is computed from uncommitted offsets, or does not change."""
     h.hold = True
     h.commit("one", 1)
     h.commit("two", 2, partition=1)
@@ -350,7 +350,9 @@ def test_a_deleted_topic_costs_nothing_for_groups_without_offsets_in_it(h: Harne
 
 
 def rest(h: Harness) -> Iterator[Step]:
-    """The steps in which the machine deletes what it has left for later turns, each of them due at once."""
+    """Yield the steps in which the machine makes the deletions that it has left for later turns; each step is due
+    immediately.
+    """
     while expiry.is_behind(h.machine):
         assert h.machine.next_wake_ms() == 0
         yield h.take(h.machine.expire(h.now))
@@ -365,7 +367,7 @@ def test_the_offsets_of_a_deleted_topic_go_in_parts(h: Harness, monkeypatch: pyt
     h.commit("u", 2, topic="u", topic_id=UUID(int=5), group_id="g3")
     gone = [TopicDelta(TopicImage("t", TOPIC_ID, {}), None)]
     taken = [h.take(h.machine.metadata_changed(ImageDelta(gone, [], [], []), MetadataImage()))]
-    # Offsets that are committed meanwhile in a new topic of the name stay.
+    # Offsets that are committed in the meantime, in a new topic with this name, stay.
     h.commit("later", 9, topic_id=UUID(int=6), group_id="g6")
     taken += rest(h)
     assert [len(step.records) for step in taken] == [2, 2, 2, 0]
@@ -388,9 +390,9 @@ def test_groups_expire_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> 
     h.advance(RETENTION_MS)
     monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 4)
     taken = [h.take(h.machine.sweep(h.now))]
-    # An offset that is committed meanwhile stays.
+    # An offset that is committed in the meantime stays.
     h.commit("later", 9, group_id="g6")
-    # A sweep that begins before the last one has ended goes on with that one.
+    # A sweep that begins before the last one has ended continues the last one.
     taken.append(h.take(h.machine.sweep(h.now)))
     taken += rest(h)
     assert [len(step.records) for step in taken] == [4, 4, 4, 0]

@@ -85,7 +85,7 @@ def test_offset_values_are_written_as_the_codec_writes_them(
 
 @given(st.binary(max_size=80))
 def test_damaged_records_are_refused(data: bytes) -> None:
-    """If this fails, a damaged record reads foreign memory or is taken for an offset."""
+    """If this fails, a damaged record reads foreign memory or is accepted as an offset."""
     for decode in (decode_offset_key, decode_offset_value):
         try:
             decode(data)
@@ -95,7 +95,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [1, 5])
 def test_cut_and_prolonged_values_are_refused(cut: int) -> None:
-    """If this fails, half of a record is taken for a whole one."""
+    """If this fails, half a record is accepted as a whole one."""
     value = encode_offset_value(1, 2, "m", 3, -1, UUID(int=9).bytes)
     with pytest.raises(WireError):
         decode_offset_value(value[:-cut])
@@ -275,7 +275,7 @@ def test_share_groups_are_kept_and_refused() -> None:
 
 
 def test_group_changes_its_type_as_kafka_writes_it() -> None:
-    """If this fails, a group that was moved to or from KIP-848 is taken for its previous type."""
+    """If this fails, a group that was moved to or from KIP-848 is treated as its previous type."""
     h = Harness()
     h.stable("a")
     h.commit("c", 7, member_id=h.group().leader_id or "", generation=1)

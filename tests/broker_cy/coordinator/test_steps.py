@@ -52,7 +52,7 @@ def transaction_life() -> list[Step]:
 
 
 def test_the_same_past_gives_equal_steps() -> None:
-    """If this fails, a step depends on what is outside of the machine, and a seed cannot be replayed."""
+    """If this fails, a step depends on something outside of the machine, and a seed cannot be replayed."""
     for life in (group_life, transaction_life):
         first, second = life(), life()
         assert first == second
@@ -60,7 +60,7 @@ def test_the_same_past_gives_equal_steps() -> None:
 
 
 def test_a_step_is_printed_without_closures() -> None:
-    """If this fails, a failed simulation prints addresses instead of what was to follow."""
+    """If this fails, a failed simulation prints addresses instead of the follow-ups of a step."""
     for life in (group_life, transaction_life):
         steps = life()
         assert any(step.follows for step in steps)
@@ -72,7 +72,7 @@ def test_a_step_is_printed_without_closures() -> None:
 
 
 def test_a_failed_step_restores_the_state_of_before() -> None:
-    """If this fails, what a step replaced is not what it says."""
+    """If this fails, `before` of a step is not the state that it replaced."""
     harness = Harness()
     harness.commit("first", 5)
     before = dict(harness.machine.offsets.topics(GROUP)["t"])

@@ -146,7 +146,7 @@ def test_last_session_empties_the_group_for_good(h: Harness) -> None:
 
 
 def test_sessions_begin_again_after_a_restart(h: Harness) -> None:
-    """If this fails, either all members are removed at once, or dead members stay forever."""
+    """If this fails, all members are removed together, or dead members stay forever."""
     a, _ = h.stable("a", "b")
     h.advance(SESSION_MS - 1)
     h.restart()
@@ -189,7 +189,7 @@ def test_heartbeat_while_the_leader_assigns_is_accepted(h: Harness) -> None:
 
 
 def test_leaving_moves_partitions_at_once(h: Harness) -> None:
-    """If this fails, an orderly shutdown stalls its partitions for the session timeout."""
+    """If this fails, a clean shutdown of a member stalls its partitions for the session timeout."""
     a, b = h.stable("a", "b")
     assert h.leave("l", (a, None), ("ghost", None)) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert h.group().leader_id == b

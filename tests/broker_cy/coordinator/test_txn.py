@@ -117,7 +117,7 @@ def test_epoch_bump_that_a_producer_asks_for() -> None:
     assert harness.init(expected=(producer_id, epoch + 1)) == Initialized(NONE, producer_id, epoch + 2)
     assert harness.init(expected=(producer_id, epoch)).code is FENCED
     assert harness.init(expected=(producer_id + 1, epoch + 2)).code is FENCED
-    # Another producer has taken over: a retry of the first is no longer one.
+    # Another producer has taken over: the first producer's request no longer counts as a retry.
     assert harness.init() == Initialized(NONE, producer_id, epoch + 3)
     assert harness.init(expected=(producer_id, epoch + 2)).code is FENCED
 
@@ -227,7 +227,7 @@ OLD = {
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("state", STATES)
 def test_end_with_the_old_protocol(state: TxnState, commit: bool) -> None:
-    """If this fails, a commit is answered with success for what was aborted, or the other way round."""
+    """If this fails, a commit of an aborted transaction is answered with success, or the other way round."""
     harness, (producer_id, epoch) = in_state(state, version=0)
     assert harness.end((producer_id, epoch - 1), commit, version=0).code is FENCED
     assert harness.end((producer_id, epoch + 1), commit, version=0).code is FENCED

@@ -73,7 +73,7 @@ def test_what_is_no_pattern(pattern: str) -> None:
 
 
 def test_text_that_is_no_unicode() -> None:
-    """A transactional id may contain what Java allows in a string; it must not fail the whole request."""
+    """A transactional id may contain any Java string; it must not fail the whole request."""
     assert Pattern("a.*").matches("a\ud800")
     assert not Pattern("b\ud800").matches("a")
 

@@ -94,7 +94,7 @@ def test_a_client_checks_the_server(
     trusts: bool,
     message: str | None,
 ) -> None:
-    """If this fails, a client talks to whoever answers at the address."""
+    """If this fails, a client trusts any server that answers at the address."""
     ours = openssl.TlsContext(is_server=True, **key_of(server))
     theirs = openssl.TlsContext(is_server=False, trusted=[(authority if trusts else Authority("Other")).der])
     one, other = openssl.TlsSession(theirs, ends[0].fileno(), host), openssl.TlsSession(ours, ends[1].fileno())
@@ -103,7 +103,7 @@ def test_a_client_checks_the_server(
 
 
 def test_who_has_no_good_certificate_is_refused(authority: Authority, server: Holder) -> None:
-    """If this fails, mTLS lets anybody in."""
+    """If this fails, mTLS accepts every client."""
     ours = openssl.TlsContext(is_server=True, trusted=[authority.der], asks=True, requires=True, **key_of(server))
     stranger, expired = Authority("Stranger").issue("alice"), authority.issue("alice", days=-1)
     for holder, message in (
@@ -142,7 +142,7 @@ def test_what_is_no_handshake(
 
 
 def test_an_endless_handshake_ends(ends: tuple[socket.socket, socket.socket], server: Holder) -> None:
-    """If this fails, a client that never finishes its handshake makes the broker hold what it sends."""
+    """If this fails, the broker buffers everything that a client sends without finishing its handshake."""
     session = openssl.TlsSession(openssl.TlsContext(is_server=True, **key_of(server)), ends[1].fileno())
     # A ClientHello in many records, whose length says 16 MB.
     record = b"\x16\x03\x01\x40\0" + b"\1\xff\xff\xff" + b"\3\3" + b"x" * 16378

@@ -31,7 +31,7 @@ def test_the_example_of_the_specification() -> None:
 
 
 def test_mechanisms_are_found_by_their_names_and_numbers() -> None:
-    """If this fails, a credential of one mechanism is taken for one of another."""
+    """If this fails, a credential of one mechanism is used for another one."""
     for mechanism in scram.MECHANISMS:
         assert scram.of_name(mechanism.name) is scram.of_type(mechanism.type) is mechanism
         assert len(scram.keys_of(mechanism, b"x").stored_key) == hashlib.new(mechanism.digest).digest_size

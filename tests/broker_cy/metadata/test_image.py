@@ -141,7 +141,7 @@ operations = st.lists(
 
 @given(operations)
 def test_branches_agree_with_a_plain_model(steps: list[tuple[str, int]]) -> None:
-    """If this fails, state seen through overlays would differ from what replaying the log gives."""
+    """If this fails, the state seen through overlays differs from the state that replaying the log gives."""
     image = MetadataImage()
     committed: dict[str, int] = {}
     pending, model = image.branch(), dict(committed)

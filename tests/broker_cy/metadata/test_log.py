@@ -71,7 +71,7 @@ def test_features_that_are_not_served_are_not_reported() -> None:
 
 
 def test_every_record_of_kafka_is_written_back_byte_for_byte() -> None:
-    """If this fails, what this broker writes would differ from Kafka's form of the same record."""
+    """If this fails, records of this broker differ from Kafka's form of the same records."""
     count = 0
     for content in (METADATA_LOG, BOOTSTRAP):
         for batch in framing.batches(content):
@@ -214,7 +214,7 @@ def test_a_log_that_is_not_whole_is_refused(content: bytes, message: str) -> Non
 
 
 def test_a_snapshot_without_footer_is_not_finished() -> None:
-    """If this fails, a snapshot that a crash cut off would be taken for a complete one."""
+    """If this fails, a snapshot that a crash cut off is treated as complete."""
     parts = list(snapshot.write(snapshot.records_of(load(METADATA_LOG).image), KRaftState(), 1, 0, 0))
     assert not snapshot.is_finished(b"".join(parts[:-1]))
 

@@ -29,7 +29,7 @@ CHANGES = st.one_of(
 
 
 def check(image: MetadataImage) -> None:
-    """What the index selects is what a walk over all partitions finds."""
+    """The index selects the same partitions as a scan of all partitions."""
     everything = [(t.name, i, p) for t in image.topics for i, p in t.partitions.items()]
 
     def names(found: Any) -> list[tuple[str, int]]:

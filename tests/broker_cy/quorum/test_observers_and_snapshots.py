@@ -250,7 +250,7 @@ def test_a_snapshot_that_does_not_fit_is_given_up(change: dict[str, object]) -> 
 
 
 def test_a_chunk_that_cannot_be_written_begins_again_later() -> None:
-    """If this fails, a full disk stops a follower for ever."""
+    """If this fails, a full disk stops a follower forever."""
     node, ask = follower_that_needs_it()
     node.receive(1, chunk(ask, b"abc"))
     assert node.quorum.step(ChunkWritten(SNAPSHOT, -1), node.now_ms).send == ()
@@ -323,7 +323,9 @@ def test_a_snapshot_of_this_node_lets_the_log_begin_later() -> None:
     ],
 )
 def test_impossible_snapshots_are_refused(snapshot_id: OffsetAndEpoch, start: OffsetAndEpoch, text: str) -> None:
-    """If this fails, a snapshot has what is not committed, or entries are deleted that none has (KAFKA-14238)."""
+    """If this fails, a snapshot contains uncommitted entries, or entries are deleted that no snapshot contains
+    (KAFKA-14238).
+    """
     node = leader_of(1, 2, 3)
     node.append(5)
     with pytest.raises(ValueError, match=text):

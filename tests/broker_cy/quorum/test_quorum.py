@@ -15,7 +15,7 @@ from broker_cy.quorum.step import DURABILITY_ORDER, Append, NotLeaderError, NotW
 from broker_cy.quorum.voters import ReplicaKey
 from tests.broker_cy.quorum.voters import StaticVoter
 
-# What Kafka 4.3.1 wrote on a single node.
+# Kafka 4.3.1 wrote this file on a single node.
 KAFKA_V0 = (
     b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
     b'"currentVoters":[{"voterId":1}],"data_version":0}'
@@ -41,7 +41,7 @@ def test_quorum_state_fields() -> None:
     "content", [b"", b"{}", b"[1]", b'{"data_version":2}', b'{"data_version":0,"leaderEpoch":"x"}']
 )
 def test_broken_quorum_state_is_refused(content: bytes) -> None:
-    """If this fails, the broker is taken for a new node, and would reuse epochs."""
+    """If this fails, the broker is treated as a new node, and reuses epochs."""
     with pytest.raises(QuorumError, match="quorum-state"):
         ElectionState.from_json(content)
 
@@ -128,7 +128,7 @@ def test_stopped_voter_commits_nothing() -> None:
 
 
 def test_each_role_names_its_predecessors() -> None:
-    """If this fails, a role that nobody thought of could follow another one unnoticed."""
+    """If this fails, an unintended transition between roles goes unnoticed."""
     assert set(PREDECESSORS) == set(Role)
     assert PREDECESSORS[Role.LEADER] == {Role.CANDIDATE}
     state = StaticVoter().quorum._state

@@ -1,4 +1,6 @@
-"""One of several voters, message by message: elections, replication, and what is on disk before what leaves."""
+"""One of several voters, message by message: elections, replication, and data that must be on disk before a message
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def test_election_by_pre_vote_and_vote() -> None:
         wake_ms=3000,
         binds=True,
     )
-    # A pre-vote that arrives late is no vote.
+    # A pre-vote that arrives late does not count as a vote.
     assert voter.receive(3, granted(1, pre_vote=True)).role is Role.CANDIDATE
     assert voter.receive(3, granted(1, pre_vote=False)) == Output(
         Role.LEADER,
@@ -129,7 +131,7 @@ def test_only_a_log_as_long_is_elected(last: OffsetAndEpoch, expected: bool) -> 
 
 
 def test_a_restarted_leader_does_not_lead_or_vote_in_its_epoch() -> None:
-    """If this fails, a leader that lost what it had not synced writes other entries under the same epoch."""
+    """If this fails, a leader that lost unsynced entries writes other entries in the same epoch."""
     stored = ElectionState(4, leader_id=1, voters=THREE)
     # Its Leadership of epoch 4 was not on disk.
     voter = StaticVoter(THREE, stored=stored, log=LogEpochs(9, [(3, 5)]))
@@ -152,7 +154,7 @@ def test_who_hears_from_a_leader_keeps_it() -> None:
     voter.receive(2, response(fetch))
     assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, False, True)]
     assert sent(leader().receive(3, ask), 3) == [VoteResponse(1, 1, False, True)]
-    # The leader resigns, and names who stands at once.
+    # The leader resigns, and names the voter that may stand immediately.
     output = voter.receive(2, EndQuorumEpoch(1, keys(1, 3)))
     assert output.wake_ms == voter.now_ms
     assert sent(voter.receive(3, ask), 3) == [VoteResponse(1, 2, True, True)]
@@ -161,7 +163,7 @@ def test_who_hears_from_a_leader_keeps_it() -> None:
 
 def test_followers_of_a_leader_that_has_gone_stand_one_after_the_other() -> None:
     """If this fails, the metadata have no leader until the fetch timeout after a controller was killed."""
-    voter, _ = follower()  # of voter 2; voter 1 is the first of those that are left
+    voter, _ = follower()  # of voter 2; voter 1 is the first of the remaining ones
     before = voter.quorum.step(Tick(), voter.now_ms)
     for others in (LeaderGone(2, 0), LeaderGone(3, 1)):
         assert voter.quorum.step(others, voter.now_ms) == before
@@ -182,18 +184,18 @@ def test_followers_of_a_leader_that_has_gone_stand_one_after_the_other() -> None
 
 
 def test_the_second_voter_leaves_the_first_one_time() -> None:
-    """If this fails, all voters that are left stand at once, and take each other's votes."""
+    """If this fails, all remaining voters stand at the same time, and split the votes."""
     voter = StaticVoter((0, 1, 2))
     voter.receive(2, BeginQuorumEpoch(1))
     output = voter.quorum.step(LeaderGone(2, 1), voter.now_ms)
     assert (output.role, output.wake_ms) == (Role.FOLLOWER, voter.now_ms + 50)
-    # It may vote for the first one at once, although it has just heard from the leader.
+    # It may vote for the first voter immediately, although it has just heard from the leader.
     asked = voter.receive(0, VoteRequest(1, END, True))
     assert sent(asked, 0) == [VoteResponse(1, 2, True, True)]
 
 
 def test_a_leader_that_was_given_up_is_followed_again_only_if_it_shows_itself() -> None:
-    """If this fails, voters talk each other into a leader that is gone, and never elect one."""
+    """If this fails, voters refer each other to a leader that is gone, and never elect a new one."""
     voter, _ = follower()
     assert tick(voter, 2000).role is Role.PROSPECTIVE
     assert voter.receive(3, VoteResponse(1, 2, False, True)).role is Role.PROSPECTIVE
@@ -276,7 +278,7 @@ def test_a_diverging_fetch_counts_nothing() -> None:
 
 
 def test_entries_are_acknowledged_when_they_are_on_disk() -> None:
-    """If this fails, a follower that loses power has acknowledged what it no longer has."""
+    """If this fails, a follower that loses power has acknowledged entries that it no longer has."""
     voter, fetch = follower()
     batches = (Batch(0, 1, 1, b"a"), Batch(1, 4, 1, b"b"))
     output = voter.receive(2, response(fetch, *batches, high_watermark=3))
@@ -303,7 +305,7 @@ def test_truncation_to_what_both_logs_have() -> None:
 
 
 def test_only_the_newest_fetch_has_a_response() -> None:
-    """If this fails, a response that was overtaken appends entries twice, or truncates what was fetched since."""
+    """If this fails, an overtaken response appends entries twice, or truncates entries that were fetched since."""
     voter, fetch = follower()
     voter.receive(2, response(fetch, Batch(0, 2, 1, b"a")))
     voter.synced()
@@ -325,7 +327,7 @@ def test_a_follower_that_cannot_write_asks_again_later() -> None:
 
 
 def test_a_leader_without_followers_resigns() -> None:
-    """If this fails, a leader that is cut off answers from outdated metadata for ever (KAFKA-15489)."""
+    """If this fails, a leader that is cut off answers from outdated metadata forever (KAFKA-15489)."""
     voter = leader((1, 2, 3, 4, 5))
     for source, after_ms in ((2, 0), (3, 2000), (2, 500)):
         voter.now_ms += after_ms

@@ -102,8 +102,8 @@ def test_a_voter_is_added_when_it_has_caught_up() -> None:
 
 
 def test_what_a_voter_had_long_ago_does_not_count() -> None:
-    """If this fails, a node that was cut off for an hour becomes a voter at its first fetch, and holds up all changes
-    of the metadata until it has fetched what was written in that hour.
+    """If this fails, a node that was cut off for an hour becomes a voter at its first fetch, and delays all metadata
+    changes until it has fetched the entries of that hour.
     """
     node = lone_leader()
     add = AddVoter(voter(2), 5000)
@@ -176,7 +176,7 @@ def test_a_leader_changes_nothing_before_it_commits_its_epoch() -> None:
     ids=str,
 )
 def test_changes_with_kafkas_errors(change: AddVoter | RemoveVoter | UpgradeKRaftVersion, error: ErrorCode) -> None:
-    """If this fails, a wrong change is made, or its operator does not learn what is wrong."""
+    """If this fails, a wrong change is made, or its operator does not learn the reason of the error."""
     node = leader_of(1, 2, 3)
     output = node.change(change)
     assert (errors(output), output.append) == ([error], ())
@@ -231,7 +231,7 @@ def test_a_leader_that_removes_itself_does_not_count_and_resigns() -> None:
 
 
 def test_a_removal_that_may_not_be_committed_does_not_keep_a_node_from_standing() -> None:
-    """If this fails, there is no leader any more: the voters that are left have shorter logs."""
+    """If this fails, the quorum loses its leader forever: the remaining voters have shorter logs."""
     history = dynamic(1, 2)
     history.note(3, (VoterSet([voter(2)]),))
     node = Node(voter(1), history, None, LogEpochs(4, [(1, 0)]))
@@ -254,7 +254,7 @@ def test_truncation_goes_back_to_the_voters_before() -> None:
     output = node.receive(3, FetchResponse(4, message.correlation, 3, diverging=OffsetAndEpoch(5, 1)))
     assert output.truncate_to == 5
     assert list(node.quorum.voters.ids) == [1, 2, 3]
-    # And a record that arrives counts at once.
+    # A record counts as soon as it arrives.
     (message,) = [each for each in sent(output, 3) if isinstance(each, Fetch)]
     added = VoterSet(map(voter, (1, 2, 3, 4)))
     node.receive(3, FetchResponse(4, message.correlation, 3, offset=5, batches=(Batch(5, 6, 4, b"", (added,)),)))
@@ -274,7 +274,7 @@ def test_a_wiped_disk_is_another_replica() -> None:
     output = wiped.receive(2, BeginQuorumEpoch(1, replica(1), addresses(2)))
     answer = BeginQuorumEpochResponse(1, 2, ErrorCode.INVALID_VOTER_KEY, addresses(2))
     assert answer in sent(output, 2)
-    # It fetches, and the leader takes it for an observer.
+    # It fetches, and the leader treats it as an observer.
     node = leader_of(1, 2, 3)
     node.append(5)
     node.synced()
@@ -306,7 +306,7 @@ def test_a_node_that_does_not_know_the_voters_votes() -> None:
 
 
 def test_a_voter_reports_its_new_address() -> None:
-    """If this fails, nobody reaches a voter that has moved."""
+    """If this fails, other nodes cannot reach a voter that has moved."""
     moved = Voter(replica(2), addresses(2, port=19093))
     follower = Node(moved, dynamic(1, 2, 3))
     output = follower.receive(1, BeginQuorumEpoch(1, replica(2), addresses(1)))
@@ -333,7 +333,7 @@ def test_a_removed_voter_does_not_rejoin_by_itself() -> None:
     output = node.receive(3, UpdateVoter(1, voter(3)))
     assert sent(output, 3) == [UpdateVoterResponse(1, 1, ErrorCode.VOTER_NOT_FOUND, addresses(1))]
     assert (output.append, node.quorum.voters.ids) == ((), (1, 2))
-    # The removed node learns that it is no voter, and neither reports nor stands.
+    # The removed node learns that it is no longer a voter, and neither reports nor stands.
     removed = Node(voter(3), dynamic(1, 2, 3))
     output = removed.receive(1, BeginQuorumEpoch(1, replica(3), addresses(1)))
     (message,) = [each for each in sent(output, 1) if isinstance(each, Fetch)]
@@ -445,8 +445,8 @@ def test_a_removed_node_that_stands_does_not_follow_the_leader_that_is_gone() ->
 
 
 def test_an_only_voter_follows_no_leader_that_it_did_not_elect() -> None:
-    """If this fails, a disk that was formatted as a quorum of its own is taken for that of a voter which lags behind,
-    and its records count as those of the cluster.
+    """If this fails, a disk that was formatted as its own quorum is mistaken for that of a voter that lags, and its
+    records count as those of the cluster.
     """
     node = lone_leader()
     # The voter that it has just added may be elected, with its vote, although it has lost the addition itself.

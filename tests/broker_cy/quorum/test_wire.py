@@ -163,7 +163,7 @@ def test_a_fetch_has_kafkas_fields() -> None:
 
 
 def test_a_pre_vote_needs_a_receiver_that_knows_it() -> None:
-    """If this fails, a node of an older version takes a pre-vote for a vote, and gives the one it has."""
+    """If this fails, a node of an older version treats a pre-vote as a vote, and gives its vote away."""
     for version in (0, 1):
         with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
             wire.to_request(ME, PRE_VOTE, version)
@@ -211,8 +211,8 @@ def test_entries_arrive_with_what_the_quorum_reads() -> None:
 
 
 def test_a_leader_is_announced_in_the_version_that_kafka_reads() -> None:
-    """If this fails, a controller of ours that leads with voters in the log ends every node of Kafka in the cluster:
-    Kafka 4.3.1 reads each LeaderChangeMessage as one of version 0, whatever version it says.
+    """If this fails, every Kafka node of a cluster ends when our controller leads with voters in the log: Kafka 4.3.1
+    reads each LeaderChangeMessage as version 0, whatever version it has.
     """
     keys = (ReplicaKey(1, ONE), ReplicaKey(2, TWO))
     (batch,) = decode_batches(wire_log.encoded(Batch(7, 8, 3, None, (Leadership(1, keys, keys[:1]),)), 1))
@@ -221,7 +221,7 @@ def test_a_leader_is_announced_in_the_version_that_kafka_reads() -> None:
 
 
 def test_damaged_entries_are_refused() -> None:
-    """If this fails, a follower appends what was damaged on its way."""
+    """If this fails, a follower appends entries that were damaged in transit."""
     good = wire_log.encoded(Batch(40, 41, 7, None, (KRaftVersion(1),)), now_ms=1)
     with pytest.raises(WireError, match="offset 40 has a wrong checksum"):
         wire_log.batches_of(good[:-1] + bytes([good[-1] ^ 1]))

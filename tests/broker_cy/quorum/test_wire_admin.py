@@ -62,7 +62,7 @@ def test_an_observer_that_joins_by_itself(version: int) -> None:
 
 
 def test_the_answers_to_an_observer_that_joins() -> None:
-    """If this fails, nobody learns why a node does not become a voter."""
+    """If this fails, the log does not show why a node does not become a voter."""
     asked = JoinVoters(3, Voter(ReplicaKey(2, TWO), ADDRESSES))
     done = wire_admin.add_response(Reply(1, ErrorCode.NONE, ""))
     assert wire.from_response(ME, asked, done) == ChangeResponse()
@@ -87,7 +87,9 @@ def test_the_answers_to_an_observer_that_joins() -> None:
     ids=str,
 )
 def test_wrong_requests_are_refused_with_a_reason(request_: Any, error: ErrorCode) -> None:
-    """If this fails, an operator does not learn what is wrong with a request, or it changes another cluster."""
+    """If this fails, an operator does not learn what is wrong with a request, or the request changes another
+    cluster.
+    """
     is_add = isinstance(request_, messages.AddRaftVoterRequest)
     with pytest.raises(wire.Refused) as refused:
         (wire_admin.voter_to_add if is_add else wire_admin.voter_to_remove)(ME, request_)
@@ -169,6 +171,6 @@ def test_describe_quorum(version: int) -> None:
     ],
 )
 def test_describe_quorum_errors(request_: Any, described: Description | None, error: ErrorCode) -> None:
-    """If this fails, a client takes the answer of a node that does not lead for the state of the quorum."""
+    """If this fails, a client treats the answer of a node that does not lead as the state of the quorum."""
     response: Any = wire_admin.describe_response(request_, described, 2, 0)
     assert {part.error_code for part in response.topics[0].partitions} == {error}

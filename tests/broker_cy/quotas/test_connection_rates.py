@@ -41,7 +41,7 @@ def test_a_listener_pauses_beyond_its_rate_and_that_of_the_broker() -> None:
 
 
 def test_connections_beyond_the_rate_of_their_address_do_not_count() -> None:
-    """If this fails, one address that connects again and again keeps others out, or itself for ever."""
+    """If this fails, one address that connects again and again locks others out, or itself forever."""
     made = rates(broker=10)
     made.limit_address("10.0.0.1", 1.0)
     found = [made.arrive("A", "10.0.0.1", 0) for _ in range(200)]

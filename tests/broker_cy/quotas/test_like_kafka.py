@@ -90,15 +90,15 @@ class Ours:
 
 
 def story(draw: random.Random) -> Iterator[str]:
-    """Quotas that come and go, and what clients use meanwhile."""
+    """Yield quotas that are set and removed, and the use of clients in between."""
     yield f"new {draw.choice([1, 2, 11, 11, 11])} {draw.choice([1, 1, 1, 5])}"
     now_ms = START_MS
-    # Of few kinds in some runs, because Kafka looks otherwise then.
+    # Some runs have few kinds of entities, because Kafka then looks quotas up differently.
     users, client_ids = draw.choice(
         [((*USERS, "*"), ("-",)), (("-",), ("app", "other", "*")), ((*USERS, "*", "-"), (*CLIENT_IDS, "*"))]
     )
-    # They are set first, and only changed later: what a client used while it had no quota counts with Kafka, as long as
-    # others have one, and not here.
+    # Quotas are set first, and only changed later. If others have a quota, Kafka counts what a client used while it had
+    # none; this broker does not.
     entities = [
         (kind, draw.choice(users), draw.choice(client_ids)) for kind in LIMITS for _ in range(draw.randint(0, 6))
     ]

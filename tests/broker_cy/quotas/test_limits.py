@@ -1,4 +1,4 @@
-"""Which quota applies to a client."""
+"""The quota that applies to a client."""
 
 from __future__ import annotations
 

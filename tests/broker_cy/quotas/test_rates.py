@@ -30,8 +30,9 @@ def test_any_client_that_waits_as_long_as_it_is_asked_to_keeps_its_quota() -> No
             largest = max(largest, size)
             now_ms += rate.charge(size, now_ms) + draw.randint(0, 3)
         mean = used * 1000 / now_ms
-        # One burst is allowed at the start, and what is under way when it waits. With requests of two seconds' worth, a
-        # sample may be forgotten before all of it was waited for: Kafka's rate lets some percent more through then.
+        # Allowed are one burst at the start, and the request in progress when the client is throttled. With requests of
+        # two seconds' worth, a sample may be forgotten before the wait for it is over: Kafka's rate then lets some
+        # percent more through.
         burst = limit * windows * window_ms / 1000 + largest
         assert limit * 0.9 <= mean <= limit * 1.08 + burst * 1000 / now_ms, f"seed {seed}: {mean} of {limit}"
 
@@ -49,14 +50,14 @@ def test_no_use_is_lost_or_counted_twice() -> None:
             uses.append((now_ms, value))
             measured = rate.rate(now_ms)
             recent = sum(value for ms, value in uses if now_ms - ms < windows * window_ms)
-            # A sample counts as a whole until its last use is too old, and so may what came in the windows before.
+            # A sample counts as a whole until its last use is too old, and so may the use in the windows before.
             older = sum(value for ms, value in uses if now_ms - ms < (windows + 1) * window_ms)
             assert measured * (windows + 2) * window_ms / 1000 >= recent - 1e-6
             assert measured * max((windows - 1) * window_ms, 1) / 1000 <= older + 1e-6
 
 
 def test_what_is_taken_back_was_not_used() -> None:
-    """If this fails, a consumer waits for what it did not get."""
+    """If this fails, a consumer is throttled for records that it did not get."""
     rate = Rate(WHO, 100.0, 11, 1000, 0)
     assert rate.charge(5000.0, 0) == 40_000
     rate.record(-5000.0, 0)
@@ -81,7 +82,7 @@ def test_limits_that_limit_nothing(limit: float) -> None:
 
 
 def test_a_strict_quota_refuses_and_draws_nothing() -> None:
-    """If this fails, a client that tries again and again never creates a topic, or creates more than it may."""
+    """If this fails, a client that retries again and again never creates a topic, or exceeds its quota."""
     bucket = Bucket(WHO, 2.0, 11, 1000, 0)
     quota = MutationQuota(bucket, strict=True)
     quota.take(30, 0)
@@ -138,7 +139,7 @@ def test_what_was_not_used_before_may_be_used_in_a_burst() -> None:
 
 
 def test_what_is_owed_is_bounded_where_waits_are() -> None:
-    """If this fails, one long request slows its client for minutes; or, of bytes, is not paid for."""
+    """If this fails, one long request throttles its client for minutes; or bytes are not charged in full."""
     time = PacedRate(WHO, 10.0, 11, 1000, 0, 1000)
     assert time.charge(1e6, 0) == 1000
     assert time.wait_ms(9_990) == 10
@@ -176,7 +177,7 @@ class TestEntities:
         table.renew()
 
     def test_a_change_of_a_limit_keeps_what_was_used(self) -> None:
-        """If this fails, each change of a quota lets everybody send a burst."""
+        """If this fails, each change of a quota lets all clients send a burst."""
         table = self.make(user=None)
         first = table.of("a", "x", 0)
         assert first is not None

@@ -1,4 +1,4 @@
-"""What the leader of several replicas decides, step by step. tests/sim/replica_world.py has the interleavings."""
+"""Decisions of the leader of several replicas, step by step. tests/sim/replica_world.py has the interleavings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_slowest_member_holds_the_high_watermark() -> None:
 
 
 def test_a_slow_member_leaves_and_comes_back() -> None:
-    """If this fails, a dead follower blocks producers for good, or a follower never gets back into the set."""
+    """If this fails, a dead follower blocks producers forever, or a follower never rejoins the in-sync set."""
     replica = leader()
     replica.fetched(2, 102, 10, 0, 1)
     found = replica.tick(LAG_MS + 2)

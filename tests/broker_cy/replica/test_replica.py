@@ -1,4 +1,4 @@
-"""The replica as a state machine: what may be read and acknowledged, whatever is written, synced and fails."""
+"""The replica as a state machine: readable and acknowledged records, for all orders of writes, syncs and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def leader(end: int = 0, synced_end: int = 0) -> Replica:
 
 
 def test_without_flush_messages_what_is_written_is_committed() -> None:
-    """If this fails, a producer waits for a sync that nobody asked for."""
+    """If this fails, a producer waits for a sync that no setting requires."""
     replica = leader(10, 4)
     assert replica.high["offset"] == 10
     assert replica.wrote(15, 4, 2**62) == {
@@ -75,7 +75,9 @@ def test_after_a_failed_sync_nothing_is_acknowledged() -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_any_order_of_reports(seed: int) -> None:
-    """If this fails, some order of writes, rounds and failures acknowledges what is not on disk, or loses a wake-up."""
+    """If this fails, some order of writes, rounds and failures acknowledges records that are not on disk, or loses a
+    wake-up.
+    """
     chance = random.Random(seed)
     flush_messages = chance.choice([1, 1, 2, 5, 2**62])
     start = chance.randrange(50)
@@ -113,7 +115,7 @@ def test_any_order_of_reports(seed: int) -> None:
 
 
 def test_roles_and_epochs() -> None:
-    """If this fails, a leader of an epoch that is over goes on, or a deleted partition is served again."""
+    """If this fails, a leader of a past epoch continues, or a deleted partition is served again."""
     for role, before in PREDECESSORS.items():
         for each in Role:
             replica = Replica(3)

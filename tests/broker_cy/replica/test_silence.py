@@ -1,4 +1,4 @@
-"""Which followers are silent, step by step. tests/sim/replica_world.py has the interleavings."""
+"""The followers that are silent, step by step. tests/sim/replica_world.py has the interleavings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT_MS, LAG_MAX_MS = 100, 700
 
 
 def heard(silence: FollowerSilence, broker_id: int, now_ms: int) -> None:
-    """A fetch that is answered at once."""
+    """A fetch that is answered immediately."""
     silence.fetched(broker_id, now_ms)
     silence.answered(broker_id, now_ms)
 
@@ -71,8 +71,8 @@ def test_a_leader_that_hears_nobody_takes_nobody_for_silent() -> None:
 
 
 def test_who_was_silent_is_not_when_nobody_is_heard_any_more() -> None:
-    """If this fails, a leader that was cut off meanwhile drops followers that it took for silent before (seed 11187 of
-    the replication simulation): it could not propose them at once.
+    """If this fails, a leader that was cut off drops followers that it considered silent before, because it could not
+    propose that immediately (seed 11187 of the replication simulation).
     """
     silence = new()
     assert quiet(silence, 0, 200) == LIMIT_MS
@@ -94,7 +94,7 @@ def test_a_leader_that_stood_still_has_missed_nothing() -> None:
 
 
 def test_the_limit_doubles_for_a_follower_that_comes_back() -> None:
-    """If this fails, a follower that is slow again and again leaves and joins for ever (KAFKA-19996)."""
+    """If this fails, a follower that is slow again and again leaves and rejoins forever (KAFKA-19996)."""
     silence = new()
     now_ms = 0
     limits = []
@@ -116,7 +116,7 @@ def test_the_limit_doubles_for_a_follower_that_comes_back() -> None:
 
 
 def test_only_known_brokers_are_remembered() -> None:
-    """If this fails, whoever sends fetches with invented ids fills the memory; or the setting 0 drops somebody."""
+    """If this fails, fetches with invented broker ids exhaust memory; or the setting 0 drops a follower."""
     brokers = {2, 3}
     silence = FollowerSilence(LIMIT_MS, LAG_MAX_MS, brokers)
     heard(silence, 4, 0)
@@ -145,7 +145,7 @@ def silent_third() -> Replica:
 
 
 def test_a_silent_member_leaves_and_does_not_hold_the_high_watermark() -> None:
-    """If this fails, producers wait for a follower that gets nothing, or once more while it copies what it missed."""
+    """If this fails, producers wait for a follower that gets nothing, or wait again while it catches up."""
     replica = silent_third()
     assert replica.tick(SILENCE_MS + 1)["wants_alter"]
     proposal = in_sync_of(replica).sent()

@@ -60,7 +60,7 @@ def test_only_listed_replicas_that_are_not_in_sync_wait() -> None:
 
 
 def test_a_throttle_that_is_removed_holds_nothing() -> None:
-    """If this fails, replicas stay slow after a move, or for ever."""
+    """If this fails, replicas stay slow after a reassignment, or forever."""
     made = throttle(0)
     made.list_replicas("moved", ["0:1"], 1)
     made.record(1, 0)

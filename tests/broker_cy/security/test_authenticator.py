@@ -246,7 +246,7 @@ def test_a_failed_login() -> None:
 
 
 def test_a_failed_login_without_headers_has_no_answer() -> None:
-    """If this fails, a client of Kafka 0.10 takes an error for a token."""
+    """If this fails, a client of Kafka 0.10 interprets an error as a token."""
     of = authenticator()
     of.take(handshake(version=0), 0)
     outcome = of.take(b"\0alice\0wrong", 0)
@@ -287,7 +287,7 @@ def test_old_clients_do_not_log_in_again() -> None:
 
 
 def test_another_user_cannot_take_over() -> None:
-    """If this fails, a connection changes its user, and what was decided about it stays that of the first."""
+    """If this fails, a connection changes its user, and decisions about the first user stay in effect."""
     of = authenticator()
     admitted(of)
     of.take(handshake(), 5)
@@ -313,7 +313,7 @@ def test_another_mechanism_cannot_take_over() -> None:
 
 
 def test_a_wrong_password_when_logging_in_again() -> None:
-    """If this fails, whoever took over a connection keeps it."""
+    """If this fails, an attacker who has taken over a connection keeps it."""
     of = authenticator()
     admitted(of)
     of.take(handshake(), 5)

@@ -23,7 +23,7 @@ PRINCIPALS = ("User:a", "User:b", "User:*", "Group:a")
 HOSTS = ("*", "1.1.1.1", "2.2.2.2")
 CLIENTS = ("User:a", "User:b", "User:c", "Group:a", "User:root")
 OPERATIONS = tuple(each for each in Operation if each > Operation.ALL)
-# 77: of a version of Kafka that does not exist yet.
+# 77 is the operation of a Kafka version that does not exist yet.
 acls = st.builds(
     Record,
     resource_type=st.sampled_from((*TYPES, 77)),
@@ -119,7 +119,7 @@ def test_decides_as_the_documentation_says(found: list[Any], otherwise: bool) ->
 
 
 def is_the_rule(binding: Binding, found: list[Any], operation: Operation, allowed: bool) -> bool:
-    """Whether a named rule exists, and says what it is named for."""
+    """Whether the named rule exists, and has the effect that it is named for."""
     says = Permission.ALLOW if allowed else Permission.DENY
     fits = binding.operation in (Operation.ALL, operation) or (allowed and binding.operation in IMPLIES[operation])
     return binding in [Binding.of_record(acl) for acl in found] and binding.permission is says and fits
@@ -170,7 +170,7 @@ def test_replay_with_removals(commits: list[list[tuple[int, Any]]], data: st.Dat
 
 
 def test_a_snapshot_replaces_the_acls() -> None:
-    """If this fails, a node that received a snapshot goes on with ACLs that were removed meanwhile."""
+    """If this fails, a node that received a snapshot still applies ACLs that were removed in the meantime."""
     before, after = MetadataImage(), MetadataImage()
     one, two = numbered([acl("User:a"), acl("User:b")])
     replay(before, one)
@@ -194,7 +194,7 @@ def acl(principal: str, operation: Operation = Operation.READ, name: str = "t", 
 
 
 def test_kept_masks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a client that asks for ever new names fills the memory of the broker."""
+    """If this fails, a client that asks for more and more names exhausts the memory of the broker."""
     monkeypatch.setattr(module, "MASKS_MAX", 100)
     authorizer = Authorizer()
     authorizer.replace([acl("User:a", name="*")])

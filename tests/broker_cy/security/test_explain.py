@@ -33,7 +33,9 @@ def drawn(random: Random) -> Binding:
 
 
 def test_an_explanation_is_what_brokers_decide() -> None:
-    """If this fails, the command names an ACL that does not decide, or says "allowed" of what brokers refuse."""
+    """If this fails, the command names an ACL that does not decide, or says "allowed" about an operation that brokers
+    deny.
+    """
     random = Random("explain")
     outcomes = set()
     for _ in range(400):

@@ -145,7 +145,7 @@ def test_a_server_that_proves_nothing(answers: Sequence[bytes]) -> None:
 
 
 def test_a_client_without_a_ticket() -> None:
-    """If this fails, the user does not learn why there is no login."""
+    """If this fails, the user does not learn why the login failed."""
 
     def begin() -> FakeContext:
         raise GssError("Client not found in Kerberos database")
@@ -183,7 +183,7 @@ def test_a_login_with_calls(version: int) -> None:
 
 
 def test_a_failure_of_a_call() -> None:
-    """If this fails, the client learns what Kerberos says, or its connection stays open."""
+    """If this fails, the client gets Kerberos' error text, or its connection stays open."""
     of = authenticator()
     of.take(handshake("GSSAPI"), 0)
     outcome = finished(of, of.take(token(b"x"), 0))
@@ -205,7 +205,7 @@ def test_nothing_is_taken_while_calls_run() -> None:
 
 
 def test_another_principal_when_logging_in_again() -> None:
-    """If this fails, a session goes on with the rights of another user."""
+    """If this fails, a session continues with the permissions of another user."""
     principals = ["alice@X", "bob@X"]
     of = authenticator(lambda: FakeContext(1, principals.pop(0)))
     outcome: Outcome | None = None

@@ -123,7 +123,7 @@ def test_users_and_the_own_login_are_different_options() -> None:
 
 
 def test_a_login_with_a_delegation_token() -> None:
-    """If this fails, a client takes the id of its token for a user; or believes that PLAIN has tokens."""
+    """If this fails, a client uses the id of its token as a user name; or believes that PLAIN has tokens."""
     for value, is_token in (("true", True), ("TRUE", True), ("false", False)):
         found = jaas.login("SCRAM-SHA-512", f'{SCRAM} required username="id" password="hmac" tokenauth="{value}";')
         assert (found.user, found.password, found.is_token) == ("id", "hmac", is_token)

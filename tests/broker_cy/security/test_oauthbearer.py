@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the exchange, and each way in which a token may not be what it says."""
+"""OAUTHBEARER: the exchange, and the ways in which a token can be invalid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def part(found: Any) -> str:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256"])
 def test_a_signed_token_counts(algorithm: str) -> None:
-    """If this fails, nobody logs in."""
+    """If this fails, no client can log in."""
     found = claims("J\xfcrgen", 100)
     judged = judge(token(EC if algorithm[:2] == "ES" else RSA, found, algorithm))
     assert judged == Accepted("J\xfcrgen", found["exp"] * 1_000)
@@ -52,7 +52,7 @@ def unsigned(algorithm: str, signature: str = "") -> str:
 
 
 def with_public_key_as_secret() -> str:
-    """CVE-2015-9235: signed with what everybody knows."""
+    """CVE-2015-9235: signed with a key that is public."""
     signed = f"{part({'alg': 'HS256', 'kid': 'rsa'})}.{part(claims('admin'))}"
     signature = hmac.digest(RSA.as_pem(private=False), signed.encode(), "sha256")
     return f"{signed}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
@@ -89,7 +89,7 @@ FORGED = {
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_tokens_are_rejected(what: str) -> None:
-    """CVE-2026-33557, CVE-2026-110985. If this fails, anybody is anybody."""
+    """CVE-2026-33557, CVE-2026-110985. If this fails, any client can log in as any user."""
     assert isinstance(judge(FORGED[what]), Rejected)
 
 
@@ -249,7 +249,7 @@ def test_first_messages(first: bytes) -> None:
     ],
 )
 def test_other_first_messages_are_refused(first: bytes) -> None:
-    """If this fails, somebody gets in by a message that others read in another way."""
+    """If this fails, a client can log in with a message that other programs parse differently."""
     at_server = server()
     assert isinstance(at_server.step(first), Failed)
     assert isinstance(at_server.step(b"n,,\x01auth=Bearer good\x01\x01"), Failed)

@@ -23,7 +23,7 @@ PAST = {
 
 
 def test_rules_that_nobody_needed() -> None:
-    """If this fails, an operator deletes an ACL without which somebody stands still."""
+    """If this fails, an operator deletes an ACL that a client needs."""
     used = [parse_acl(text) for text in ("allow User:a read topic:orders", "deny User:b from 10.0.0.9 all topic:*")]
     spare = parse_acl("allow User:* read topic:ord*")
     never = parse_acl("allow User:a alter topic:orders")
@@ -36,7 +36,7 @@ def test_rules_that_nobody_needed() -> None:
 
 
 def test_who_would_be_refused_or_allowed() -> None:
-    """If this fails, a change that was tried locks somebody out, or lets somebody in, all the same."""
+    """If this fails, a previewed change locks a client out, or grants access, without a warning."""
     now = [parse_acl(text) for text in ("allow User:a all topic:orders", "allow User:b read topic:bills")]
     denial = parse_acl("deny User:* from 10.0.0.9 read topic:b*")
     grant = parse_acl("allow User:c read group:*")

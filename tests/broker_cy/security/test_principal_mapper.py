@@ -38,7 +38,7 @@ def test_rules(rules: str, subject: str, expected: str) -> None:
 
 
 def test_no_rule_applies() -> None:
-    """If this fails, a client that no rule names is served as somebody."""
+    """If this fails, a client that matches no rule gets a principal."""
     with pytest.raises(MappingError, match="no rule"):
         PrincipalMapper("RULE:^CN=a$/a/").name_of("CN=b")
     # The pattern is of the whole name.
@@ -48,6 +48,6 @@ def test_no_rule_applies() -> None:
 
 @pytest.mark.parametrize("rules", ["RULE:(/x/", "RULE:^a$/$1/", "NONSENSE", "RULE:a", "RULE:a/b/K"])
 def test_malformed_rules(rules: str) -> None:
-    """If this fails, a broker starts with rules that mean something else than what is written."""
+    """If this fails, a broker starts with rules whose meaning differs from their text."""
     with pytest.raises(MappingError, match="Invalid rule"):
         PrincipalMapper(rules)

@@ -122,7 +122,7 @@ def challenge_of(token: bytes, name: str = "SCRAM-SHA-256") -> tuple[ScramServer
 
 
 def final_of(first: bytes, challenge: str, head: str, nonce: str, password: str = USERS["alice"]) -> bytes:
-    """The third message, whose proof is right for what it says."""
+    """Return the third message with a correct proof for its content."""
     kind = mechanism("SCRAM-SHA-256")
     keys = scram_keys.salted_password(kind, password, SALT, 4_096)
     client_key = hmac.digest(keys, b"Client Key", "sha256")
@@ -134,7 +134,7 @@ def final_of(first: bytes, challenge: str, head: str, nonce: str, password: str 
 
 
 def test_the_test_can_log_in() -> None:
-    """If this fails, the tests below do not show what they say."""
+    """If this fails, the tests below prove nothing."""
     at_server, challenge = challenge_of(first_of("alice"))
     done = at_server.step(final_of(first_of("alice"), challenge, "c=biws", NONCE + MORE))
     assert isinstance(done, Done)
@@ -145,7 +145,7 @@ def test_the_test_can_log_in() -> None:
     [
         NONCE,
         MORE,
-        "x" + NONCE + MORE,  # what Kafka took: it only looked at the end
+        "x" + NONCE + MORE,  # Kafka accepted this: it only checked the end
         NONCE + MORE + "x",
         NONCE + "x" * len(MORE),
         (NONCE + MORE).lower(),
@@ -187,7 +187,7 @@ def test_the_channel_binding_is_compared(head: str) -> None:
     ],
 )  # fmt: skip
 def test_malformed_first_messages_are_refused(token: bytes) -> None:
-    """If this fails, a malformed message is read as somebody's name."""
+    """If this fails, a malformed message is parsed as a user name."""
     step = server("SCRAM-SHA-256").step(token)
     assert isinstance(step, Failed)
     assert step.text is None
@@ -334,7 +334,7 @@ def test_clients_refuse_other_challenges(change: Change, error: str) -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"v=", b"v=AAAA", b"e=other-error", b"x", b"v=" + base64.b64encode(b"x" * 32)])
 def test_clients_refuse_servers_that_do_not_know_the_password(answer: bytes) -> None:
-    """If this fails, a client sends its records to whoever answers."""
+    """If this fails, a client sends its records to any server that answers."""
     at_client = client("SCRAM-SHA-256", "alice", USERS["alice"])
     _, challenge = challenge_of(at_client.first())
     assert at_client.step(challenge.encode()) is not None
@@ -366,7 +366,7 @@ def test_salted_passwords_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nothing_shows_a_secret() -> None:
-    """If this fails, a log line or a traceback has a password or what is as good as one."""
+    """If this fails, a log line or a traceback contains a password or something equivalent."""
     at_server, _ = challenge_of(first_of("alice"))
     shown_texts = [
         repr(at_server), repr(server("PLAIN")), repr(Passwords(USERS)), repr(Login("PLAIN", "alice", "alice-secret")),

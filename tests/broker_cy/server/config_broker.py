@@ -1,4 +1,6 @@
-"""The part of a broker that config handlers use, in memory: settings, an image, a controller that commits at once."""
+"""The part of a broker that config handlers use, in memory: settings, an image, a controller that commits
+immediately.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class ConfigBroker:
     """Takes the place of `server.broker.Broker`."""
 
     def __init__(self, properties: dict[str, str]) -> None:
-        # There is no partition here to which events could be written.
+        # Events cannot be written here: no partition exists.
         self.tls = None
         self.config = BrokerConfig.from_properties({**properties, "brokercy.events.enable": "false"})
         self.node_id = self.config.node_id

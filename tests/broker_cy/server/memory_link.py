@@ -68,8 +68,8 @@ class MemoryLoop(power_loop.Loop):
 
 
 class MemoryLink:
-    """The broker's end of a connection: `arrive` is what the peer sends, `sent` what it got. A call reads or writes at
-    most `step` bytes, and all calls together write at most `room`.
+    """The broker's end of a connection: the peer sends by `arrive`, and `sent` has what it received. A call reads or
+    writes at most `step` bytes, and all calls together write at most `room`.
     """
 
     def __init__(self, step: int = 1 << 30) -> None:

@@ -35,7 +35,7 @@ from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, frame, messages
 
-# There is no partition here to which events could be written.
+# Events cannot be written here: no partition exists.
 QUIET = {"node.id": "1", "brokercy.events.enable": "false"}
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 

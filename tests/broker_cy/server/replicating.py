@@ -52,7 +52,7 @@ CONFIG = {
 
 
 class Cluster:
-    """`image` is what every broker has; `give` hands out another one. It also is the controller."""
+    """Every broker has `image`, and `give` distributes another one. The class is also the controller."""
 
     def __init__(self, count: int, config: LogConfig) -> None:
         self.ids = tuple(range(1, count + 1))

@@ -104,7 +104,7 @@ def response_of(request: Any) -> type[Any]:
 
 
 def plain(response: Any) -> Any:
-    """What was answered, without the order of entries, which has no meaning."""
+    """Return the answer without the order of entries, which has no meaning."""
     if isinstance(response, messages.CreateAclsResponse):
         return [(ErrorCode(each.error_code).name, each.error_message) for each in response.results]
     if isinstance(response, messages.DeleteAclsResponse):
@@ -159,7 +159,7 @@ def test_any_is_for_filters(tmp_path: Path, field: str) -> None:
 
 
 def test_no_authorizer_no_acls(tmp_path: Path) -> None:
-    """If this fails, an operator takes ACLs for effective that nobody asks."""
+    """If this fails, an operator believes that ACLs are in effect although no authorizer checks them."""
 
     async def work(broker: MetadataBroker) -> None:
         described = await broker.call(describe(), 1)
@@ -176,7 +176,7 @@ def test_no_authorizer_no_acls(tmp_path: Path) -> None:
 
 
 def test_who_may_see_and_change_acls(tmp_path: Path) -> None:
-    """If this fails, anybody may give himself every right."""
+    """If this fails, any client can grant itself all permissions."""
     grant = create(
         creation("kafka-cluster", resource_type=CLUSTER, operation=int(Operation.DESCRIBE), principal="User:see"),
         creation("kafka-cluster", resource_type=CLUSTER, operation=int(Operation.ALTER), principal="User:change"),
@@ -197,7 +197,7 @@ def test_who_may_see_and_change_acls(tmp_path: Path) -> None:
 
 
 def test_acls_survive_a_restart_and_a_snapshot(tmp_path: Path) -> None:
-    """If this fails, a restart locks everybody out, or lets everybody in who was denied."""
+    """If this fails, a restart locks all clients out, or lets denied clients in."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path, authorizer=Authorizer([ANONYMOUS])) as broker:
@@ -231,7 +231,7 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobody_but_super_users_before_the_acls_are_loaded(tmp_path: Path) -> None:
-    """If this fails, a node that has not heard what is committed decides by ACLs that were replaced meanwhile."""
+    """If this fails, a node that does not know yet what is committed applies replaced ACLs."""
 
     async def work(broker: MetadataBroker) -> None:
         all_rights = creation("kafka-cluster", resource_type=CLUSTER, operation=ALL)

@@ -35,7 +35,7 @@ EPOCH = 3
 
 
 class Driver:
-    """A quorum whose epoch begins with one control record, and what its log has."""
+    """A quorum whose epoch begins with one control record, and the content of its log."""
 
     def __init__(self) -> None:
         self.quorum = SimpleNamespace(epoch=EPOCH, end_offset=1)
@@ -92,7 +92,7 @@ def test_leadership_ends_behind_a_control_record() -> None:
 
 
 def test_a_node_that_cannot_read_committed_metadata_ends(tmp_path: Path) -> None:
-    """If this fails, a broker serves metadata that the cluster has changed since, for as long as nobody restarts it."""
+    """If this fails, a broker serves outdated metadata until it is restarted."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -138,8 +138,8 @@ class Batches:
 def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_together(
     replay_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, heartbeats, and all that the same connections bring behind them, wait until somebody changes the
-    metadata, if the former leader's last record was not known to be committed when this node was elected.
+    """If this fails, heartbeats, and all later requests on the same connections, wait for the next metadata change.
+    This happens if the former leader's last record was not known to be committed when this node was elected.
     """
     monkeypatch.setattr(committed_metadata, "REPLAY_BYTES", replay_bytes)
 
@@ -179,8 +179,8 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
 
 
 def test_an_activation_that_was_not_written_is_done_again() -> None:
-    """If this fails, a disk that is full at the wrong moment leaves a new cluster without its features for good, or
-    records of an earlier leader's open transaction in front of all others.
+    """If this fails, a disk that is full at the wrong moment leaves a new cluster without its features forever, or
+    leaves records of an earlier leader's open transaction in front of all others.
     """
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""The in-sync sets that leaders propose, and answers that nobody expects."""
+"""The in-sync sets that leaders propose, and unexpected answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Controller:
 
 
 def alter(controller: Controller) -> list[Altered]:
-    """What a leader hears."""
+    """Return the answers that a leader gets."""
     leader = Leader()
 
     async def work() -> None:
@@ -77,7 +77,7 @@ def test_an_error_of_a_newer_version_is_an_error() -> None:
 def test_a_proposal_is_sent_again_after_a_defect(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If this fails, acks=all waits for a follower that is gone until this broker restarts."""
+    """If this fails, acks=all waits for a dead follower until this broker restarts."""
     monkeypatch.setattr(supervision, "AGAIN_S", 0.001)
     heard = alter(Controller(ValueError("a defect"), Answer(partition_index=0)))
     assert [each.error for each in heard] == [ErrorCode.NONE, ErrorCode.NONE]

@@ -1,4 +1,4 @@
-"""A broker as a member of its cluster: what it leaves behind when it stops."""
+"""A broker as a member of its cluster: the state that it leaves behind when it stops."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Silent:
 
 
 def last_reason(caplog: pytest.LogCaptureFixture) -> str:
-    """What the newest log line says that the broker waits for."""
+    """Return the reason for which the broker waits, from the newest log line."""
     return str(caplog.records[-1].fields["reason"]) if caplog.records else ""  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("beats", [True, False])
 def test_a_stop_ends_reports_and_heartbeats(beats: bool) -> None:
-    """If this fails, a broker that stops while it reports the end of another shard leaves a task behind, whose
-    connections are gone.
+    """If this fails, a broker that stops while it reports the end of another shard leaves a task without connections
+    behind.
     """
 
     async def work() -> None:

@@ -62,7 +62,7 @@ class Listening:
 
 
 class Notes:
-    """What a watch reports."""
+    """The reports of a watch."""
 
     def __init__(self) -> None:
         self.suspected: list[int] = []
@@ -136,7 +136,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def test_a_broker_that_was_never_reached_is_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, nobody learns of a broker that advertises a wrong address, but by its clients."""
+    """If this fails, only clients notice that a broker advertises a wrong address."""
     monkeypatch.setattr(broker_watch, "RETRY_S", 0.01)
 
     def named() -> list[str]:
@@ -209,7 +209,7 @@ def test_a_process_on_another_host_is_refused_and_not_dead() -> None:
 
 
 def test_only_a_controller_of_this_kind_is_told() -> None:
-    """If this fails, controllers of Kafka get what they do not know, or ours do not learn who refuses connections."""
+    """If this fails, Kafka's controllers get unknown fields, or ours do not learn which brokers refuse connections."""
 
     async def work() -> None:
         for is_ours in (True, False):
@@ -248,7 +248,9 @@ def test_the_kind_of_a_broker_is_known() -> None:
 
 
 def test_the_parent_of_a_shard_is_certain() -> None:
-    """If this fails, a shard that has ended is fenced late, or the next incarnation is taken for the one that ended."""
+    """If this fails, a shard that has ended is fenced late, or the next incarnation is confused with the one that
+    ended.
+    """
 
     async def work() -> None:
         process = Listening()
@@ -329,7 +331,7 @@ def test_a_broker_that_stands_still_is_silent() -> None:
             process.runs.clear()
             await until(lambda: notes.silent != [])
             assert (notes.silent, watch.silent, notes.dead) == ([(OTHER, 7)], {OTHER: 7}, [])
-            # It is fenced, goes on, and is unfenced: the same incarnation is watched again.
+            # It is fenced, continues, and is unfenced: the same incarnation is watched again.
             show(watch, broker(process.ports, fenced=True))
             assert watch.silent == {}
             process.runs.set()
@@ -414,7 +416,7 @@ def test_a_process_that_is_ending_may_still_accept() -> None:
 
 
 def test_a_broker_that_was_never_reached_is_not_dead() -> None:
-    """If this fails, a broker whose address this node cannot reach is fenced again and again."""
+    """If this fails, a broker whose address this node cannot reach is fenced repeatedly."""
 
     async def work() -> None:
         process = Listening()
@@ -436,14 +438,14 @@ def test_a_broker_that_was_never_reached_is_not_dead() -> None:
 
 
 def test_a_fenced_broker_is_not_watched() -> None:
-    """If this fails, an orderly stop is reported as a death, and brokers that are gone are connected to for ever."""
+    """If this fails, a clean shutdown is reported as a death, and connection attempts to stopped brokers never end."""
 
     async def work() -> None:
         process = Listening()
         async with watching(process) as (watch, notes):
             show(watch, broker(process.ports, fenced=True))
             process.end()
-            # A second broker at once: by then the first would have been noticed.
+            # A second broker joins immediately: the end of the first would have been noticed before it.
             other = Listening()
             await other.start()
             show(watch, broker(other.ports, 9))

@@ -1,4 +1,4 @@
-"""What is reported of certificates, and how often."""
+"""The reports about certificates, and how often they are made."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_each_listener_has_its_own_certificate() -> None:
 
 
 def test_exchanges_and_refusals() -> None:
-    """If this fails, nobody sees that an exchange did not work, or a client with the right to change settings fills the
-    topic of events.
+    """If this fails, a failed certificate exchange goes unnoticed, or a client that may change settings fills the topic
+    of events.
     """
     node = Node()
     before, after = node.certificate(1), node.certificate(90, "CN=other")

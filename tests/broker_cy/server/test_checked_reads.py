@@ -83,7 +83,7 @@ def test_a_reader_waits_for_the_check_of_what_it_reads(restarted: Restarted, cli
     """
     tail = read(client, BATCHES - 1)
     assert (tail.error_code, tail.records) == (0, batch(BATCHES - 1))
-    # The damage is far before what it reads, and was not found.
+    # The damage is far before the part that it reads, and was not found.
     assert restarted.log.offline is None
     assert restarted.log.active.unverified_bytes == (BATCHES - 1) * SIZE
     middle = read(client, 300)

@@ -70,7 +70,7 @@ def test_a_lost_broker_and_what_follows() -> None:
     assert changed(clean, gone, down, down) == [LeadersElected("no_leader", ["t-0"], 1)]
     lossy = clean._replace(leader=3, isr=(3,), leader_recovery_state=RECOVERING)
     assert changed(gone, lossy, down) == [LeadersElected("unclean", ["t-0"], 1)]
-    # Eligible leader replicas have every acknowledged record (KIP-966); a preferred election is no failure.
+    # Eligible leader replicas have every acknowledged record (KIP-966); a preferred election is not a failure.
     assert changed(gone._replace(elr=(3,)), clean._replace(leader=3), down) == [LeadersElected("failure", ["t-0"], 1)]
     assert changed(old, old._replace(leader=2), up) == []
 
@@ -146,7 +146,7 @@ def test_failures_of_a_cluster_are_written_once_and_survive(bare: Any, tmp_path:
         def starts() -> list[dict[str, Any]]:
             return [each for each in written() if each["type"] == "broker_started"]
 
-        # A broker writes its own start: what it has not written yet would be lost with it.
+        # Each broker writes its own start event, and loses it if it is killed before.
         until(lambda: {each["broker"] for each in starts()} == {1, 2, 3}, "the events of the starts", TIMEOUT_S)
         victim.kill()
 
@@ -243,7 +243,7 @@ def test_each_broker_has_samples_that_add_up(bare: Any, tmp_path: Path) -> None:
         until(lambda: sampled(since), "samples of each broker", TIMEOUT_S)
         counts = [each.topics["t"] for each in samples() if "t" in each.topics]
         assert sum(each.in_records for each in counts) == 300
-        # One consumer read them; what the followers fetched is not counted.
+        # One consumer read them; fetches of followers are not counted.
         assert sum(each.out_bytes for each in counts) == sum(each.in_bytes for each in counts)
 
 
@@ -260,6 +260,6 @@ def test_each_broker_has_samples_that_add_up(bare: Any, tmp_path: Path) -> None:
     ],
 )
 def test_events_have_no_secrets(name: str, is_of_broker: bool, is_hidden: bool) -> None:
-    """If this fails, whoever reads __cluster_events has the passwords of key stores that were exchanged."""
+    """If this fails, readers of __cluster_events get the passwords of replaced key stores."""
     (change,) = config_changes({name: "before"}, {name: "after"}, is_of_broker=is_of_broker)
     assert (change.before, change.after) == (("[hidden]",) * 2 if is_hidden else ("before", "after"))

@@ -1,4 +1,4 @@
-"""What clients learn of a cluster of several brokers: Metadata, DescribeCluster, DescribeTopicPartitions and
+"""The view that clients get of a cluster of several brokers: Metadata, DescribeCluster, DescribeTopicPartitions and
 FindCoordinator, over two listeners.
 """
 
@@ -28,7 +28,7 @@ ALL = (1, 2, 3, FENCED)
 
 
 async def a_cluster(broker: MetadataBroker) -> None:
-    """Brokers 1 to 3 and a fenced one; topic t: partition i is led by broker i + 1, and partition 3 by nobody."""
+    """Brokers 1 to 3 and a fenced one; topic t: broker i + 1 leads partition i, and partition 3 has no leader."""
     await create(broker, "t", 4)
     brokers = [broker_image(2, rack="r2"), broker_image(3), broker_image(FENCED, fenced=True)]
     leaders = {("t", i): partition_image(i + 1, ALL, 5 + i)._replace(isr=(1, 2, 3)) for i in range(3)}
@@ -354,7 +354,7 @@ def test_other_leaders_are_shown_before_the_verdict() -> None:
 
 
 def test_partition_of_another_broker_is_not_unknown(tmp_path: Path) -> None:
-    """If this fails, a client takes a topic for deleted when it asks a broker that does not have the partition."""
+    """If this fails, a client treats a topic as deleted if it asks a broker that does not have the partition."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

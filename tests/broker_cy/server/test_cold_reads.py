@@ -173,7 +173,8 @@ def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
     else:
         raise AssertionError("no page was read by the worker, or the loop's own code never stayed in memory")
     # When the loop finds a page missing, it may already request it, and a fast disk may even deliver it before the call
-    # ends: the header of a batch, or a small response. Only the worker waits; what sendfile sends was in memory before.
+    # ends: the header of a batch, or a small response. Only the worker waits; sendfile only sends bytes that were in
+    # memory before.
     in_passing = 2 * PAGE_BYTES + (max_bytes if max_bytes <= INLINE_BYTES_MAX else 0)
     if max_bytes == 1:
         in_passing += len(batch(0))
@@ -204,7 +205,7 @@ def test_lookup_far_into_a_cold_log(cold: ColdLog, client: RawClient) -> None:
 
 
 def test_warm_log_needs_no_worker(cold: ColdLog, client: RawClient) -> None:
-    """What is in memory is sent immediately: passing it to a thread would be a cost for every consumer."""
+    """Records in memory are sent immediately: passing them to a thread would cost every consumer time."""
     cold.warm()
     records = fetch_from(client, "cold", 300).records
     assert cold.content[300 * len(batch(0)) :].startswith(records)

@@ -1,4 +1,4 @@
-"""Which commits the commit sampler looks at: each partition once in a period, the oldest first, within bounds."""
+"""The commits that the commit sampler looks at: each partition once in a period, the oldest first, within bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(index: int) -> Place:
 
 
 def test_what_waits_longest_is_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, partitions that commit all the time leave others without a time lag for ever."""
+    """If this fails, partitions with continuous commits leave others without a time lag forever."""
     monkeypatch.setattr(commit_sampler, "LOOKUPS_MAX", 2)
     sampler, machine = Looked(), GroupStateMachine(GroupSettings())
     sampler.note(machine, [place(0), place(1), place(0), place(2)])

@@ -1,4 +1,4 @@
-"""A node that does not lead the metadata quorum applies what is committed, from its own log."""
+"""A node that does not lead the metadata quorum applies committed records from its own log."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_committed_records_that_are_not_in_memory_are_read_by_a_worker(tmp_path:
                 assert follower.image.offset == -1
                 follower.advance(broker.image.offset + 1)
                 await until(lambda: follower.image.offset == broker.image.offset)
-                # If the node stops meanwhile, nothing is applied any more.
+                # If the node stops in the meantime, nothing more is applied.
                 stopped = CommittedMetadata(Loader(), files, loop, [], lambda *_: None, damage.append)
                 disk.set_read_refusals(1)
                 stopped.advance(broker.image.offset + 1)

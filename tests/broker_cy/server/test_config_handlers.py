@@ -1,4 +1,4 @@
-"""What the config handlers do in addition to answering: records in the metadata log, new values in effect, changed
+"""Effects of the config handlers besides their answers: records in the metadata log, new values in effect, changed
 loggers.
 """
 
@@ -215,7 +215,7 @@ def names(values: Iterable[Any]) -> list[str]:
 
 
 def test_list_config_resources(broker: ConfigBroker) -> None:
-    """kafka-configs.sh uses it to list what can be described."""
+    """kafka-configs.sh uses it to list the entities that can be described."""
     broker.set_config(32, "g", "share.isolation.level", "read_committed")
     broker.set_config(16, "m", "interval.ms", "1000")
     request = messages.ListConfigResourcesRequest

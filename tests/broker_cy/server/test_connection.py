@@ -1,4 +1,4 @@
-"""What a client can do to a connection, and what it may expect of it."""
+"""What a client can do to a connection, and what it can expect from it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_short_rest_holds_no_buffer(core: CoreHarness) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(99, 0), (-5, 0), (0, 2), (0, 14), (1, 3), (1, 19)])
 def test_unknown_api_and_version_close(core: CoreHarness, key: int, version: int) -> None:
-    """As in Kafka: there is no response that the client could read."""
+    """As in Kafka, the client could not read a response."""
     client = core.client()
     client.send(struct.pack(">ihhih", 10, key, version, 7, -1))
     assert client.is_closed()

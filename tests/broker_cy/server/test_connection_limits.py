@@ -72,7 +72,7 @@ def test_a_limit_of_one_listener() -> None:
 
 
 def test_a_listener_accepts_again_after_its_pause() -> None:
-    """If this fails, a storm of connections stops a listener for good."""
+    """If this fails, a storm of connections stops a listener forever."""
     rates = ConnectionRates(2, 1000)
     rates.limit(4, {}, 0)
     admission = Admission(100, 100, {}, rates)
@@ -84,7 +84,7 @@ def test_a_listener_accepts_again_after_its_pause() -> None:
 
 
 def test_a_connection_beyond_the_rate_of_its_address_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, an address connects as fast as it likes, or its connections stay open for ever."""
+    """If this fails, an address connects as fast as it likes, or its connections stay open forever."""
     rates = ConnectionRates(2, 1000)
     rates.limit_address("127.0.0.1", 1.0)
     monkeypatch.setattr(listeners, "DELAYED_MAX", 2)
@@ -111,7 +111,7 @@ def test_the_end_of_a_listener_ends_what_waits_for_its_end() -> None:
 
 
 def test_the_limits_of_listeners_are_read_and_follow_changes(tmp_path: Path) -> None:
-    """If this fails, an operator sets a limit that nobody heeds."""
+    """If this fails, a limit that an operator sets has no effect."""
     prefix = "listener.name.inner."
     config = BrokerConfig.from_properties(
         {

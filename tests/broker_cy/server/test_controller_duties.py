@@ -1,4 +1,4 @@
-"""What the active controller does by itself, of the order of its operations."""
+"""The operations that the active controller starts by itself, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers and operators ask of the controller, in every version that is served."""
+"""Requests of brokers and operators to the controller, in every version that is served."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_reassignments(tmp_path: Path, version: int) -> None:
 
 
 def test_reassignments_are_listed_as_the_active_controller_has_them() -> None:
-    """If this fails, a reassignment that was just requested is taken for one that is over."""
+    """If this fails, a reassignment that was just requested is considered complete."""
     kind = messages.ListPartitionReassignmentsResponse
     ongoing = kind(topics=[kind.OngoingTopicReassignment(name="t", partitions=[])])
 

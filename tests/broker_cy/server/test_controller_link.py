@@ -1,4 +1,4 @@
-"""Requests to the active controller do not wait for one that is gone, nor heartbeats for other requests."""
+"""Requests to the active controller do not wait for a former one, nor heartbeats for other requests."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class InOrder:
 
 
 def test_a_heartbeat_does_not_wait_behind_a_request_of_a_client() -> None:
-    """If this fails, a broker that forwards a long request, as that for a new voter, is fenced meanwhile."""
+    """If this fails, a broker that forwards a long request, such as one for a new voter, is fenced in the meantime."""
 
     async def work() -> None:
         nodes, others = InOrder(), InOrder()
@@ -123,7 +123,7 @@ def test_a_heartbeat_does_not_wait_behind_a_request_of_a_client() -> None:
 
 
 class Silent:
-    """A controller that stands still once it has answered ApiVersions, and what has arrived at it."""
+    """A controller that hangs after it has answered ApiVersions, and the requests that it has received."""
 
     def __init__(self) -> None:
         self.envelopes = 0

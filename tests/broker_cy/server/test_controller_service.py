@@ -1,4 +1,4 @@
-"""The controller service: durable before it answers, the same after a restart, and what it does when the disk fails."""
+"""The controller service: durable before it answers, the same after a restart, and its reaction to a failing disk."""
 
 from __future__ import annotations
 
@@ -439,7 +439,7 @@ def test_a_start_ends_if_the_disk_fails(tmp_path: Path) -> None:
         "process.roles": "broker,controller",
         "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://127.0.0.1:{ports[1]}",
         "controller.listener.names": "CONTROLLER",
-        # Nobody listens on port 1: no controller becomes active.
+        # No process listens on port 1: no controller becomes active.
         "controller.quorum.voters": f"1@127.0.0.1:{ports[1]},2@127.0.0.1:1,3@127.0.0.1:1",
     }
 

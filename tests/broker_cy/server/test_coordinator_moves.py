@@ -122,7 +122,7 @@ def test_clients_that_know_a_new_coordinator_before_it_does_wait(
             groups = broker.server.broker.groups
             cluster = Cluster(broker, groups)
             cluster.elect(2)
-            # Clients that still come to the former coordinator are sent away.
+            # The former coordinator redirects clients that still ask it.
             assert await broker.commit(6) is ErrorCode.NOT_COORDINATOR
             monkeypatch.setattr(coordinator_service, "RESIGNED_S", -1.0)
             asked = asyncio.ensure_future(broker.commit(7))
@@ -155,7 +155,7 @@ def test_waiting_members_learn_that_the_coordinator_moved(tmp_path: Path) -> Non
 
 
 def test_commits_that_are_being_written_are_not_acknowledged_by_the_old_coordinator(tmp_path: Path) -> None:
-    """If this fails, a client takes an offset for committed that the next coordinator may not have."""
+    """If this fails, a client considers an offset committed that the next coordinator may not have."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -288,7 +288,7 @@ def test_a_producer_waits_for_a_coordinator_that_is_being_loaded(
 
 def test_markers_carry_the_epoch_of_the_new_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a transaction that was decided before a move stays open, or markers of the old coordinator are
-    taken for those of the new one.
+    mistaken for those of the new one.
     """
 
     async def work() -> None:

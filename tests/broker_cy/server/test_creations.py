@@ -70,7 +70,7 @@ def test_a_broker_answers_while_it_creates_logs(tmp_path: Path, turns: list[int]
 
 
 def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(tmp_path: Path, turns: list[int]) -> None:
-    """If this fails, logs of a deleted topic are created, and hold the disk for ever."""
+    """If this fails, logs of a deleted topic are created, and occupy the disk forever."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

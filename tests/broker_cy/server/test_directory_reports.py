@@ -23,7 +23,7 @@ def partition(isr: tuple[int, ...], leader: int, directory: UUID = LOST) -> Part
 
 
 class Controller:
-    """Refuses the first request, and then assigns what is asked for."""
+    """Rejects the first request, and then assigns the requested directories."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image

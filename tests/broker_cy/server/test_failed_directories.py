@@ -1,4 +1,4 @@
-"""What a broker reports of data directories that have failed, and when it ends because of them (KIP-858)."""
+"""The reports of a broker about failed data directories, and the cases in which it ends because of them (KIP-858)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_broker_goes_on_with_its_other_directories() -> None:
 
 
 def test_a_broker_ends_if_its_controller_does_not_learn_of_a_failure() -> None:
-    """If this fails, a broker that no controller hears leads partitions on a dead disk for ever."""
+    """If this fails, a broker that cannot reach a controller leads partitions on a dead disk forever."""
     timers, said = Timers(), list[str]()
     failed = failed_directories(timers, said)
     failed.add(FIRST, "one failed")

@@ -1,4 +1,4 @@
-"""When a follower asks its leader again: after the write of what it has received, and with all of it."""
+"""The time at which a follower fetches again: after it has written all that it has received."""
 
 from __future__ import annotations
 
@@ -282,8 +282,8 @@ class Timers:
 
 
 def test_a_follower_with_a_full_disk_waits_before_it_fetches_again(tmp_path: Path) -> None:
-    """If this fails, a follower fetches up to a megabyte hundreds of times a second for as long as its disk is full,
-    which costs half a core.
+    """If this fails, a follower with a full disk fetches up to a megabyte hundreds of times a second, which costs half
+    a core.
     """
 
     async def work() -> None:

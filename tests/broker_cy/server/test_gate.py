@@ -1,4 +1,4 @@
-"""One gate stands before every handler: what the handlers in C and in Python rely on for rights and limits."""
+"""One gate before every handler: handlers in C and in Python rely on it for authorization and limits."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
     ],
 )
 def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: int, code: ErrorCode) -> None:
-    """If this fails, a share consumer waits for its timeout instead of getting an error at once."""
+    """If this fails, a share consumer waits for its timeout instead of getting an immediate error."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

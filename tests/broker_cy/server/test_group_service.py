@@ -253,7 +253,7 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
 
 
 def test_group_is_not_answered_while_it_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, consumers find no committed offsets directly after a start, and start over, or wait for ever."""
+    """If this fails, consumers find no committed offsets right after a start, and start over or wait forever."""
     monkeypatch.setattr(coordinator_service, "LOAD_WAIT_S", 0.01)
 
     async def work() -> None:
@@ -277,7 +277,7 @@ def test_group_is_not_answered_while_it_loads(tmp_path: Path, monkeypatch: pytes
 def test_a_defect_while_a_log_is_loaded_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If this fails, groups wait for a coordinator for ever, because a record that no one expects ended what loads the
+    """If this fails, groups wait for a coordinator forever, because an unexpected record ended the loading of the
     logs.
     """
     right = GroupStateMachine.loaded

@@ -1,4 +1,4 @@
-"""The keys of an OAuth provider: from where they are read, when again, and what happens if that fails."""
+"""The keys of an OAuth provider: their source, the time of the next read, and the reaction to a failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config(**changes: str | None) -> BrokerConfig:
 
 
 def test_settings() -> None:
-    """If this fails, what an operator demands of tokens is not demanded."""
+    """If this fails, requirements that an operator sets for tokens are not checked."""
     oauth = (
         config(
             **{

@@ -30,8 +30,8 @@ class HeldPool(Executor):
 
 
 def test_calls_have_a_bound() -> None:
-    """If this fails, clients that are not logged in fill the memory with tokens while a disk is slow; or nobody logs in
-    again after such a time.
+    """If this fails, clients that are not logged in fill the memory with tokens while a disk is slow, or no client can
+    log in afterwards.
     """
     made: list[tuple[str, int]] = []
     pool = HeldPool()
@@ -62,10 +62,10 @@ def test_calls_have_a_bound() -> None:
         assert begin(-1) is None
         first = begun[0]
         assert first is not None
-        # It would keep what it refers to, a token, if it were only cancelled.
+        # A run that was only cancelled would keep a reference to its token.
         first.drop()
         assert first._run is None
-        # It is still in the queue: whoever connects and leaves again and again fills that, otherwise.
+        # It is still in the queue. Otherwise clients that connect and leave again and again could fill the queue.
         assert begin(-2) is None
         await run_next()
         assert (ran, done) == ([], [])

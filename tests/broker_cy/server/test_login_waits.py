@@ -1,4 +1,4 @@
-"""A login whose mechanism makes calls that may block: what its connection does meanwhile, and what ends it."""
+"""A login whose mechanism makes calls that may block: its connection in the meantime, and events that end it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Parts:
 
 
 async def settled() -> None:
-    """Let the loop report what is done."""
+    """Let the loop report finished work."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -135,7 +135,7 @@ def test_a_login_in_two_calls() -> None:
 
 
 def test_a_client_that_leaves_meanwhile() -> None:
-    """If this fails, calls are made for clients that are gone, or a login ends on a connection that is closed."""
+    """If this fails, calls are made for clients that have left, or a login ends on a closed connection."""
 
     async def work() -> None:
         made: list[str] = []

@@ -1,4 +1,4 @@
-"""The metrics listener with tokens and TLS: who gets what, and files that change."""
+"""The metrics listener with tokens and TLS: access for each client, and files that change."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_peers_that_never_end_a_handshake_keep_nobody_out(tmp_path: Path, monkey
 
 
 def broken(tmp_path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
-    """Settings that are refused, and what of."""
+    """Settings that are rejected, and a part of the reason."""
     tokens, empty, binary = tmp_path / "tokens", tmp_path / "empty", tmp_path / "binary"
     tokens.write_text("a token with spaces in it")
     empty.write_text("# nothing\n")

@@ -1,4 +1,4 @@
-"""Key stores and trust stores of a node that are exchanged while it runs: what it serves, and its connections to other
+"""Key stores and trust stores of a node that are replaced while it runs: its listeners, and its connections to other
 nodes.
 """
 

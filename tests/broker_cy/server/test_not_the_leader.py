@@ -76,7 +76,7 @@ def test_produce_to_a_topic_that_does_not_exist(broker: CoreHarness) -> None:
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_names_the_current_leader(broker: CoreHarness, version: int) -> None:
-    """If this fails, a consumer whose leader moved takes the topic for deleted, or needs a Metadata request more."""
+    """If this fails, a consumer whose leader moved treats the topic as deleted, or needs another Metadata request."""
     topic = messages.FetchRequest.FetchTopic(
         partitions=[
             messages.FetchRequest.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1_000)

@@ -129,7 +129,7 @@ def test_whole_requests_of_a_peer_that_has_left_are_handled(core: Harness) -> No
     core.wait_until(lambda: core.handled == ["a"])
     client.socket.shutdown(socket.SHUT_WR)
     (connection,) = core.core.connections
-    # The loop reports the end just after the handler is done, and before the connection goes on with what is left.
+    # The loop reports the end just after the handler is done, and before the connection continues with the rest.
     core.before_the_end = lambda: core.loop.call_soon(connection.on_readable)
     core.open_gate()
     core.wait_until(lambda: core.connections() == 0)

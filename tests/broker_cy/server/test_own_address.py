@@ -1,4 +1,4 @@
-"""A broker at an address that nobody reaches: refused where that is certain, and only there."""
+"""A broker with an unreachable address: it does not start if that is certain, and only then."""
 
 from __future__ import annotations
 

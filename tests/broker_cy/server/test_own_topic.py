@@ -78,8 +78,8 @@ def test_the_only_record_is_written_when_the_topic_appears(
 def test_what_is_refused_for_lack_of_rights_is_not_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, attempts: int
 ) -> None:
-    """If this fails, a node without rights sends its events for ever, each time with a refusal that is an event; or one
-    whose leader has just changed loses them.
+    """If this fails, an unauthorized node sends its events forever, and each denial is another event; or a node whose
+    leader has just changed loses its events.
     """
     monkeypatch.setattr(own_topic, "RETRY_S", 0.001)
     config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": str(tmp_path)})

@@ -47,14 +47,14 @@ def opened(path: Path, *written: tuple[Control, ...], settings: dict[str, str] |
 
 
 def first(*ids: int) -> tuple[Control, ...]:
-    """What the first leader writes."""
+    """The records that the first leader writes."""
     voters = VoterSet(map(voter, ids))
     return (Leadership(1, voters.keys, voters.keys), KRaftVersion(1), voters)
 
 
 def test_a_removed_leader_stands_after_a_restart(tmp_path: Path) -> None:
-    """If this fails, a quorum has no leader for ever whose leader was removed, and restarted before that was committed:
-    it alone has the record, and gives no vote to the voter that is left, whose log is shorter.
+    """If this fails, a quorum never gets a leader if its removed leader restarted before the removal was committed.
+    Only this leader has the record, and it does not vote for the remaining voter, whose log is shorter.
     """
     quorum = opened(tmp_path, first(1, 2), (VoterSet([voter(2)]),))
     assert quorum.voters == VoterSet([voter(2)])

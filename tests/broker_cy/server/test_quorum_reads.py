@@ -1,4 +1,4 @@
-"""What other nodes of the metadata quorum read of this one: a worker reads it from the disk, never the event loop."""
+"""Reads of other metadata quorum nodes from this one: a worker reads from the disk, never the event loop."""
 
 from __future__ import annotations
 

@@ -193,8 +193,8 @@ def test_votes_of_several_epochs_share_a_write() -> None:
 
 
 def test_a_node_that_cannot_write_its_vote_leaves_the_quorum() -> None:
-    """If this fails, a node with a dead disk votes, and votes otherwise after its next start; or a request of another
-    node waits for ever.
+    """If this fails, a node with a dead disk votes, and votes differently after its next start; or a request of another
+    node waits forever.
     """
 
     async def work() -> None:
@@ -215,8 +215,8 @@ def test_a_node_that_cannot_write_its_vote_leaves_the_quorum() -> None:
 
 
 def test_a_fetched_snapshot_is_parsed_once_and_by_a_worker() -> None:
-    """If this fails, a controller that has fetched a snapshot of 100,000 partitions stands still for seconds while it
-    reads it a second time, and is taken for dead.
+    """If this fails, a controller that has fetched a snapshot of 100,000 partitions blocks for seconds while it reads
+    it a second time, and is considered dead.
     """
 
     async def work() -> None:

@@ -38,7 +38,7 @@ PRODUCE, FETCH, TIME, CHANGES, CONNECTIONS = (
 
 
 def entry(entity: dict[str, str | None] | list[tuple[str, str | None]], *ops: tuple[str, float | None]) -> Any:
-    """What one entity gets; the value None removes."""
+    """Changes of one entity; the value None removes the quota."""
     parts = entity.items() if isinstance(entity, dict) else entity
     return Alter.EntryData(
         entity=[Alter.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
@@ -98,7 +98,7 @@ REQUESTS: list[Any] = [
     alter(entry({"user": "g"}, (PRODUCE, 5.0)), entry({"user": "g"}, (FETCH, 6.0)), entry({"user": "g"}, (TIME, 6.0))),
     alter(entry({"user": "h", "client-id": None}, (PRODUCE, 5.0), (PRODUCE, None))),
     alter(entry([("user", "i"), ("user", "j")], (PRODUCE, 5.0))),
-    # What is no entity.
+    # Invalid entities.
     alter(entry({}, (PRODUCE, 5.0)), entry({"user": ""}, (PRODUCE, 5.0)), entry({"topic": "t"}, (PRODUCE, 5.0))),
     alter(entry({"client-id": ""}, (PRODUCE, 5.0)), entry({"ip": ""}, (CONNECTIONS, 5.0))),
     alter(entry({"ip": "10.0.0.1", "user": "a"}, (CONNECTIONS, 5.0)), entry({"ip": None, "client-id": None})),
@@ -117,7 +117,7 @@ REQUESTS: list[Any] = [
     describe(("user", -1, "a")),
     describe(("ip", SPECIFIED, None), ("client-id", EXACT, "a")),
     describe(("user", DEFAULT, None), ("ip", EXACT, "a")),
-    # Removal: of what there is, and of what there is not, with a key that nobody knows.
+    # Removals of existing and missing quotas, one with an unknown key.
     alter(entry(ALICE, (PRODUCE, None), (TIME, None), ("x", None)), entry({"user": None}, (TIME, None))),
     alter(entry({"ip": "10.0.0.1"}, (CONNECTIONS, None)), entry({"ip": "10.9.9.9"}, (CONNECTIONS, None))),
     alter(entry(BOTH, (CHANGES, None), (PRODUCE, 7.0))),
@@ -220,7 +220,7 @@ def test_a_request_that_is_too_large_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_error_of_all_is_that_of_each_entity(tmp_path: Path) -> None:
-    """If this fails, a client whose broker finds no controller takes its change for done."""
+    """If this fails, a client whose broker finds no controller considers its change done."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -261,9 +261,9 @@ def asked_for(name: str) -> messages.MetadataRequest:
     )
 
 
-# The client id of somebody with a quota of its own.
+# The client id of a client with its own quota.
 AUTO = "auto"
-# A bucket of 110 partitions, which is hardly refilled meanwhile: at zero it is not exceeded yet.
+# A bucket of 110 partitions, which is hardly refilled during the test: at zero it is not exceeded yet.
 CHANGES_OF_TOPICS: list[Any] = [
     create_topics("a", "b", partitions=50),
     create_topics("c", partitions=30, validate_only=True),
@@ -310,7 +310,7 @@ def test_kafka_gives_the_recorded_refusals(tmp_path: Path) -> None:
         until(lambda: bool(ask(kafka.port, describe(), response_of(describe())).entries), "the quota to be known")
         for request in CHANGES_OF_TOPICS:
             theirs.append(refused(ask(kafka.port, request, answered[type(request)])))
-        # Those that are created because somebody asked for them: 120 of 110.
+        # Topics that are created automatically on request: 120 of 110.
         for name in ("x", "y"):
             request = asked_for(name)
             ask(kafka.port, request, messages.MetadataResponse, AUTO)
@@ -323,7 +323,7 @@ def test_kafka_gives_the_recorded_refusals(tmp_path: Path) -> None:
 
 
 def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, a client creates more partitions than it may, or is refused what Kafka lets it do."""
+    """If this fails, a client creates more partitions than its quota allows, or fewer than Kafka allows."""
     theirs = recorded.of_kafka("refused_changes")
     ours = []
 

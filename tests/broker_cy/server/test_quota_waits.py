@@ -114,7 +114,7 @@ class QuotaBroker:
 
 
 def test_a_producer_is_answered_at_once_and_waits_then(tmp_path: Path) -> None:
-    """If this fails, a producer beyond its quota goes on, loses records, or waits for an answer it could have had."""
+    """If this fails, a producer beyond its quota is not throttled, loses records, or gets its answer late."""
     broker = QuotaBroker(tmp_path)
     broker.set(PRODUCE, 1000.0)
     peer, other = Peer(broker), Peer(broker)
@@ -179,7 +179,7 @@ def test_a_consumer_that_has_to_wait_gets_nothing_and_it_does_not_count(tmp_path
 
 
 def test_a_fetch_is_never_larger_than_its_quota_allows(tmp_path: Path) -> None:
-    """If this fails, a consumer with large fetches waits, gets nothing, and waits again, for ever."""
+    """If this fails, a consumer with large fetches is throttled, gets nothing, and is throttled again, forever."""
     broker = QuotaBroker(tmp_path)
     writer = Peer(broker)
     for _ in range(5):
@@ -202,7 +202,9 @@ def test_a_fetch_is_never_larger_than_its_quota_allows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_sessions_of_consumers_that_wait(tmp_path: Path, is_new: bool) -> None:
-    """If this fails, a consumer's session misses what was not sent to it, or it uses one that the broker forgot."""
+    """If this fails, a consumer's session misses records that were held back, or it uses a session that the broker has
+    forgotten.
+    """
     broker = QuotaBroker(tmp_path)
     peer = Peer(broker)
     if is_new:
@@ -274,7 +276,9 @@ def test_time_of_the_loop_counts(tmp_path: Path, is_async: bool) -> None:
 
 
 def test_a_wait_that_a_handler_found_is_kept(tmp_path: Path) -> None:
-    """If this fails, a client beyond its quota of changes goes on. The response may be one that others get as well."""
+    """If this fails, a client beyond its mutation quota is not throttled. Other clients may get the same response
+    object.
+    """
     shared = messages.ListGroupsResponse(throttle_time_ms=700)
     broker = QuotaBroker(tmp_path, lambda ctx, request: shared)
     broker.set("controller_mutation_rate", 1.0)
@@ -309,7 +313,9 @@ def test_quotas_change_for_open_connections(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_connection_that_waits(tmp_path: Path) -> None:
-    """If this fails, a wait of hours keeps the memory of clients that are gone, or an orderly stop waits for it."""
+    """If this fails, a throttle time of hours keeps the memory of clients that have left, or a clean shutdown waits for
+    it.
+    """
     broker = QuotaBroker(tmp_path)
     broker.set(PRODUCE, 1e-3)
     peer, other = Peer(broker), Peer(broker)

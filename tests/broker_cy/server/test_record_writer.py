@@ -1,4 +1,4 @@
-"""The records of a coordinator: batches with outcomes of their own, and answers that do not wait for ever."""
+"""The records of a coordinator: batches with separate outcomes, and answers that do not wait forever."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON = {"offsets.commit.timeout.ms": "30"}
 
 
 class HeldPartition:
-    """A partition whose followers hang: what is appended is in the log, and its outcome is what the test says."""
+    """A partition whose followers hang: appended records are in the log, and the test sets their outcome."""
 
     def __init__(self, runtime: Any) -> None:
         self.partition = runtime.partition

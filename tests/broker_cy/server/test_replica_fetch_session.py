@@ -1,5 +1,6 @@
-"""A follower's fetch session against a leader that only remembers: after each request the leader has exactly what can
-be fetched, whatever was added, paused and removed. The codec of the tables reads the requests and writes the answers.
+"""A follower's fetch session against a leader that only remembers: after each request the leader has exactly the
+partitions that can be fetched, whatever was added, paused and removed. The codec of the tables reads the requests and
+writes the answers.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def expected_of(partition: Partition) -> tuple[int, int, int, int]:
 
 
 class Leader:
-    """What a leader has of a session, and the requests that it has not answered."""
+    """The leader's state of a session, and the requests that it has not answered."""
 
     def __init__(self, session: FetchSession) -> None:
         self.session = session
         self.known: Asked = {}
-        # For each request what is fetched by it, and whether it continues the session that the leader has.
+        # For each request, the partitions that it fetches, and whether it continues the session that the leader has.
         self.requests: deque[tuple[Asked, bool]] = deque()
         self.is_over = False  # it has answered without a session
 
@@ -91,7 +92,9 @@ class Leader:
         self.requests.append((dict(self.known), False))
 
     def answer(self, draw: random.Random) -> tuple[bytes, int, Asked | None]:
-        """The oldest answer, its error, and what it is of; None: of a session that has ended, which says nothing."""
+        """The oldest answer, its error, and its partitions; None: the answer is of a session that has ended, and says
+        nothing.
+        """
         asked, is_stale = self.requests.popleft()
         if is_stale:
             return codec.encode(messages.FetchResponse(error_code=70), VERSION), 0, None
@@ -112,8 +115,8 @@ class Leader:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_leader_has_what_can_be_fetched(tmp_path: Path, seed: int) -> None:
-    """If this fails, partitions are no longer fetched, a fetch acknowledges what a paused one does not have, or an
-    answer is taken for that to a later request, of another leader epoch.
+    """If this fails, partitions are no longer fetched, a fetch acknowledges records that a paused partition does not
+    have, or an answer is mistaken for that to a later request of another leader epoch.
     """
     draw = random.Random(seed)
     all_of_them = partitions(tmp_path, draw)

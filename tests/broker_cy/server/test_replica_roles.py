@@ -24,7 +24,7 @@ TOPIC = "replicated"
 
 
 class Recorder:
-    """What the service tells those who replicate."""
+    """Records the calls of the service to replication."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []

@@ -41,7 +41,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def test_acks_all_waits_for_followers_which_then_have_the_records(cluster: Cluster) -> None:
-    """If this fails, an acknowledged record is on one broker only, or producers wait for ever."""
+    """If this fails, an acknowledged record is on only one broker, or producers wait forever."""
     values = [b"value %d" % each for each in range(20)]
     for value in values:
         assert produce(cluster, 1, value) == ErrorCode.NONE
@@ -90,7 +90,7 @@ def test_a_high_watermark_alone_answers_followers_only_where_consumers_read_from
     before, count = core.requests, 20
     for each in range(count):
         assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
-    # A request of the producer and one of each follower for each batch, and what was on its way before or is now.
+    # For each batch one request of the producer and one of each follower; also requests in flight before or now.
     assert core.requests - before <= 3 * count + 4
     core.selects_replicas = True
     assert produce(cluster, 1, b"last") == ErrorCode.NONE
@@ -260,7 +260,7 @@ def test_a_follower_appends_when_a_worker_has_checkpointed_its_truncation(
 
 def test_replicas_join_after_an_unclean_election(cluster: Cluster) -> None:
     """If this fails, a partition whose leader was elected uncleanly stays on one replica, and its producers with
-    acks=all wait for ever.
+    acks=all wait forever.
     """
     assert produce(cluster, 1, b"first") == ErrorCode.NONE
     cluster.give(leader=2, isr=(2,), leader_recovery_state=1)
@@ -304,7 +304,7 @@ def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
 
 
 def test_a_follower_takes_the_batch_in_which_the_log_of_its_leader_begins(cluster: Cluster) -> None:
-    """If this fails, a follower that was away while a part of a batch was deleted begins its log again and again, and
+    """If this fails, a follower that was away while a part of a batch was deleted restarts its log again and again, and
     never gets in sync.
     """
     cluster.nodes[3].cut()

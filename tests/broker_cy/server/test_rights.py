@@ -211,8 +211,8 @@ def end_of(rig: Rig, name: str = "t") -> int:
 
 
 def test_produce_and_fetch_follow_the_acls_at_once(rig: Rig) -> None:
-    """If this fails, a client goes on after its right was taken away, on a connection or in a fetch session that was
-    there before.
+    """If this fails, a client keeps its access after its permission was revoked, on an open connection or in an
+    existing fetch session.
     """
     rig.topic()
     client = rig.core.client()
@@ -251,7 +251,7 @@ def test_absent_topics_are_refused_like_others(rig: Rig) -> None:
 
 
 def test_topics_by_id(rig: Rig) -> None:
-    """If this fails, a client gets by a topic's id what it does not get by its name."""
+    """If this fails, a client can access by topic id what it cannot access by name."""
     topic_id = rig.topic()
     client = rig.core.client()
     request = messages.ProduceRequest
@@ -285,8 +285,8 @@ def test_transactions_are_judged_by_their_batches(rig: Rig) -> None:
 
 
 def test_a_client_cannot_pose_as_a_follower(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CVE-2018-1288. If this fails, a client moves the high watermark, or reads what is not committed, with the number
-    of a broker.
+    """CVE-2018-1288. If this fails, a client that uses a broker's id moves the high watermark, or reads uncommitted
+    records.
     """
     rig.topic()
     rig.allow(Operation.ALL)
@@ -331,7 +331,7 @@ def test_brokers_write_their_own_topics_with_the_rights_of_brokers(rig: Rig) -> 
 
 
 def test_nothing_before_the_acls_are_loaded() -> None:
-    """If this fails, a broker that has just started decides by ACLs that were replaced meanwhile."""
+    """If this fails, a broker that has just started applies ACLs that were replaced in the meantime."""
     found = Rig()
     try:
         found.is_loaded = False

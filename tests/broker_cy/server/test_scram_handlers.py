@@ -50,7 +50,7 @@ REQUESTS: list[Alter | Describe] = [
     alter(upsert("bob"), upsert("carol", SHA_512, 16_384), upsert("dan", iterations=4_095), upsert("eve", 3)),
     alter(upsert(""), upsert("dan", iterations=16_385), delete("nobody"), delete("alice"), delete("bob", 0)),
     alter(upsert("eve", salted=b"")),
-    # A user once in a request, whatever the mechanism; with an error, it stays as it is.
+    # A user may occur only once in a request, whatever the mechanism; an error leaves the user unchanged.
     alter(upsert("bob", iterations=8_192), upsert("bob", SHA_512), delete("carol", SHA_512), upsert("carol")),
     describe("bob", "alice", "nobody", "carol", "carol"),
     alter(upsert("bob", SHA_512), delete("alice", SHA_512)),
@@ -153,7 +153,7 @@ def test_old_clusters_have_no_credentials(tmp_path: Path) -> None:
 
 
 def test_an_error_of_all_is_that_of_each_user(tmp_path: Path) -> None:
-    """If this fails, a client whose broker finds no controller takes its change for done."""
+    """If this fails, a client whose broker finds no controller considers its change done."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:

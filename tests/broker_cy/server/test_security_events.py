@@ -1,4 +1,4 @@
-"""The events of security: who changed which ACLs and users, and what was refused to whom."""
+"""Security events: changes of ACLs and users with their authors, and denied operations."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_change_of_many_acls_is_one_event() -> None:
 
 
 class Gathered:
-    """Refusals with what was written, and the time that the test lets pass."""
+    """Denials with the events that were written, and the time that the test lets pass."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = asyncio.new_event_loop()
@@ -269,7 +269,9 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_equal_refusals_are_one_event(gathered: Gathered) -> None:
-    """If this fails, a client that tries again and again fills the topic, or an engineer waits for what was refused."""
+    """If this fails, a client that retries again and again fills the topic, or an engineer waits for the event of a
+    denial.
+    """
     for _ in range(1_000):
         gathered.deny()
         gathered.fail()

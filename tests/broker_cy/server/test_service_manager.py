@@ -33,7 +33,7 @@ def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
 
 
 def pings(environment: dict[str, str]) -> list[str]:
-    """Return what is sent after READY within a few iterations of a loop."""
+    """Return the messages that are sent after READY within a few iterations of a loop."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
         address = f"@broker-cy-pings-{os.getpid()}-{id(found)}"
         found.bind("\0" + address[1:])

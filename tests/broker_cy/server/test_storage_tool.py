@@ -1,4 +1,4 @@
-"""`broker-cy storage`: what it writes and says, as Kafka's kafka-storage.sh does."""
+"""`broker-cy storage`: its files and its output, as with Kafka's kafka-storage.sh."""
 
 from __future__ import annotations
 
@@ -248,7 +248,9 @@ def test_credentials_that_are_refused(
 
 
 def test_a_credential_without_a_salt_gets_one_of_its_own(tmp_path: Path) -> None:
-    """If this fails, two users with one password have one credential, so that whoever has one has both."""
+    """If this fails, two users with the same password have the same credential, so that one stolen credential opens
+    both.
+    """
     option = ["--add-scram", "SCRAM-SHA-256=[name=a,password=b]", "--add-scram", "SCRAM-SHA-256=[name=b,password=b]"]
     file = properties(tmp_path, STATIC)
     assert storage_tool.run(["format", "-c", str(file), "-t", CLUSTER, *option]) == 0

@@ -1,5 +1,5 @@
-"""Clients of TLS that send as many records as they can of what is no data, or of one byte, all of them correctly
-encrypted: others are served meanwhile.
+"""TLS clients that send as many correctly encrypted records as they can, without data or with one byte each: the broker
+serves other clients in the meantime.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.fuzz.wire_targets import request_frame  # noqa: E402
 from tests.support.tls_records import ALERT, HANDSHAKE, KEY_UPDATE_REQUESTED, RecordClient  # noqa: E402
 
 RECORDS = 6_000
-# openssl.pyx has 256 in one call; in one turn the socket may be readable, and what is left over be handled.
+# openssl.pyx handles 256 in one call. In one turn the socket may be readable, and leftover records may be handled, too.
 TURN_RECORDS_MAX = 512
 USER_CANCELED = b"\x01\x5a"
 CLIENT_HELLO = b"\x01\0\0\1\0"
@@ -95,7 +95,7 @@ def test_one_turn_takes_a_bounded_number_of_records(harness: FloodHarness, kind:
 
     harness.loop.call_soon_threadsafe(hold)
     assert held.wait(DEADLINE_S)
-    # All of it is in the sockets when the loop goes on, so that it never waits for more.
+    # All records are in the sockets when the loop continues, so that it never waits for more.
     client.socket.setblocking(False)
     at = 0
     while at < len(sent):
@@ -109,7 +109,7 @@ def test_one_turn_takes_a_bounded_number_of_records(harness: FloodHarness, kind:
 
 @pytest.mark.parametrize(("kind", "content"), [(ALERT, USER_CANCELED), (HANDSHAKE, CLIENT_HELLO)])
 def test_what_is_never_data_ends_the_connection(harness: FloodHarness, kind: int, content: bytes) -> None:
-    """If this fails, a client keeps the broker busy with what is never a request."""
+    """If this fails, a client keeps the broker busy with data that never becomes a request."""
     client = attacker(harness)
     try:
         for _ in range(100):
@@ -123,7 +123,7 @@ def test_what_is_never_data_ends_the_connection(harness: FloodHarness, kind: int
 
 
 def test_key_updates_that_want_an_answer(harness: FloodHarness) -> None:
-    """If this fails, a client that asks for new keys often, and reads nothing meanwhile, is not served."""
+    """If this fails, a client that asks for new keys often, and does not read in between, is not served."""
     client = attacker(harness)
     for _ in range(1_000):
         client.socket.sendall(client.record(KEY_UPDATE_REQUESTED, HANDSHAKE))

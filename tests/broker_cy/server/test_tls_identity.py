@@ -1,4 +1,4 @@
-"""Listeners with TLS: whom a certificate stands for, and what is reported of those that are refused."""
+"""Listeners with TLS: the principal of a certificate, and the reports about rejected ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_refused_handshakes_are_events(tmp_path: Path) -> None:
 
 
 def test_a_name_that_no_rule_knows(tmp_path: Path) -> None:
-    """If this fails, a client is served as somebody although no rule names it."""
+    """If this fails, a client that matches no rule gets a principal."""
     harness = TlsHarness(tmp_path, asks=True, rules="RULE:^CN=alice,.*$/alice/")
     try:
         client = harness.client(holder=harness.authority.issue("mallory"))

@@ -110,7 +110,7 @@ class Shared:
 
 
 def test_pipelined_requests_are_all_answered(harness: TlsHarness) -> None:
-    """If this fails, a client waits for ever for the answers to requests that were decrypted and then left: the socket
+    """If this fails, a client waits forever for the answers to requests that were decrypted and then left: the socket
     does not report them.
     """
 
@@ -129,7 +129,7 @@ def test_pipelined_requests_are_all_answered(harness: TlsHarness) -> None:
             harness.on_loop(hold)
         before = client.correlation_id
         frames = b"".join(heartbeat(client) for _ in range(number))
-        # The broker reads no further than it handles, so that this ends only if somebody receives.
+        # The broker reads no further than it handles, so that this ends only if the test receives answers.
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(client.send, frames)
             if held:
@@ -281,7 +281,7 @@ def test_bad_handshakes_bother_nobody(harness: TlsHarness) -> None:
     [b"\x17\3\3\0\x20" + bytes(32), b"\x16\3\3\0\4\1\0\0\0", bytes(64), b"\x17\3\3\xff\xff" + bytes(70_000)],
 )
 def test_what_was_not_encrypted_ends_the_connection(harness: TlsHarness, newest: str, sent: bytes) -> None:
-    """If this fails, whoever changes bytes on the way ends the broker, or is not noticed."""
+    """If this fails, changed bytes in transit stop the broker, or go unnoticed."""
     harness.topic("t")
     client = harness.client(newest)
     assert produce_to(client, "t", batch_of(100_000)).error_code == 0
@@ -337,7 +337,7 @@ def test_the_oldest_handshake_gives_way(harness: TlsHarness, monkeypatch: pytest
 
 
 def test_a_build_without_tls_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, nobody knows why a listener with TLS does not start."""
+    """If this fails, the error does not say why a listener with TLS does not start."""
     real = builtins.__import__
 
     def without(name: str, *args: Any) -> Any:

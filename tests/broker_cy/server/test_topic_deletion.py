@@ -122,7 +122,7 @@ def test_ten_thousand_segments_go_while_others_are_served(directory: Path, monke
                         more_answers.notify_all()
             connection.writer.close()
             assert held.read() == data, "what is being sent is cut off"
-            # One rename removes the partition, whatever it contains; a worker does the rest.
+            # One rename removes the partition, whatever it contains; a worker deletes the files.
             assert calls.counts["rename", True] == 1
             assert not any(calls.counts[name, True] for name in ("unlink", "remove", "rmdir", "truncate"))
             assert calls.counts["unlink", False] >= files

@@ -146,7 +146,7 @@ def test_the_youngest_commit_counts(tmp_path: Path) -> None:
             started(broker)
             place = ("__consumer_offsets", offsets_index(broker))
             assert await commit(broker, 9) is ErrorCode.NONE
-            # All at once: the plain commit's record is before the marker.
+            # All of them concurrently: the record of the plain commit precedes the marker.
             plain, ended = await asyncio.gather(broker.commit(7), end(broker, True, place))
             assert (plain, ended) == (ErrorCode.NONE, [ErrorCode.NONE])
             assert await stable(broker) == (7, ErrorCode.NONE)

@@ -280,7 +280,7 @@ def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifi
     assert codes(client, request((0, batch(4))), 11) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert codes(client, request((0, batch(3))), 11) == [ErrorCode.NONE]
     assert codes(client, request((0, batch(4))), 11) == [ErrorCode.NONE]
-    # Where epochs grow with each transaction, an unknown producer begins with 0.
+    # If epochs grow with each transaction, an unknown producer begins with 0.
     assert codes(client, request((1, batch(3))), 12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert codes(client, request((1, batch(0))), 12) == [ErrorCode.NONE]
 

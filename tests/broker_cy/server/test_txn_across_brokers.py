@@ -28,7 +28,7 @@ PLACES: list[TopicPartition] = [("t", index) for index in range(5)]
 
 
 def cluster_image() -> MetadataImage:
-    """Broker 1 leads t-0, broker 2 t-1 and t-2, broker 3 t-3, and nobody t-4."""
+    """Broker 1 leads t-0, broker 2 t-1 and t-2, broker 3 t-3; t-4 has no leader."""
     image = MetadataImage()
     leaders = dict(zip(PLACES, (1, 2, 2, 3, NO_LEADER), strict=True))
     change(
@@ -143,7 +143,7 @@ def test_markers_for_a_broker_that_is_gone_fail_at_once(monkeypatch: pytest.Monk
         written = [world.write([("t", 1)])]
         await until(lambda: len(world.links.sent) == 1)
         written += [world.write([("t", 1)], producer_id) for producer_id in range(10, 13)]
-        # There is no room for the last one.
+        # The last one does not fit.
         assert [each.done() for each in written[:3]] == [False] * 3
         assert await written[3] == {("t", 1): ErrorCode.NETWORK_EXCEPTION}
         world.sender.apply(change(world.image, [broker_image(2, fenced=True)], {}), world.image)

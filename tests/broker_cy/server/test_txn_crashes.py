@@ -1,5 +1,5 @@
-"""kill -9 at every step of a transaction: another broker starts from what is in the page cache at each iteration of the
-loop in which anything was written, and between the writes of one iteration.
+"""kill -9 at every step of a transaction. Another broker starts from the page cache as it was after each iteration of
+the loop that wrote something, and between the writes of one iteration.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Recorder:
                     return
 
     def _copied(self, source: Path) -> Path:
-        """Copy a data directory. A worker may rename a checkpoint into place meanwhile: then it is copied again."""
+        """Copy a data directory. A worker may rename a checkpoint into place during the copy, which is then
+        repeated.
+        """
         target = self.out / str(len(self.copies))
         for _ in range(COPIES_MAX):
             try:

@@ -1,4 +1,4 @@
-"""The running transaction coordinator: markers, restarts, timers, what producers wait for, and damage."""
+"""The running transaction coordinator: markers, restarts, timers, waiting producers, and damage."""
 
 from __future__ import annotations
 

@@ -165,8 +165,8 @@ def test_every_kind_of_request_waits_for_its_partitions(tmp_path: Path, monkeypa
 
 
 def test_who_has_to_wait_for_a_quota_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a producer beyond its quota that had to wait for a log, too, is not served any more for a while,
-    and does not know why: its next request may be taken for lost.
+    """If this fails, a producer beyond its quota that also had to wait for a log is not served for a while and does not
+    know why: its next request may be considered lost.
     """
 
     async def work() -> None:

@@ -11,8 +11,8 @@ from broker_cy.shards.messages import HELLO_BYTES_MAX, Kind, frame, receive
 
 
 def test_what_follows_a_frame_is_left_to_the_next_reader() -> None:
-    """If this fails, a shard that connects while another one ends takes the news for a part of the welcome, and goes on
-    without a parent.
+    """If this fails, a shard that connects while another one ends reads this news as a part of the welcome, and
+    continues without a parent.
     """
     one, other = socket.socketpair()
     with one, other:
@@ -39,7 +39,7 @@ def test_a_frame_in_pieces() -> None:
 
 @pytest.mark.parametrize("content", [b"", frame(Kind.WELCOME)[:-1], frame(Kind.PAGE, bytes(HELLO_BYTES_MAX + 1))])
 def test_no_frame(content: bytes) -> None:
-    """If this fails, a shard waits for ever for a parent that has ended, or reads whatever it is sent."""
+    """If this fails, a shard waits forever for a parent that has ended, or reads an unlimited message."""
     one, other = socket.socketpair()
     with other:
         with one:

@@ -1,4 +1,4 @@
-"""When a parent takes a shard for one that stands still."""
+"""The conditions under which a parent considers a shard stuck."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_stopped_by_a_signal(states: str) -> None:
 
 
 def test_asleep() -> None:
-    """If this fails, a shard whose loop waits for a lock for ever keeps its clients waiting."""
+    """If this fails, a shard whose loop waits for a lock forever keeps its clients waiting."""
     assert killed_after_ms("SSS") == (800, ASLEEP)
 
 

@@ -15,8 +15,8 @@ def serve(supervisor: Supervisor, shard: int, pid: int, *, is_current: bool) -> 
 
 @pytest.mark.parametrize("is_adopted", [True, False])
 def test_a_shard_with_other_settings(is_adopted: bool) -> None:
-    """If this fails, shards that another parent has started keep its settings; or a node whose file was changed since
-    its start ends and starts a shard that has crashed again and again.
+    """If this fails, shards that another parent has started keep its settings; or a node whose file changed since its
+    start ends and restarts a shard that has crashed, again and again.
     """
     supervisor = Supervisor(2, has_controller=True)
     supervisor.begin({0: 100, 1: 101} if is_adopted else {}, 0)

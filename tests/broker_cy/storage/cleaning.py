@@ -1,4 +1,4 @@
-"""Logs to be compacted, and a model in plain Python of what must remain after compaction."""
+"""Logs to be compacted, and a model in plain Python of the records that must remain after compaction."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def expected(
     delete_retention_ms: int,
     dirty_offset: int = 0,
 ) -> list[ModelBatch]:
-    """Return what must remain: Kafka's rules, one after the other."""
+    """Return the records that must remain: Kafka's rules, one after the other."""
 
     def is_aborted(batch: ModelBatch) -> bool:
         return (

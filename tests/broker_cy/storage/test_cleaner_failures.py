@@ -38,7 +38,7 @@ def dirty_log(directory: Path, partition: int = 0) -> Written:
     for number in range(40):
         written.data([(b"key-%d" % (number % 5), b"value-%d" % number)])
     written.roll()
-    # All of it is cleaned into one segment, so that many names change at once.
+    # All of it is cleaned into one segment, so that many names change together.
     written.log.reconfigure(compacted_config(segment_bytes=1 << 20, index_interval_bytes=100))
     return written
 

@@ -1,4 +1,4 @@
-"""Which log is cleaned next, and how far, against Kafka's LogCleanerManager in plain Python."""
+"""The next log to clean, and how far, against Kafka's LogCleanerManager in plain Python."""
 
 from __future__ import annotations
 

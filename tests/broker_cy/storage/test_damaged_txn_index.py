@@ -111,7 +111,7 @@ def test_good_indexes_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_what_an_entry_may_be(tmp_path: Path) -> None:
-    """If this fails, damage is taken for an index, or an index for damage."""
+    """If this fails, damage is accepted as an index, or an index is considered damaged."""
     good = (7, 90, 120, 121)
     for entries, is_good in (
         ([good], True),

@@ -1,4 +1,4 @@
-"""Data directories: which are formatted as new, and which are refused."""
+"""Data directories that are formatted as new, and those that are rejected."""
 
 from pathlib import Path
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Which errors condemn a data directory, and what a log manager does when the disk of one has failed."""
+"""The errors that condemn a data directory, and the reaction of a log manager to a failed disk."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def error(code: int) -> StorageError:
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.ENODEV, errno.EUCLEAN])
 def test_a_dead_disk_is_noticed_once(disks: Disks, code: int) -> None:
-    """If this fails, a broker goes on as the leader of partitions whose disk died, or ends because of another disk."""
+    """If this fails, a broker stays the leader of partitions on a dead disk, or ends because of another disk."""
     disks.errors[disks.paths[0]] = code
     disks.failures.suspect(f"{disks.paths[0]}/t-0", error(code))
     disks.failures.suspect(f"{disks.paths[0]}/t-1", error(code))
@@ -75,7 +75,7 @@ def test_a_dead_disk_is_noticed_once(disks: Disks, code: int) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.ENOENT])
 def test_other_errors_do_not_condemn_a_disk(disks: Disks, code: int) -> None:
-    """If this fails, a full disk, or a file that was removed meanwhile, ends the broker."""
+    """If this fails, a full disk, or a file that was removed in the meantime, ends the broker."""
     disks.failures.suspect(f"{disks.paths[0]}/t-0", error(code))
     disks.failures.suspect(f"{disks.paths[0]}/t-0", StorageError("damaged"))
     assert disks.checked == []
@@ -141,8 +141,8 @@ def test_the_logs_of_a_dead_disk_are_offline(disks: Disks) -> None:
 
 
 def test_a_disk_that_comes_back_is_read_as_after_a_power_loss(disks: Disks) -> None:
-    """If this fails, a broker whose disk failed and was mounted again says that it has lost nothing: it may be elected
-    although what was not synced is gone, and its logs are not recovered.
+    """If this fails, a broker whose disk failed and was mounted again reports that it has lost nothing: it may be
+    elected although unsynced records are lost, and its logs are not recovered.
     """
     data, metadata = disks.directories
     logs = LogManager([data], StorageSettings(), disks.jobs, metadata_directory=metadata)

@@ -1,4 +1,4 @@
-"""Data directories that fail: what was in them is nowhere else."""
+"""Data directories that fail: their content is not found elsewhere."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeyp
 def test_a_stop_notes_a_failed_sync_that_the_disk_had_no_room_to_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a disk that was full, and that somebody made room on before the restart, leaves a partition whose
-    pages are never written again: the next power loss takes acknowledged records.
+    """If this fails, a full disk that got free space before the restart leaves a partition whose pages are never
+    written again: the next power loss takes acknowledged records.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -306,8 +306,8 @@ def test_the_next_start_writes_again_what_may_not_be_on_the_disk(
 
 
 def test_a_start_that_cannot_write_it_again_serves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, although the disk is still broken, the partition comes online with what is in memory, and loses it
-    later.
+    """If this fails, the partition comes online with its content in memory although the disk is still broken, and loses
+    it later.
     """
     broken(tmp_path, monkeypatch)
 

@@ -1,4 +1,4 @@
-"""Failed writes whose files cannot be removed: what they leave behind is not part of the log after a start."""
+"""Failed writes whose files cannot be removed: after a start, these leftovers are not part of the log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def write_that_fails(
 def flush_that_fails(
     log: Log, monkeypatch: pytest.MonkeyPatch, suffixes: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
-    """Refuse what is staged; the functions `names` of os fail for files of these suffixes."""
+    """Reject staged records; the functions `names` of os fail for files of these suffixes."""
     disk.set_write_budget(0, errno.EIO)
     try:
         with monkeypatch.context() as patch:
@@ -98,9 +98,9 @@ def test_what_a_refused_write_has_left_is_no_part_of_the_log(
 def test_refused_records_that_stay_are_not_behind_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
-    """One of the segments cannot be removed, and the note that it is no part of the log cannot be written. If this
-    fails, the next start knows the sequences of batches that were removed: a producer that sends them again gets the
-    response that they are already written, and they are lost (seed 16758 of the power cut simulation).
+    """One of the segments cannot be removed, and the note that it is not part of the log cannot be written. If this
+    fails, the next start knows the sequences of removed batches: a producer that sends them again gets the response
+    that they are already written, and they are lost (seed 16758 of the power cut simulation).
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -145,9 +145,7 @@ def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
 
 
 def test_a_note_says_where_a_log_ends(tmp_path: Path) -> None:
-    """If this fails, a start takes the offset at which damage was found for the end of a log, and removes the records
-    after it.
-    """
+    """If this fails, a start mistakes the offset of a damage for the end of a log, and removes the records after it."""
     damage.write(str(tmp_path), damage.Note(7, 5, True), "x")
     assert damage.read(str(tmp_path)) == damage.Note(7, 5, True)
     damage.remove(str(tmp_path))

@@ -15,7 +15,7 @@ from .batches import batch
 from .managing import TOPIC_ID, Manager, open_manager
 
 START_MS = 5_000_000
-# Far in the past of what is tested here.
+# Long before all times in this test.
 QUIET: dict[str, Any] = {"checkpoint_interval_ms": 1 << 40, "retention_check_interval_ms": 1 << 40}
 
 
@@ -50,15 +50,15 @@ class Flushed:
 
 
 def test_flush_ms_counts_from_the_last_flush(tmp_path: Path) -> None:
-    """If this fails, the first record of a log is synced at once; or a log that is written to all the time is
-    synced too often.
+    """If this fails, the first record of a log is synced immediately, or a log with continuous writes is synced too
+    often.
     """
     flushed = Flushed(tmp_path, 0)
     assert flushed.run(5_000, {200, 600, 1_050, 1_900, 4_000}) == [1_000, 2_000, 4_000]
 
 
 def test_a_log_that_is_loaded_waits_for_flush_ms(tmp_path: Path) -> None:
-    """If this fails, after a crash all logs are synced at once, when the disk is busiest."""
+    """If this fails, all logs are synced together after a crash, when the disk is busiest."""
     flushed = Flushed(tmp_path, 0)
     flushed.run(100, {50})
     manager = open_manager(

@@ -1,4 +1,4 @@
-"""The log of a follower: truncated to what its leader has, and begun again where its leader's begins."""
+"""The log of a follower: truncated to its leader's log, and restarted at its leader's log start."""
 
 from __future__ import annotations
 

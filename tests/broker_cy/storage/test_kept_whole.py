@@ -1,5 +1,5 @@
 """Logs that are not truncated where they are damaged: those of the coordinators, whose newest records are the valid
-ones. Also, what is permanently removed together with records that are cut off.
+ones. Also, the files that are permanently removed together with truncated records.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_what_is_cut_off(tmp_path: Path, kept: bool, clean: bool, power_lost: bo
 
 def test_producer_states_of_records_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the next power cut brings back such a file next to other records with the same offsets: batches of
-    producers are taken for others, and written twice or not at all.
+    producers are mixed up, and are written twice or not at all.
     """
     path = fill(tmp_path / "log-0")
     synced: list[list[int]] = []

@@ -24,7 +24,7 @@ def append(log: Log, *times_ms: int, codec: int = 0) -> None:
 
 
 def test_the_record_with_the_largest_timestamp_is_deleted(tmp_path: Path) -> None:
-    """If this fails, a tool takes a partition with records for an empty one."""
+    """If this fails, a tool treats a partition with records as empty."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, ONE, 0)
     for more_ms in (9, 4, 5):
         append(log, TIME_MS + more_ms)

@@ -1,4 +1,4 @@
-"""What the next start may say of the process before: that it lost nothing, or nothing at all."""
+"""The report of a start about the previous process: that it lost nothing, or no report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .managing import TOPIC_ID, open_manager
 
 
 def epoch_after(*paths: Path) -> int:
-    """What a start finds; it ends before it has registered."""
+    """The state that a start finds; the process ends before it has registered."""
     manager = open_manager(*paths)
     manager.crash()
     return manager.previous_broker_epoch
@@ -30,8 +30,8 @@ def killed(*paths: Path, epoch: int = 41) -> None:
 
 
 def test_a_killed_process_proves_that_it_lost_nothing(tmp_path: Path) -> None:
-    """If this fails, a broker whose process was killed has to be elected uncleanly where no other replica is left, as
-    if acknowledged records were lost.
+    """If this fails, a broker whose process was killed can only be elected uncleanly if no other replica is left, as if
+    acknowledged records were lost.
     """
     assert epoch_after(tmp_path) == -1
     killed(tmp_path)
@@ -42,7 +42,7 @@ def test_a_killed_process_proves_that_it_lost_nothing(tmp_path: Path) -> None:
 
 
 def test_an_orderly_stop_comes_first(tmp_path: Path) -> None:
-    """If this fails, an orderly stop is no proof any longer, or the epoch is that of an older process."""
+    """If this fails, a clean shutdown no longer counts as proof, or the epoch is that of an older process."""
     killed(tmp_path)
     manager = open_manager(tmp_path)
     manager.note_broker_epoch(42)

@@ -58,7 +58,7 @@ def test_a_slice_may_be_collected_together_with_its_segment(directory: str) -> N
     """If this fails, the broker crashes when a connection ends in a reference cycle, with parts of a deleted log that
     it had not sent yet.
     """
-    # In one generation, so that the segments, which are older than what refers to them, are cleared first.
+    # In one generation, so that the segments are cleared first; they are older than the objects that refer to them.
     gc.collect()
     gc.disable()
     try:

@@ -213,8 +213,8 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_keeps_the_recovery_point(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a second sync that succeeds hides a loss: the kernel drops what it could not write and reports it
-    once.
+    """If this fails, a second, successful sync hides a loss: the kernel drops pages that it could not write, and
+    reports that only once.
     """
     manager = open_manager(filled, config=SMALL)
     log = manager.logs["t", 0]

@@ -97,7 +97,7 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCapt
             assert (told[0]["cut_bytes"], told[0]["position"]) == (size - 4 * one, 4 * one)
         fill(log, 1)
         assert contents(log)[: kept * one] == data[: kept * one]
-        # The check of what existed at the start must not take the batch in the tail's place for damage.
+        # The check of files that existed at the start must not report the batch in place of the tail as damage.
         assert log.active.unverified_bytes == 0, "what recovery has checked is checked again before it is served"
         assert recovery.verify_part(log.active.path, 0, 0, kept * one, kept * one, 1 << 62) == (kept * one, None)
         again.crash()

@@ -86,7 +86,9 @@ def test_a_replica_that_lost_its_start_begins_again(machine: Machine, cleanup_po
 
 
 def test_a_replica_begins_again_where_it_was_synced_or_deleted(machine: Machine) -> None:
-    """If this fails, the offsets of deleted records are given to others, or the replica copies what was deleted."""
+    """If this fails, the offsets of deleted records are assigned to other records, or the replica copies deleted
+    records.
+    """
     manager, log = machine.filled()
     manager.delete_records_before(log, 10, 0)
     manager.crash()

@@ -37,7 +37,7 @@ def filled(path: Path, config: LogConfig = SMALL) -> tuple[Manager, Log]:
 
 
 def misplace(log: Log, segment_number: int, batch_number: int, base_offset: int) -> int:
-    """Change the base offset of a batch of the log's files, and nothing else; returns what it was."""
+    """Change only the base offset of a batch in the log's files; returns the old one."""
     segment = log.segments[segment_number]
     number = batch_number % (segment.size // BATCH_BYTES)
     overwrite(segment.path, struct.pack(">q", base_offset), number * BATCH_BYTES)

@@ -114,8 +114,8 @@ def test_last_stable_offset_and_aborted_transactions(
 def test_aborted_transactions_of_what_was_read(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    """If this fails, a reader takes aborted records for committed ones; or each small response lists every transaction
-    of the log.
+    """If this fails, a reader treats aborted records as committed, or each small response lists every transaction of
+    the log.
     """
     config = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
     log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, config, 0)

@@ -1,4 +1,4 @@
-"""What a start after a kill knows about producers: what the killed process knew, whatever was deleted before."""
+"""Producer state of a start after a kill: the same as in the killed process, whatever was deleted before."""
 
 from __future__ import annotations
 

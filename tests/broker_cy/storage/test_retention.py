@@ -1,4 +1,4 @@
-"""Deleting old records: how much of it is done in one iteration of the loop, what fails, and when it runs."""
+"""Deletion of old records: the work in one iteration of the loop, failures, and the time of each run."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_no_file_is_renamed_before_the_log_start_is_checkpointed(tmp_path: Path)
     manager.apply_retention(1_000, lambda topic, partition: 8)
     jobs.run_due()
     assert starts() == [0, 0]
-    # The first write was begun before the second log moved, and the first one moves again meanwhile.
+    # The first write began before the second log moved, and the first log moves again in the meantime.
     manager.delete_records_before(logs[0], 5, 1_000)
     jobs.held.pop(0)()
     assert read_entries(f"{tmp_path}/{LOG_START_OFFSETS}").offsets == {("a", 0): 3}

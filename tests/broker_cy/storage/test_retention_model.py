@@ -1,4 +1,4 @@
-"""Which segments begin and which are deleted, against Kafka's rules in plain Python: for any order of appends,
+"""Segments that begin and segments that are deleted, against Kafka's rules in plain Python: for any order of appends,
 retention, DeleteRecords, changed settings and restarts.
 """
 
@@ -119,7 +119,7 @@ class RetentionMachine(RuleBasedStateMachine):
         self.end += count
 
     def must_roll(self, data: bytes, timestamp: int, rolled: bool) -> bool:
-        """Kafka's LogSegment.shouldRoll; what jitter leaves open is taken as observed."""
+        """Kafka's LogSegment.shouldRoll; a result that depends on jitter is taken as observed."""
         active = self.segments[-1]
         if not active.batches:
             return False

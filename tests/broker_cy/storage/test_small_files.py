@@ -39,7 +39,7 @@ def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
-    """If this fails, a damaged checkpoint is taken for a valid one."""
+    """If this fails, a damaged checkpoint is accepted as valid."""
     path = tmp_path / "checkpoint"
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(ValueError, match=str(path)):

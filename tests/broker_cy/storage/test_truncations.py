@@ -78,8 +78,8 @@ def test_the_truncations_of_a_turn_share_one_job(tmp_path: Path, monkeypatch: py
 
 
 def test_a_dead_disk_holds_only_its_own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one disk that refuses checkpoints stops the replication of partitions on all others, or a follower
-    goes on to append although a start would not check it.
+    """If this fails, one disk that rejects checkpoints stops the replication of partitions on all others, or a follower
+    continues to append although a start would not check it.
     """
     jobs = HeldJobs()
     paths = [tmp_path / "a", tmp_path / "b"]

@@ -1,4 +1,4 @@
-"""Written points: what a start after a kill reads, and when it must not trust them."""
+"""Written points: the part that a start after a kill reads, and the cases in which it must not trust them."""
 
 import os
 import shutil
@@ -54,8 +54,8 @@ def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
 
 
 def test_a_start_notes_that_the_machine_runs_before_it_serves(tmp_path: Path) -> None:
-    """If this fails, a kill soon after the start is taken for a power loss, and damaged records, with all after them,
-    for a torn write: they are removed instead of reported.
+    """If this fails, a kill soon after the start is mistaken for a power loss, and damaged records, with all after
+    them, for a torn write: they are removed instead of reported.
     """
     open_manager(tmp_path).stop()
     (tmp_path / WRITTEN_POINTS).unlink()
@@ -65,7 +65,7 @@ def test_a_start_notes_that_the_machine_runs_before_it_serves(tmp_path: Path) ->
 
 
 def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
-    """If this fails, after a kill a resent batch is taken for a new one, or a new one for a resent one."""
+    """If this fails, a resent batch is considered new after a kill, or a new one resent."""
     manager = noted(tmp_path)
     described = manager.logs["t", 0].producers.describe()
     manager.crash()
@@ -91,8 +91,8 @@ def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monk
 
 
 def test_a_directory_that_was_restored_from_a_copy_has_no_written_points(tmp_path: Path) -> None:
-    """If this fails, after a snapshot of the disk was mounted, or a backup restored, in the boot of the written points,
-    which lacks pages that were only in memory, the start takes the bytes in their place for records.
+    """A snapshot of the disk was mounted, or a backup restored, in the boot of the written points; it lacks pages that
+    were only in memory. If this fails, the start reads the bytes in their place as records.
     """
     manager = noted(tmp_path / "a")
     first = os.path.basename(manager.logs["t", 0].segments[0].path)
@@ -128,7 +128,9 @@ def test_a_partition_that_was_restored_from_a_copy_has_no_written_point(tmp_path
     "damage", [b"", b"\n", b"x\n0\n1\nt 0 246\n", b"BOOT", b"BOOT\n0\n1\n", b"BOOT\n0\n1\nt 0 x\n"]
 )
 def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> None:
-    """If this fails, a torn file of a few bytes prevents a broker from starting, or makes it trust what it must not."""
+    """If this fails, a torn file of a few bytes prevents a broker from starting, or makes it trust a wrong written
+    point.
+    """
     path = tmp_path / WRITTEN_POINTS
     path.touch()
     found = path.stat()
@@ -267,7 +269,7 @@ def test_damaged_noted_producers_are_found_again(tmp_path: Path, damage: str) ->
 
 
 def test_noted_producers_of_other_records_are_not_believed(tmp_path: Path) -> None:
-    """If this fails, the noted state of records that were removed is taken for that of the records in their place."""
+    """If this fails, the noted state of removed records is applied to the records in their place."""
     manager = open_manager(tmp_path, settings=SETTINGS)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     for slot in range(noted_state.SLOTS):  # as left by a previous process

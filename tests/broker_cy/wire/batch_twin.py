@@ -30,7 +30,7 @@ class TwinRecord:
 
 @dataclass
 class TwinRules:
-    """What a topic requires."""
+    """The requirements of a topic."""
 
     now_ms: int
     before_ms: int = 2**63 - 1
@@ -41,7 +41,7 @@ class TwinRules:
 
 @dataclass
 class TwinVerdict:
-    """What the broker should answer and store."""
+    """The answer and the stored bytes that the broker should have."""
 
     code: int
     bad_records: list[int] = field(default_factory=list)

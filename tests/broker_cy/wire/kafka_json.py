@@ -8,7 +8,7 @@ from broker_cy.schemas import tables
 
 
 def as_json(message: Any, version: int) -> dict[str, Any]:
-    """Return what Kafka shows of `message`: tagged fields only if they differ from their default, uuids as text."""
+    """Return Kafka's JSON form of `message`: tagged fields only if they differ from their default, uuids as text."""
     spec = tables.load(type(message).__name__)
     return struct_as_json(spec, spec.root, message, version)
 

@@ -26,7 +26,7 @@ SELF = Path("/proc/self")
 
 @pytest.fixture
 def memory() -> Iterator[Callable[[], int]]:
-    """Returns the larger one of what Python has taken at most, and of what has become resident at most."""
+    """A function that returns the larger of two peaks: memory that Python allocated, and growth of resident memory."""
     tracemalloc.start()
     # The peak counts from here.
     (SELF / "clear_refs").write_text("5")
@@ -42,7 +42,7 @@ def _peak() -> int:
 
 
 def consume(data: bytes) -> bool:
-    """As `broker-cy topics consume` and the consoles do."""
+    """Decode like `broker-cy topics consume` and the consoles."""
     part = messages.FetchResponse.PartitionData(partition_index=0, high_watermark=1, records=data)
     chunk = decode_partition(TopicPartition("t", 0), part, 0, None, Isolation.READ_COMMITTED)
     assert bool(chunk.damage) != bool(chunk.records)
@@ -50,7 +50,7 @@ def consume(data: bytes) -> bool:
 
 
 def verify(data: bytes) -> bool:
-    """As the load generators do."""
+    """Decode like the load generators."""
     reading, notes = Reading("t", 0, []), list[str]()
     (batch,) = decode_batches(data)
     stamps.feed(reading, batch, 1, 0, notes.append)
@@ -72,7 +72,7 @@ def analyse(data: bytes) -> bool:
 
 @pytest.mark.parametrize("client", [consume, verify, analyse])
 def test_no_memory_is_taken_for_what_is_announced(client: Callable[[bytes], bool], memory: Callable[[], int]) -> None:
-    """If this fails, a record that somebody wrote stops whoever reads the topic."""
+    """If this fails, a malicious record stops every reader of the topic."""
     assert client(encode_batch([Record(value=b"x")], codec=Codec.SNAPPY))
     for codec, payload in PAYLOADS:
         assert not client(batch_of(codec, payload))

@@ -17,7 +17,7 @@ from broker_cy.wire.rejection import Accepted
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1"
 PARTITIONS = sorted(path.stem for path in (FIXTURES / "dump").glob("*.txt"))
 LOGS = sorted((FIXTURES / "logdir").glob("*/*.log"))
-# Of these the dump shows key and value as decoded by the topic's decoder, not as bytes.
+# For these, the dump shows key and value as decoded by the topic's decoder, not as bytes.
 DECODED = {"__cluster_metadata-0", "__consumer_offsets-0", "__transaction_state-0"}
 
 
@@ -116,7 +116,7 @@ def test_every_field_of_every_record_is_what_kafkas_tool_prints(partition: str) 
 
 
 def test_the_fixtures_hold_every_codec_and_kind_of_batch() -> None:
-    """The test above covers what its name says."""
+    """The test above covers everything that its name says."""
     batches = [batch for log in LOGS for batch in decode_batches(log.read_bytes())]
     assert {batch.codec for batch in batches} == set(Codec)
     assert any(batch.is_transactional and batch.is_control for batch in batches)
@@ -129,8 +129,9 @@ def test_the_fixtures_hold_every_codec_and_kind_of_batch() -> None:
 
 @pytest.mark.parametrize("log", LOGS, ids=names(LOGS))
 def test_a_written_batch_is_the_same_again(log: Path) -> None:
-    """What the broker itself writes (internal topics, the metadata log) has Kafka's own bytes: uncompressed batches are
-    equal byte by byte, compressed ones contain the same records."""
+    """Batches that the broker itself writes (internal topics, the metadata log) have Kafka's bytes: uncompressed
+    batches are equal byte by byte, compressed ones contain the same records.
+    """
     for batch in decode_batches(log.read_bytes()):
         if batch.count != batch.last_offset_delta + 1:
             continue  # compacted: encode_batch gives consecutive offsets
@@ -174,7 +175,7 @@ def test_control_records_are_written_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize("log", LOGS, ids=names(LOGS))
 def test_a_batch_a_client_produced_passes_validation_unchanged(log: Path) -> None:
-    """What Kafka accepted from a client is accepted here, without changing a byte."""
+    """Batches that Kafka accepted from a client are accepted here, without changing a byte."""
     for batch in decode_batches(log.read_bytes()):
         if (
             batch.is_control

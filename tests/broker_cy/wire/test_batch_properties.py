@@ -69,7 +69,7 @@ def test_what_is_written_is_read(records: list[Record], base_offset: int, codec:
 def test_kafka_python_and_aiokafka_build_the_same_batch(
     records: list[Record], producer: bool, transactional: bool, codec: Codec
 ) -> None:
-    """Our writer's bytes are those of the clients' builders; we read what they compress, and they read ours."""
+    """Our writer's bytes are those of the clients' builders; we read their compressed batches, and they read ours."""
     identity: dict[str, Any] = {"producer_id": 4711, "producer_epoch": 3, "base_sequence": 99} if producer else {}
     full = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1} | identity
     for builder_type, reader_type in ((KafkaPythonBuilder, KafkaPythonBatch), (AiokafkaBuilder, AiokafkaBatch)):

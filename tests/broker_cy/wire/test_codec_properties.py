@@ -90,7 +90,7 @@ def check_foreign(cls: type[codec.Message], version: int, data: Any) -> None:
         assert in_parts(cls, version, data) == (None, str(error))  # noqa: PT017
         return
     assert in_parts(cls, version, data)[0] == message or "nan" in repr(message)
-    # An accepted message must be writable, and mean the same: a broker forwards and stores what it read.
+    # An accepted message must be writable, and mean the same: a broker forwards and stores messages that it read.
     written = codec.encode(message, version)
     again = codec.decode(cls, version, written)
     assert again == message or "nan" in repr(message)

@@ -62,7 +62,7 @@ def test_clients_read_what_we_write(codec: Codec, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_we_read_what_clients_write(codec: Codec, kind: str) -> None:
-    """What kafka-python and aiokafka compress is read."""
+    """Batches that kafka-python and aiokafka compress are readable."""
     data = sample(kind)
     for module in (kafka_codec, aiokafka_codec):
         packed = getattr(module, f"{codec.name.lower()}_encode")(data)
@@ -214,7 +214,7 @@ def test_sizes_that_are_only_claimed_allocate_nothing() -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_every_truncation_and_flipped_byte_is_reported(codec: Codec) -> None:
-    """A damaged payload is an error or other bytes, never a crash; a truncated one is never taken for complete."""
+    """A damaged payload is an error or other bytes, never a crash; a truncated one is never accepted as complete."""
     data = sample("text")[:2000] + sample("noise")[:200]
     packed = compress(codec, data)
     for cut in range(1, len(packed)):
@@ -237,7 +237,7 @@ def test_every_truncation_and_flipped_byte_is_reported(codec: Codec) -> None:
 @settings(deadline=None, max_examples=200)
 @given(codec=st.sampled_from(COMPRESSING), prefix=st.integers(0, 24), tail=st.binary(max_size=200))
 def test_garbage_never_crashes(codec: Codec, prefix: int, tail: bytes) -> None:
-    """Whatever bytes a client sends as compressed, the worst result is an error for its batch."""
+    """For any bytes that a client sends as compressed, the worst result is an error for its batch."""
     try:
         assert len(decompress(codec, compress(codec, b"abc" * 30)[:prefix] + tail, MIB)) <= MIB
     except (CorruptPayload, PayloadTooLarge):

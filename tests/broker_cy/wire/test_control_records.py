@@ -61,7 +61,7 @@ def test_values_are_kafkas_bytes(message: ControlMessage, kind: ControlType, val
 
 @pytest.mark.parametrize(("message", "kind", "value"), MESSAGES, ids=[kind.name for _, kind, _ in MESSAGES])
 def test_a_damaged_value_is_reported(message: ControlMessage, kind: ControlType, value: str) -> None:
-    """A truncated control record is never taken for a complete one, and a changed one never crashes the reader."""
+    """A truncated control record is never accepted as complete, and a changed one never crashes the reader."""
     record = encode_control(message, 0)
     assert record.value is not None
     for cut in range(len(record.value)):

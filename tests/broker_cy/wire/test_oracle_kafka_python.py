@@ -83,7 +83,7 @@ def test_bytes_and_values_are_those_of_kafka_python(name: str, version: int) -> 
     for seed in range(3):
         message = Generator((name, version, seed)).message(name, version)
         if isinstance(message, messages.ApiVersionsResponse):
-            # With an error it takes the rest for version 0, as a client must (KIP-511).
+            # With an error, it reads the rest as version 0, as a client must (KIP-511).
             message.error_code = 0
         theirs = cls(version=version, **to_theirs(message, spec, spec.root, cls._struct, version))
         data = codec.encode_versioned(message, version) if in_front else codec.encode(message, version)

@@ -1,4 +1,6 @@
-"""The hand-written Produce and Fetch views read what the spec-driven codec writes, and refuse what it refuses."""
+"""The hand-written Produce and Fetch views read everything that the spec-driven codec writes, and reject the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -222,7 +224,7 @@ def test_cut_fetch_request_is_refused(version: int) -> None:
 @given(st.binary(max_size=200), st.integers(3, 13), st.integers(4, 18))
 @settings(max_examples=1000, deadline=None)
 def test_random_bytes_are_read_or_refused(data: bytes, produce_version: int, fetch_version: int) -> None:
-    """Only WireError is raised, whatever the bytes: another exception would be logged as a defect of the broker."""
+    """Only WireError is raised, for any bytes: another exception would be logged as a defect of the broker."""
     for parse, version in ((parse_produce, produce_version), (parse_fetch, fetch_version)):
         try:
             parse(data, version)
@@ -277,7 +279,7 @@ def fetch_responses(draw: st.DrawFn) -> tuple[int, messages.FetchResponse]:
 @given(fetch_responses())
 @settings(max_examples=300, deadline=None)
 def test_fetch_response_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchResponse]) -> None:
-    """If this fails, a follower appends other records than its leader sent, or truncates what it should keep."""
+    """If this fails, a follower appends other records than its leader sent, or truncates valid records."""
     version, response = case
     expected = [
         (
