@@ -95,9 +95,9 @@ def operator(make_lab: Callable[..., Lab]) -> Operator:
 
 def test_from_nothing_to_the_first_alert(operator: Operator) -> None:
     """If this fails, a new user gets an error in the first hour."""
-    said = operator.follow("deploy", "3. From nothing")
+    said = operator.follow("deploy", "3. Install")
     assert any("hello" in each for each in said)
-    stop, journal, start = commands("deploy", "4. To the first alert")
+    stop, journal, start = commands("deploy", "4. Test the alerts")
     operator.do(stop)
     until(lambda: "firing" in operator.do(journal), "the alert", WAIT_S, 2.0)
     operator.do(start)
@@ -108,7 +108,7 @@ def test_the_years_after(operator: Operator) -> None:
     """If this fails, an upgrade, a rollback, a fourth host or new certificates do not work as on the page."""
     operator.follow("deploy", "Upgrades")
     operator.write_inventory(4)
-    add, leave = commands("deploy", "Growing")
+    add, leave = commands("deploy", "Add and remove")
     operator.do(add)
     assert set(operator.brokers()) == {1, 2, 3, 4}
     operator.do(leave)
