@@ -19,7 +19,7 @@ from tests.support.wait import until
 
 pytestmark = [pytest.mark.full, needs.kafka]
 
-PREPARE, START, MOVE, EXCHANGE, RETURN = "1. Prepare", "2. Start", "3. Move", "4. Exchange", "5. The way back"
+PREPARE, START, MOVE, EXCHANGE, RETURN = "1. Prepare", "2. Start", "3. Move", "4. Exchange", "5. Migrate back"
 
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
