@@ -1,7 +1,7 @@
 """The command `broker-load`: load on a Kafka-compatible cluster by simulated clients. See docs/loadgen.md.
 
 Exit codes: 0 good, 1 a threshold was missed, 2 the generator was the limit, 3 data wrong; 64 an option or a file is
-wrong, or a good run's report could not be written, 69 the run could not be made.
+wrong, or the report of a good run could not be written, 69 the run could not be performed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ examples:
 
 
 class Program(click.Group):
-    """Wrong options end with WRONG_USE."""
+    """Exits with WRONG_USE if options are wrong."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         try:
@@ -88,7 +88,7 @@ _with_login = click.option(
 
 
 def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose and change a scenario."""
+    """Add the options that select and change a scenario."""
     for each in reversed(OVERRIDES.values()):
         function = click.option(
             f"--{each.name}", metavar=each.metavar, help=f"{each.help[:1].upper()}{each.help[1:]}."
@@ -113,7 +113,7 @@ _of_processes = click.option(
 
 
 def _of_report(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where the result goes."""
+    """Add the options for the output of the result."""
     for name, text in reversed(FILES.items()):
         path = click.Path(dir_okay=False, path_type=Path)
         function = click.option(f"--{name}", f"{name}_path", type=path, metavar="FILE", help=text)(function)
@@ -203,7 +203,7 @@ def _address(option: str, text: str, default_port: int) -> Address:
 
 
 def _run(scenario: Scenario, bootstrap: Sequence[Address], options: dict[str, Any], **workers: Any) -> None:
-    """Make the run, write its result, and end with its exit code."""
+    """Perform the run, write its result, and exit with its exit code."""
     for name in FILES:
         if (path := options[f"{name}_path"]) is not None and (problem := _problem_of(path)) is not None:
             raise click.ClickException(f"--{name}: {path}: {problem}")
@@ -214,17 +214,17 @@ def _run(scenario: Scenario, bootstrap: Sequence[Address], options: dict[str, An
 
 
 def _problem_of(path: Path) -> str | None:
-    """Return why a file could not be written here, as far as that is known before the run."""
+    """Return why a file cannot be written here, if that is known before the run."""
     if path.exists() and not path.is_file():
         return None if os.access(path, os.W_OK) else "it cannot be written"
-    # A file is written beside the one that it replaces.
+    # A file is written in the directory of the one that it replaces.
     if not path.parent.is_dir():
         return f"{path.parent} is no directory"
     return None if os.access(path.parent, os.W_OK | os.X_OK) else f"no file can be created in {path.parent}"
 
 
 def _write(result: Result, options: dict[str, Any]) -> int:
-    """Write the result where the options say; returns the exit code."""
+    """Write the result as the options say; returns the exit code."""
     from loadgen.report import junit, page, text
     from loadgen.report import result as results
 
@@ -237,9 +237,9 @@ def _write(result: Result, options: dict[str, Any]) -> int:
         try:
             write(result, path)
         except OSError as error:
-            # The other files are written all the same: the run cannot be made again.
+            # The other files are still written: the run cannot be repeated.
             click.echo(f"{PROGRAM}: --{name}: {path}: {error.strerror}", err=True)
-            # A verdict against the run is never hidden.
+            # A failed write never hides a bad verdict.
             exit_code = exit_code or WRONG_USE
     return exit_code
 

@@ -1,5 +1,5 @@
-"""What `broker-load` and plain locust have in common as commands: the default cluster, and exit codes for runs that
-could not be made. Those of runs are in `loadgen.report.result`.
+"""Shared parts of `broker-load` and plain locust as commands: the default cluster, and exit codes for runs that could
+not be performed. Exit codes of runs are in `loadgen.report.result`.
 """
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"

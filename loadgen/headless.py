@@ -19,7 +19,7 @@ from loadgen.session import Session
 
 
 def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: bool, **workers: Any) -> Result | None:
-    """Make a run, and return its result; None if it could not be made, which was reported."""
+    """Perform a run, and return its result; None if it failed, which was reported."""
     progress = None if quiet else Progress(scenario.name, scenario.seconds)
     phase = (lambda text: None) if progress is None else progress.phase
     try:
@@ -37,7 +37,7 @@ def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: boo
 
 
 def run_worker(master: Address) -> bool:
-    """Be a worker until the master ends; returns whether the master said so. Otherwise the reason was reported."""
+    """Work for a master until it ends; returns whether the master ended the run. Otherwise the reason was reported."""
     try:
         serve(master)
     except RunError as error:

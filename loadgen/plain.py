@@ -1,8 +1,8 @@
 """Scenarios for plain locust: `locust -f loadgen/locustfiles/producers.py`, with all of locust's own options.
 
-A locustfile calls `use` with its namespace, in which locust looks for users. The scenario decides how many there are
-and how long they are measured, unless `--users` or `--run-time` say otherwise. When the measurement is over, a headless
-run prints our summary and ends with our exit code.
+A locustfile calls `use` with its namespace, in which locust looks for users. The scenario sets their number and the
+measured time, unless `--users` or `--run-time` are given. When the measurement is over, a headless run prints our
+summary and ends with our exit code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTIONS = ("rate", "duration", "warm-up", "topic", "partitions", "engine", "acks
 
 
 def use(namespace: dict[str, Any], source: str) -> None:
-    """Put the users of a scenario, by its name or file, into the namespace of a locustfile."""
+    """Add the users of a scenario, given by name or file, to the namespace of a locustfile."""
     namespace.update({each.__name__: each for each in classes_of(read_scenario(source))})
     keep_fractions()
     hooks: Any = events
@@ -50,7 +50,7 @@ def use(namespace: dict[str, Any], source: str) -> None:
 
 
 def _add_options(parser: Any) -> None:
-    # Options of a group are no fields of locust's page: those that have a meaning there are its own.
+    # Options of a group are not fields of locust's page, which has its own for those that apply there.
     group = parser.add_argument_group("broker-load")
     group.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT[,..]", help="the cluster")
     for name in OPTIONS:
@@ -70,7 +70,7 @@ def _begin(environment: Any, source: str) -> None:
         bootstrap = parse_addresses(options.bootstrap)
         _check_classes(environment.user_classes, scenario)
     except (SpecError, ValueError) as error:
-        # The processes that locust forks have the same options, and come here, too, once they are connected.
+        # The processes that locust forks have the same options and also get here once they are connected.
         if not isinstance(runner, WorkerRunner):
             print(f"broker-load: {error}", file=sys.stderr)
             _end_forked()
@@ -83,7 +83,7 @@ def _begin(environment: Any, source: str) -> None:
     session = Session(Conductor(environment, scenario, bootstrap, workers), sys.argv, lambda phase: None)
     runs = Runs(session, runner.quit if options.headless else None)
     if options.headless:
-        # Without it, KeyboardInterrupt would be raised in whichever user works at that moment.
+        # Without it, KeyboardInterrupt would be raised in the user that runs at that moment.
         gevent.signal_handler(signal.SIGINT, runner.quit)
     if environment.web_ui is not None:
         extend(environment.web_ui, runs)
@@ -91,14 +91,14 @@ def _begin(environment: Any, source: str) -> None:
 
 
 def _end_forked() -> None:
-    """End the processes that locust has forked: those that are not connected yet would try for five minutes."""
+    """End the processes that locust has forked: processes that are not connected yet would retry for five minutes."""
     for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(each), signal.SIGTERM)
 
 
 def _check_classes(classes: Sequence[type[Any]], scenario: Scenario) -> None:
-    """Refuse a run with other user classes than the scenario has entries: it would wait for users that never come."""
+    """Refuse a run with other user classes than the scenario has entries: it would wait for users that never start."""
     chosen, wanted = {each.__name__ for each in classes}, {spec.class_name for spec in scenario.users}
     if chosen != wanted:
         names = ", ".join(sorted(wanted))
@@ -108,7 +108,7 @@ def _check_classes(classes: Sequence[type[Any]], scenario: Scenario) -> None:
 
 
 def _scenario(options: Any, source: str) -> Scenario:
-    """Read the scenario with the options of the command line, and let locust's own options agree with it."""
+    """Read the scenario with the options of the command line, and set locust's own options accordingly."""
     chosen = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
     scenario = read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
     if options.run_time:
@@ -118,14 +118,14 @@ def _scenario(options: Any, source: str) -> Scenario:
     if options.num_users is None:
         options.num_users = users_of(scenario)
     else:
-        # Refused here, and not when the run begins.
+        # Invalid options are rejected here, not when the run begins.
         with_users(scenario, options.num_users)
     options.spawn_rate = options.spawn_rate or options.num_users
     return scenario
 
 
 def _end(environment: Any, runs: Runs) -> None:
-    """Print the result of the last run, and let locust end with its code. A run in progress is ended."""
+    """Print the result of the last run, and let locust exit with its code. A run in progress is ended."""
     runs.end()
     if runs.result is not None:
         text.show(runs.result)

@@ -1,4 +1,4 @@
-"""Runs that locust starts, from its web page or its own command line: its events call the conductor."""
+"""Runs that are started by locust, from its web page or its own command line: its events call the conductor."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from loadgen.session import Session, addresses_text
 
 logger = logging.getLogger(__name__)
 
-# For workers to be ready for the next run.
+# The time for workers to become ready for the next run.
 READY_S = 10.0
 LOOK_S = 0.05
 
 
 class Runs:
-    """One run after the other, each from locust's test_start on. `result` is that of the last one that ended, `state`
-    what is done now, or why there is no result. `ended` is called after each run.
+    """One run after the other, each from locust's test_start on. `result` is that of the last finished run, `state` the
+    current step, or the reason for a missing result. `ended` is called after each run.
 
     The page, and plain locust's command line, choose the number of users, the measured time and the cluster (locust's
-    "host") of a run; all else is the scenario's.
+    "host") of a run; everything else comes from the scenario.
     """
 
     def __init__(self, session: Session, ended: Callable[[], None] | None = None) -> None:
@@ -56,7 +56,7 @@ class Runs:
 
     @property
     def in_progress(self) -> bool:
-        """Whether a run has begun whose result is not there yet."""
+        """Whether a run has begun and has no result yet."""
         return self._greenlet is not None and not self._greenlet.ready()
 
     def _set_state(self, text: str) -> None:
@@ -72,14 +72,14 @@ class Runs:
         try:
             self._prepared.wait()
         except gevent.GreenletExit:
-            # Locust was told to stop, or to start again.
+            # Locust was requested to stop, or to start again.
             self._conductor.interrupt()
             raise
         if self.problem is not None:
             raise gevent.GreenletExit
 
     def _on_stopping(self, environment: Any, **_: Any) -> None:
-        """Let users complete what they began, and check it, before locust kills them."""
+        """Let users complete their operations, and verify, before locust kills them."""
         if gevent.getcurrent() is not self._greenlet:
             self.end()
 
@@ -93,7 +93,7 @@ class Runs:
             self.state = f"failed: {error}"
             logger.error("the run failed: %s", error)
         except Exception as error:
-            # A mistake of ours: without a reason it would look as if there had been no run.
+            # A bug: without a reason it would look as if there had been no run.
             self.problem = self.state = f"failed: {type(error).__name__}: {error}"
             raise
         finally:
@@ -104,7 +104,7 @@ class Runs:
                 self._ended()
 
     def _choose(self) -> None:
-        """Let the run have the users, the time and the cluster that were typed."""
+        """Apply the typed number of users, time and cluster to the run."""
         options, runner = self.environment.parsed_options, self._conductor.runner
         scenario = with_users(self._scenario, runner.target_user_count)
         if options.run_time:
@@ -123,7 +123,7 @@ class Runs:
         return conductor.proceed(lambda: self._set_state("running"))
 
     def _stop_users(self) -> None:
-        """Bring locust to its state `stopped`, in which its page shows our tabs, and workers are ready for a run."""
+        """Set locust's state to `stopped`, in which its page shows our tabs and workers are ready for a run."""
         runner = self._conductor.runner
         if runner.state != STATE_STOPPED:
             runner.stop()
@@ -143,7 +143,7 @@ class Runs:
 
 
 def adapt(classes: Sequence[Any], scenario: Scenario) -> None:
-    """Let locust's user classes have the entries of a scenario with the same names."""
+    """Set the entries of a scenario at locust's user classes of the same names."""
     specs = {spec.name: spec for spec in scenario.users}
     for each in classes:
         each.spec = specs[each.spec.name]

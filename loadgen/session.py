@@ -1,4 +1,4 @@
-"""One run from beginning to end: the users work, what they wrote is read back, and the result is judged.
+"""One run from beginning to end: the users work, their records are read back, and the result is judged.
 
 Used by every way to start a run: the command line, locust's web page, and plain locust.
 """
@@ -26,7 +26,7 @@ Phase = Callable[[str], None]
 
 
 class Session:
-    """The runs of one scenario. `phase` is called with what is done before and after the users work."""
+    """The runs of one scenario. `phase` is called with the current step before and after the users work."""
 
     def __init__(self, conductor: Conductor, command: Sequence[str], phase: Phase) -> None:
         self.conductor, self.phase, self._command = conductor, phase, tuple(command)
@@ -37,15 +37,15 @@ class Session:
         return self.conductor.scenario
 
     def interrupt(self) -> None:
-        """End the measurement now or, once it has ended, the reading of what was written. The figures are kept."""
+        """End the measurement now or, once it has ended, the verification. The figures are kept."""
         self.conductor.interrupt()
         if self._reader is not None:
             self._reader.kill(block=False)
 
     def run(self, work: Callable[[Conductor], Finished]) -> Result:
-        """Make a run: `work` lets the users work. The topics that it created are deleted afterwards.
+        """Perform a run: `work` lets the users work. The topics that it created are deleted afterwards.
 
-        Raises RunError, NetError and Refused if it could not be made.
+        Raises RunError, NetError and Refused if it fails.
         """
         events = ClusterEvents(self.conductor.bootstrap, self.scenario.timeout_s)
         try:
@@ -56,7 +56,7 @@ class Session:
             if (left := self.conductor.clean_up()) is not None and isinstance(error, RunError | NetError | Refused):
                 raise RunError(f"{error}; {left}") from error
             raise
-        # A cluster that has gone away takes no topic with it, and must not take the figures with it.
+        # If the cluster is unavailable, the topics remain there, and the figures must not be lost.
         if (left := self.conductor.clean_up()) is not None:
             finished.incomplete.append(left)
         return self._result(finished, verification, [Event(**each) for each in happened])
@@ -72,7 +72,7 @@ class Session:
             found = self._reader.get()
         finally:
             self._reader = None
-        # What `get` returns of a greenlet that was killed.
+        # `get` returns GreenletExit if the greenlet was killed.
         return Verification(problem="interrupted") if isinstance(found, gevent.GreenletExit) else found
 
     def _read_back(self, finished: Finished) -> Verification:
@@ -106,10 +106,10 @@ class Session:
         return result.judged(thresholds.judge(scenario.thresholds, result))
 
     def _workers(self, finished: Finished) -> list[WorkerFigures]:
-        """All workers of the run, those that never reported, too."""
+        """All workers of the run, including those that never reported."""
         return list(finished.totals.workers.values()) + self.conductor.silent()
 
 
 def addresses_text(addresses: Sequence[tuple[str, int]]) -> str:
-    """Return addresses as people type them."""
+    """Return addresses as HOST:PORT texts."""
     return ",".join(str(Address(*each)) for each in addresses)

@@ -1,7 +1,7 @@
-"""The interface between producing users and what sends their records.
+"""The interface between producing users and the engines that send their records.
 
-An engine is made once per process and kind of users, when the run is prepared. `work` of it is what all its users
-share. A user's greenlet calls `produce`, which blocks until the pacer has no more operations.
+An engine is created once per process and kind of users, when the run is prepared. `work` is shared by all of its users.
+A user's greenlet calls `produce`, which blocks until the pacer has no more operations.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from loadgen.scenario.model import Scenario, UserSpec
 from loadgen.scenario.share import Share
 from loadgen.verify.ledger import Ledger
 
-# What a scenario calls them, as the protocol knows them.
+# From the names in scenarios to the values of the protocol.
 ACKS = {"all": -1, "1": 1, "0": 0}
 CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
 class EngineError(Exception):
-    """The engine cannot do what the scenario asks for, or the cluster cannot be reached; the text says why."""
+    """The engine does not support the scenario, or the cluster cannot be reached; the text says why."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the users of one entry of the scenario share in one process."""
+    """State that the users of one scenario entry share in one process."""
 
     bootstrap: tuple[tuple[str, int], ...]
     scenario: Scenario
@@ -43,7 +43,7 @@ class Work:
     ledger: Ledger | None  # None: values have no prefix, and nothing is verified
 
     def producer_id(self, user: int) -> int:
-        """Return the number of a user in this process that is unique in the run, for prefixes."""
+        """Return a number, unique in the run, for a user of this process; it is used in prefixes."""
         kind = self.scenario.users.index(self.spec)
         return (self.worker << 40) | (kind << 32) | user
 
@@ -52,16 +52,16 @@ class Engine(Protocol):
     """Sends the records of one kind of users in one process."""
 
     def prepare(self) -> None:
-        """Connect and encode what does not change; raises EngineError."""
+        """Connect, and encode the constant parts; raises EngineError."""
 
     def connect(self, user: int) -> None:
-        """Open what user `user` (0, 1, ... in this process) needs, before the run; raises EngineError."""
+        """Open the connections of user `user` (0, 1, ... in this process) before the run; raises EngineError."""
 
     def produce(self, user: int) -> None:
         """Perform operations of a user until the pacer ends. Failures are counted."""
 
     def settle(self, timeout_s: float) -> None:
-        """Wait for the outcomes of what was sent, at most this long; what is open then is UNKNOWN."""
+        """Wait for the outcomes of sent records, at most this long; outcomes that are open then are UNKNOWN."""
 
     def close(self) -> None:
         """Close the connections and end the threads."""

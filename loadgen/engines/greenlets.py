@@ -1,8 +1,8 @@
-"""The engine `gevent`: each user is a client of its own with one request in flight, as a service that waits for each
+"""The engine `gevent`: each user is a separate client with one request in flight, like a service that waits for each
 acknowledgement.
 
-An idempotent user sends a batch again, under the same sequence, until its outcome is known or the request's timeout has
-passed; others never do. A record without key and codec is sent from a Template.
+An idempotent user sends a batch again, under the same sequence, until its outcome is known or the request timeout has
+passed; other users never do. A record without key and codec is sent from a Template.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Sender:
         self._templates.clear()
 
     def send(self, due_ns: int) -> None:
-        """Send the records of one operation, and note what became of them."""
+        """Send the records of one operation, and note their outcome."""
         batch = self._batch(due_ns)
         batch.sent_ns = time.monotonic_ns()
         records = self._spec.records
@@ -146,7 +146,7 @@ class Sender:
             self._recover()
 
     def _batch(self, due_ns: int) -> _Batch:
-        """Make the records of an operation, and begin their sequences."""
+        """Create the records of an operation, and begin their sequences."""
         spec = self._spec
         key, partition = self._keys.next()
         track = self._tracks[partition]
@@ -245,11 +245,13 @@ class Sender:
         return error, UNKNOWN if may_be_there else outcome
 
     def _recover(self) -> None:
-        """After a failure: find the leaders again, and wait: a cluster that is away is not asked in a circle."""
+        """Find the leaders again after a failure, and wait, so that an unavailable cluster is not polled in a tight
+        loop.
+        """
         self._cluster.forget(self._topic)
         gevent.sleep(RETRY_S)
         if self._spec.idempotent:
-            # The broker expects the sequence of what was given up, or the one after it.
+            # The broker expects the sequence of the abandoned batch, or the one after it.
             try:
                 self._new_identity()
             except (NetError, Refused):

@@ -1,11 +1,12 @@
-"""The engine `librdkafka`: what most real clients do. One confluent_kafka.Producer for all users of a process.
+"""The engine `librdkafka`: the behaviour of most real clients. One confluent_kafka.Producer serves all users of a
+process.
 
 Users hand records over and do not wait for each: librdkafka fills batches from all of them. With a rate, a user waits
 only while librdkafka's queue is full; without one, while it has `in_flight` operations without a report. A native
-thread serves the reports and takes their time; the hub counts them, so that no call of librdkafka ever blocks it.
+thread serves the reports and records their times; the hub counts them, so that no call of librdkafka blocks it.
 
-A verified producer that is not idempotent does not repeat requests: its own repetitions would look like duplicates and
-reordering in the cluster.
+A verified producer that is not idempotent does not retry: its retries would look like duplicates and reordering by the
+cluster.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from loadgen.verify.ledger import ACKNOWLEDGED, REFUSED, UNKNOWN, Track
 
 # The largest batch_bytes.
 MESSAGE_BYTES_MAX: Final = 100_000_000
-# Records of all users that librdkafka holds.
+# Records of all users that librdkafka queues.
 QUEUE_MAX: Final = 100_000
-# How long a user waits before it tries a full queue again.
+# The time before a user retries a full queue.
 FULL_S: Final = 0.002
-# How long the thread waits for reports before it looks whether it should end.
+# The time that the thread waits for reports before it checks whether it should end.
 POLL_S: Final = 0.1
-# The thread needs the interpreter's lock for each report. With Python's 5 ms it would get it 200 times a second while
-# users are busy.
+# The thread needs the interpreter's lock for each report. With Python's switch interval of 5 ms it would get the lock
+# 200 times a second while users are busy.
 SWITCH_S: Final = 0.0001
 # Reports that the hub counts before it serves sockets and timers again.
 TAKEN_AT_ONCE: Final = 500
-# After a purge, for the reports of what was purged.
+# The wait after a purge for the reports of the purged records.
 PURGED_S: Final = 1.0
-# Codes after which a record is certainly not there: it was not sent, or the broker checks it before its append.
+# Codes after which a record is certainly not in the log: it was not sent, or the broker checks it before its append.
 _LOCAL_REFUSALS: Final = frozenset({-186, -188, -190})  # _INVALID_ARG, _UNKNOWN_TOPIC, _UNKNOWN_PARTITION
 _REFUSALS: Final = frozenset({
     ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP,
@@ -72,7 +73,7 @@ class LibrdkafkaEngine:
         self._switch_s = 0.0
 
     def prepare(self) -> None:
-        """Make the producer, and find the topic. Raises EngineError."""
+        """Create the producer, and find the topic. Raises EngineError."""
         work, name = self._work, self._work.spec.name
         try:
             from confluent_kafka import KafkaException, Producer
@@ -84,7 +85,7 @@ class LibrdkafkaEngine:
         self._thread = ThreadPool(1)
         try:
             self._producer = Producer(settings_of(work))
-            # In the thread, because it blocks.
+            # This runs in the thread, because it blocks.
             self._thread.spawn(self._producer.list_topics, work.scenario.topic.name, work.scenario.timeout_s).get()
         except (KafkaException, ValueError) as error:
             self.close()
@@ -110,10 +111,10 @@ class LibrdkafkaEngine:
                 mine.has_room.clear()
                 mine.has_room.wait()
             if pacer.profile is None and not mine.taken % TAKEN_AT_ONCE:
-                gevent.sleep(0)  # a closed loop never waits for the pacer, and other users want to go on
+                gevent.sleep(0)  # a closed loop never waits for the pacer, so other users must get a turn
 
     def settle(self, timeout_s: float) -> None:
-        """Wait for the reports; what has none after `timeout_s` is purged, and UNKNOWN."""
+        """Wait for the reports; records without one after `timeout_s` are purged, and UNKNOWN."""
         self._wait(timeout_s)
         if self._open() and self._producer is not None:
             self._producer.purge(in_queue=True, in_flight=True, blocking=False)
@@ -128,7 +129,7 @@ class LibrdkafkaEngine:
         return sum(each.open for each in self._users.values())
 
     def close(self) -> None:
-        """Give up what has no report, and end the thread."""
+        """Abandon records without a report, and end the thread."""
         self._is_closing = True
         if self._producer is not None:
             self._producer.purge(in_queue=True, in_flight=True, blocking=False)
@@ -155,13 +156,13 @@ class LibrdkafkaEngine:
             operation.size_bytes += len(record.value) + len(record.key or b"")
             error = self._hand_over(record, report)
             if error is not None:
-                # As if librdkafka had reported it.
+                # The error is handled as if librdkafka had reported it.
                 report.refused = error
                 report.now_ns = time.monotonic_ns()
                 self._count(report)
 
     def _hand_over(self, record: _Made, report: _Report) -> str | None:
-        """Give a record to librdkafka, waiting while its queue is full; returns the error if it does not take it."""
+        """Pass a record to librdkafka, waiting while its queue is full; returns the error if librdkafka rejects it."""
         topic = self._work.scenario.topic.name
         until_s: float | None = None
         while True:
@@ -188,7 +189,7 @@ class LibrdkafkaEngine:
         self._producer.poll(0)
 
     def _take(self) -> None:
-        """Count what was reported; the hub calls it."""
+        """Count the reports; called by the hub."""
         for _ in range(min(len(self._done), TAKEN_AT_ONCE)):
             self._count(self._done.popleft())
         if self._done:
@@ -239,7 +240,7 @@ class _User:
         self.has_room = Event()
 
     def records(self, due_ns: int) -> list[_Made]:
-        """Make the records of one operation."""
+        """Create the records of one operation."""
         work = self._work
         made: list[_Made] = []
         for _ in range(work.spec.records):
@@ -270,7 +271,7 @@ class _Operation:
 
 
 class _Report:
-    """The delivery report of one record; librdkafka's thread calls it."""
+    """The delivery report of one record; called by librdkafka's thread."""
 
     __slots__ = ("error", "now_ns", "operation", "refused", "sequence", "track")
 

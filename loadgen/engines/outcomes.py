@@ -1,4 +1,4 @@
-"""What an error code of Produce says about the records: were they written or not?"""
+"""The meaning of a Produce error code for the records: were they written or not?"""
 
 from __future__ import annotations
 

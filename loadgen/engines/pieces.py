@@ -1,4 +1,4 @@
-"""A rate profile as the pieces that the C driver sends one after the other."""
+"""A rate profile as pieces that the C driver performs one after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from loadgen.scenario.profile import Piece, RateProfile
 
-# A rate of 0 at one end of a ramp, in requests a second: the driver's rates are above 0. In a month it makes a
-# millionth of a request, less than what the driver rounds.
+# A rate of 0 at one end of a ramp, in requests a second: the driver's rates are above 0. In a month it adds a millionth
+# of a request, less than the rounding of the driver.
 _RATE_LEAST = 1e-12
 _SLACK = 1e-6
 
@@ -26,9 +26,9 @@ class Part(NamedTuple):
 
 
 def parts_of(profile: RateProfile, seconds: float, first: float = 0.0) -> Iterator[Part]:
-    """Yield the parts of the first `seconds` of a profile, without those that have no request.
+    """Yield the parts of the first `seconds` of a profile, without parts that have no request.
 
-    The numbers of requests count on over the parts, in fractions, so that their sum is that of the whole profile.
+    The numbers of requests continue over the parts, in fractions, so that their sum is that of the whole profile.
     `first` is the number of the first request: 0.5 is the one halfway between the first and the second.
     """
     at_s = 0.0

@@ -1,15 +1,15 @@
-"""The engine `raw`: volume. The C driver of `broker-bench` sends ready-made batches from a thread of its own.
+"""The engine `raw`: volume. The C driver of `broker-bench` sends pre-encoded batches from a separate thread.
 
 One user is one driver with `connections` connections (at least one for each leader), which send in turn. An operation
-is one request with one batch of `records` records; a connection's go to its partitions, all of one leader, in turn. A
-request that is due on a lost connection fails, unless all are lost: then it waits for the first that is made again, at
-most until the round ends. Without a rate, `in_flight` requests are kept waiting on each
-connection. Values and keys are drawn and encoded when the run is prepared, and each batch is sent again and again, with
-the times of its preparation; keys do not decide the partition.
+is one request with one batch of `records` records. The requests of a connection go to its partitions in turn, which all
+have one leader. A request that is due on a lost connection fails. If all connections are lost, it waits for the first
+new one, at most until the round ends. Without a rate, `in_flight` requests are kept in flight on each connection.
+Values and keys are drawn and encoded when the run is prepared, and each batch is sent again and again, with the times
+of its preparation; keys do not decide the partition.
 
 With verification, a user is idempotent whether the scenario says so or not: values carry no stamps, so its batches are
-followed by the producer ids and sequences in their headers (KIP-98). A refused request then ends its connection as an
-outage does: what it had not acknowledged is UNKNOWN, and it continues under another producer id.
+tracked by the producer ids and sequences in their headers (KIP-98). A failed request then closes its connection as an
+outage does: unacknowledged records of the connection are UNKNOWN, and it continues with another producer id.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from loadgen.pace.timer import NS
 from loadgen.payload.keys import KeySource
 from loadgen.payload.values import ValueSource
 
-# Distinct batches, so that a cluster cannot profit from a single one, and what they may need.
+# Distinct batches, so that a cluster cannot benefit from a single one, and their limits.
 BATCHES_MIN: Final = 4
 BATCHES_MAX: Final = 256
 BATCHES_BYTES: Final = 64 << 20
 BATCHES_RECORDS: Final = 50_000
 # Request frames of one user.
 TEMPLATES_MAX: Final = 1 << 16
-# How often figures are taken over, and how long the thread runs before it looks for lost connections.
+# The interval at which figures are collected, and at which the thread checks for lost connections.
 DRAIN_S: Final = 0.1
 # The driver hands over its figures for intervals of this length.
 SAMPLE_NS: Final = 250_000_000
-# Between attempts to make lost connections again.
+# The pause between attempts to reconnect.
 RETRY_S: Final = 0.1
-# Of producer ids without a transactional id, which brokers ignore.
+# Sent with producer ids without a transactional id; brokers ignore it.
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 _NO_LIMIT = 1 << 62
 _PRODUCE_ERROR = re.compile(r"Produce error (-?\d+)")
@@ -77,7 +77,7 @@ class RawEngine:
         self._batches = _encoded(self._work)
 
     def connect(self, user: int) -> None:
-        """Make the connections of a user. Raises EngineError."""
+        """Open the connections of a user. Raises EngineError."""
         try:
             self._loads[user] = _Load(self._work, user, self._batches)
         except (OSError, NetError, Refused) as error:
@@ -134,7 +134,7 @@ class _Load:
         self._cluster = Cluster(work.bootstrap, f"broker-load-{spec.name}-{user}", work.scenario.timeout_s)
         self._is_idempotent = is_idempotent(work)
         self._driver: Driver | None = None
-        # Of the connections that were lost last: the driver forgets it when they are made again.
+        # The error of the last lost connections: the driver forgets it when they are opened again.
         self._error: str | None = None
         self._begun_ns = 0
         self._thread = ThreadPool(1)
@@ -168,7 +168,7 @@ class _Load:
         self._cluster.close()
 
     def _leaders(self) -> dict[int, Address]:
-        """Return the leaders that are known now. Raises NetError and Refused."""
+        """Return the leaders known now. Raises NetError and Refused."""
         answer = self._cluster.refresh([self._topic])
         addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
         return {
@@ -184,7 +184,7 @@ class _Load:
     # ------------------------------------------------------------------------------------------------ a round
 
     def produce(self) -> None:
-        """Send what is due from the pacer's begin to its end."""
+        """Send the requests that are due from the pacer's begin to its end."""
         driver = self._driver
         assert driver is not None
         try:
@@ -220,7 +220,7 @@ class _Load:
             yield
 
     def _run(self, driver: Driver) -> None:
-        """Run the prepared loop to its end, with new connections for those that are lost."""
+        """Run the prepared loop to its end, replacing lost connections."""
         pacer = self._work.pacer
         while True:
             result = self._thread.spawn(_slices, driver)
@@ -243,13 +243,14 @@ class _Load:
             pacer.lateness.merge(driver.lateness)
 
     def _revive(self, driver: Driver, lost: list[int]) -> bool:
-        """Make lost connections again, where their leaders are known; returns whether any was."""
+        """Reopen lost connections whose leaders are known; returns whether any was reopened."""
         self._note(driver)
         revived = False
         try:
             leaders = self._leaders()
             for index in lost:
-                # All partitions of a connection had one leader; where they no longer do, some are refused from now on.
+                # All partitions of a connection had one leader; if they no longer do, some requests are rejected from
+                # now on.
                 address = leaders.get(self._partitions[index][0])
                 if address is not None:
                     driver.revive(
@@ -263,7 +264,7 @@ class _Load:
         return revived
 
     def _note(self, driver: Driver) -> None:
-        """Note in the ledger what is acknowledged."""
+        """Note the acknowledged records in the ledger."""
         if (ledger := self._work.ledger) is not None:
             for _, producer_id, partition, acknowledged, sent in driver.acknowledged():
                 ledger.batches(producer_id, self._topic, partition, acknowledged, sent)
@@ -277,20 +278,20 @@ class _Load:
         if is_left_over(self._begun_ns + int(ended_s * NS), meter.start_ns, time.monotonic_ns()):
             return
         errors = {error_of(driver.first_error or self._error): failures} if failures else None
-        # In a closed loop a request is due when it is sent; in an open one, that is not noted.
+        # In a closed loop a request is due when it is sent; in an open one, the time of sending is not known.
         service = latency if self._work.pacer.profile is None else Histogram()
         meter.add(responses, records, size_bytes, latency, service, errors)
 
 
 def is_left_over(ended_ns: int, start_ns: int, now_ns: int) -> bool:
-    """Return whether an interval of the driver belongs to the warm-up by most of its time, but is taken after it: then
-    its requests would be in the figures of the measured time, which begins at `start_ns` (0: there is no warm-up).
+    """Return whether most of an interval of the driver is in the warm-up although it is collected afterwards. Its
+    requests would otherwise count in the measured time, which begins at `start_ns` (0: no warm-up).
     """
     return 0 < start_ns <= now_ns and ended_ns - SAMPLE_NS // 2 < start_ns
 
 
 def _outcome(result: Any) -> tuple[bool, list[int]]:
-    """Return what the thread returned, whose type gevent does not say."""
+    """Return the result of the thread with its type, which gevent does not declare."""
     found: tuple[bool, list[int]] = result.get()
     return found
 
@@ -339,7 +340,7 @@ def _templates(
 
 
 def error_of(text: str | None) -> str:
-    """Return Kafka's name, or a short one, of the driver's error."""
+    """Return Kafka's name, or a short name, for the driver's error."""
     if text is None:
         return "DISCONNECTED"
     if found := _PRODUCE_ERROR.search(text):

@@ -1,4 +1,4 @@
-"""The engine of a name."""
+"""The engines by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from loadgen.engines.base import Engine, EngineError, Work
 
 def engine_of(work: Work) -> Engine:
     """Return the engine that the scenario names for these users. Raises EngineError."""
-    # Imported when needed: each has its own libraries.
+    # Engines are imported when needed, because each has its own libraries.
     name = work.spec.engine
     if name == "gevent":
         from loadgen.engines.greenlets import GeventEngine

@@ -13,7 +13,7 @@ from loadgen.net.connection import Connection
 from loadgen.payload.prefix import CHANGING, CHANGING_AT, PREFIX
 
 NS_PER_MS = 1_000_000
-# Offsets of fields in a record batch (magic 2), and where the part under its checksum begins.
+# Offsets of fields in a record batch (magic 2), and the start of the part covered by its checksum.
 _CRC_AT, _CHECKED_AT, _TIMES_AT, _BASE_SEQUENCE_AT = 17, 21, 27, 53
 _TIMES = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
@@ -61,7 +61,7 @@ class Template:
         at = self._request.index(batch)
         self._crc_at, self._times_at, self._sequence_at = at + _CRC_AT, at + _TIMES_AT, at + _BASE_SEQUENCE_AT
         self._checked = memoryview(self._request)[at + _CHECKED_AT : at + len(batch)]
-        # The value is the last field of the record but for the count of headers, a byte.
+        # The value is the last field of the record, except for the count of headers, which is one byte.
         self._stamp_at = at + len(batch) - 1 - len(value) + CHANGING_AT if stamp is not None else 0
 
     def fill(self, sequence: int, due_ns: int, base_sequence: int) -> None:

@@ -1,1 +1,1 @@
-"""What a run measured."""
+"""The figures of a run."""

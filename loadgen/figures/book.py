@@ -1,4 +1,4 @@
-"""The figures of one process: the meters of its users, and what it cost to generate the load."""
+"""The figures of one process: the meters of its users, and the cost of generating the load."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Book:
         self.hub_lag = Histogram()
         self._cpu_s = time.process_time()
         self._at_s = time.monotonic()
-        # What happened in the interval and is not an operation: rebalances of members, kills, ...
+        # Events of the interval that are not operations: rebalances of members, kills, ...
         self._counts: dict[str, int] = {}
         self._start_ns = 0
 
     def measure_from(self, start_ns: int) -> None:
-        """Leave out what was due before this time, the end of the warm-up, and ends later. 0: there is no warm-up."""
+        """Leave out operations that were due before this time, the end of the warm-up, and end later. 0: no warm-up."""
         self._start_ns = start_ns
         for each in self._meters.values():
             each.start_ns = start_ns
@@ -43,11 +43,11 @@ class Book:
         return found
 
     def follow(self, name: str, pacer: Pacer) -> None:
-        """Report the lateness of the pacer of the scenario's entry `name`, and what it did not hand out."""
+        """Report the lateness of the pacer of the scenario's entry `name`, and operations that it did not hand out."""
         self._pacers.append((name, pacer))
 
     def count(self, name: str, number: int = 1) -> None:
-        """Count what is not an operation."""
+        """Count an event that is not an operation."""
         self._counts[name] = self._counts.get(name, 0) + number
 
     @property

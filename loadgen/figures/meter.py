@@ -1,4 +1,4 @@
-"""What the users of one kind measured of one operation, such as Produce, between two reports."""
+"""The measurements of one operation, such as Produce, by the users of one kind between two reports."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OTHER = "other"
 class Meter:
     """Counts since the last `take`. Times are nanoseconds of this host's monotonic clock.
 
-    `latency` counts from the time at which the operation was due, with those that failed: whoever waited for them did
-    so, too. `service` counts from the time at which the request was sent.
+    `latency` counts from the time at which the operation was due, and includes failed operations, because clients
+    waited for them, too. `service` counts from the time at which the request was sent.
 
-    What was due before `start_ns`, in the warm-up, and ends after it is not counted: the measurement would have
-    operations of a time that it does not have. 0: there is no warm-up.
+    An operation that was due before `start_ns`, in the warm-up, and ends after it is not counted: it does not belong to
+    the measured time. 0: no warm-up.
     """
 
     def __init__(self, name: str, start_ns: int = 0) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.histogram import Histogram
 
-# Seconds of the series at most: two days. Of a longer run the first ones are dropped; the totals keep all.
+# Seconds of the series at most: two days. A longer run drops the first ones; the totals keep all.
 SERIES_MAX = 172_800
 NS_PER_MS = 1_000_000
 # Rounding of the measured time.
@@ -27,7 +27,7 @@ class Operation:
     service: Histogram = field(default_factory=Histogram)
 
     def add(self, state: dict[str, Any]) -> None:
-        """Add what `Meter.take` returned."""
+        """Add the result of `Meter.take`."""
         self.requests += state["requests"]
         self.records += state["records"]
         self.bytes += state["bytes"]
@@ -71,7 +71,9 @@ class Second:
 
 
 class Totals:
-    """Merges the intervals of workers; each is added once. Those before second 0 are the warm-up and are left out."""
+    """Merges the intervals of workers; each is added once. Intervals before second 0 belong to the warm-up and are left
+    out.
+    """
 
     def __init__(self) -> None:
         self.operations: dict[str, Operation] = {}
@@ -88,7 +90,9 @@ class Totals:
         return sum(self.unsent_of.values())
 
     def late(self, name: str, seconds: float) -> Operation:
-        """Return the counts of an operation that was answered after the `seconds` of the run: due before, it waited."""
+        """Return the counts of operations that were answered after the `seconds` of the run: they were due before, and
+        waited.
+        """
         found = Operation()
         for second, slot in self.series.items():
             if second >= math.ceil(seconds - SLACK_S) and (each := slot.operations.get(name)) is not None:
@@ -98,7 +102,7 @@ class Totals:
         return found
 
     def add(self, worker: str, interval: dict[str, Any]) -> None:
-        """Add what `Book.take` of a worker returned."""
+        """Add the result of `Book.take` of a worker."""
         second = interval["second"]
         if second < 0:
             return

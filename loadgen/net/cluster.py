@@ -1,6 +1,6 @@
-"""A client's view of a cluster: its brokers, leaders and coordinators, with a connection to each that is needed.
+"""A client's view of a cluster: its brokers, leaders and coordinators, with connections to the brokers that are needed.
 
-A simulated client has one of its own, as real clients do.
+Each simulated client has its own, as real clients do.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from loadgen.net.connection import Address, Connection, NetError, connect
 
-# How long a leader or a coordinator is asked for again before the call fails, in steps of RETRY_S.
+# The time for which lookups of a leader or a coordinator are retried before the call fails, in steps of RETRY_S.
 FIND_TIMEOUT_S = 10.0
 RETRY_S = 0.1
 GROUP, TRANSACTION = 0, 1
 LATEST, EARLIEST = -1, -2
-# The newest versions that name topics instead of giving their ids.
+# The newest versions with topic names instead of ids.
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
 LIST_OFFSETS_BY_NAME = 6
 _NOT_YET = {
@@ -30,7 +30,7 @@ _NOT_YET = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-# A leader that has just been elected does not know it yet, or not where its log ends.
+# A newly elected leader may not know its election, or its log end, yet.
 _MOVING = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -80,7 +80,7 @@ def offsets_request(
 
 
 class Cluster:
-    """Calls raise NetError where no answer came, and Refused where it is an error."""
+    """Calls raise NetError if no answer arrived, and Refused if the answer is an error."""
 
     def __init__(self, bootstrap: Sequence[Address], client_id: str, timeout_s: float) -> None:
         self.bootstrap, self.client_id, self.timeout_s = tuple(bootstrap), client_id, timeout_s
@@ -119,7 +119,7 @@ class Cluster:
         return self.connection(address)
 
     def any(self) -> Connection:
-        """Return a connection to any broker: one that is open, else to the first that accepts one."""
+        """Return a connection to any broker: an open one, else one to the first broker that accepts it."""
         for each in self._connections.values():
             if each.closed is None:
                 return each
@@ -137,7 +137,7 @@ class Cluster:
         return list(self._addresses.values())
 
     def refresh(self, topics: Sequence[str]) -> messages.MetadataResponse:
-        """Ask for the brokers and the leaders of `topics`."""
+        """Request the brokers and the leaders of `topics`."""
         named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = messages.MetadataRequest(topics=named, allow_auto_topic_creation=False)
         answer = self.any().call(request, messages.MetadataResponse, at_most=12)
@@ -175,7 +175,7 @@ class Cluster:
         return self.node(self.leader_id(topic, partition))
 
     def forget(self, topic: str) -> None:
-        """Ask again for the leaders of a topic, because they have proven wrong."""
+        """Request the leaders of a topic again, because they were wrong."""
         self._leaders.pop(topic, None)
 
     def offsets(
@@ -217,7 +217,7 @@ class Cluster:
             gevent.sleep(RETRY_S)
 
     def controller(self) -> Connection:
-        """Return the connection to which changes of topics are sent."""
+        """Return the connection for changes of topics."""
         if self.controller_id < 0:
             self.refresh([])
         return self.node(self.controller_id)
@@ -230,12 +230,12 @@ class Cluster:
         return self.node(node_id)
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Ask again for a coordinator, because it has moved."""
+        """Request a coordinator again, because it has moved."""
         self._coordinators.pop((kind, key), None)
 
     def _find(self, kind: int, key: str) -> int:
         until_s = time.monotonic() + min(FIND_TIMEOUT_S, self.timeout_s)
-        # Version 4 asks for many keys at once (KIP-699); every broker that has it also has version 3.
+        # Version 4 requests several keys together (KIP-699); every broker that has it also has version 3.
         request = messages.FindCoordinatorRequest(key=key, key_type=kind)
         while True:
             answer = self.any().call(request, messages.FindCoordinatorResponse, at_most=3)

@@ -33,16 +33,16 @@ T = TypeVar("T")
 Address = tuple[str, int]
 
 SOFTWARE_NAME = "broker-load"
-# What one receive may return. All connections of a process share the buffer; a connection keeps only the part of an
-# answer whose rest has not arrived, so that an idle one has no buffer.
+# The most bytes that one receive returns. All connections of a process share the buffer; a connection keeps only the
+# part of an answer whose rest has not arrived, so that an idle one has no buffer.
 RECEIVE_BYTES = 256 << 10
-# How often overdue answers are looked for.
+# The interval at which overdue answers are searched.
 SWEEP_S = 0.1
 _READ = 1
 
 
 class NetError(Exception):
-    """The connection could not be made or broke, or no answer came; the text says why.
+    """The connection could not be made or broke, or no answer arrived; the text says why.
 
     `sent`: whether the request may have arrived, so that its outcome is unknown. `name` is short, for counts.
     """
@@ -65,7 +65,7 @@ class _Call:
 
 
 class _Waiting:
-    """The calls of a process that wait, for whom one timer looks: a timer for each would cost more than the rest."""
+    """The waiting calls of a process. One timer serves all: a timer for each would cost more than the rest."""
 
     def __init__(self) -> None:
         self.calls: dict[_Call, None] = {}
@@ -74,7 +74,7 @@ class _Waiting:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
 
     def start(self, hub: Any) -> None:
-        """Begin in this hub; after a fork or in another thread it is another one."""
+        """Begin in this hub; after a fork or in another thread the hub is another one."""
         if self._hub is not hub:
             self._hub, self.calls = hub, {}
             self._timer = hub.loop.timer(SWEEP_S, SWEEP_S, ref=False)
@@ -93,7 +93,7 @@ _last_versions: Versions = {}
 
 
 def _shared(versions: Versions) -> Versions:
-    """Return one object for the same versions: thousands of connections go to brokers of one release."""
+    """Return one object for equal versions, because thousands of connections go to brokers of one release."""
     global _last_versions
     if versions != _last_versions:
         _last_versions = versions
@@ -111,7 +111,8 @@ class Connection:
         self.closed: NetError | None = None
         self._login: ClientLogin | None = None
         self._host = ""
-        # When to log in again (KIP-368), and the greenlet that does so: requests of the others wait for `_is_free`.
+        # The time of the next login (KIP-368), and the greenlet that performs it: requests of other greenlets wait for
+        # `_is_free`.
         self._again_s = float("inf")
         self._logging_in: greenlet | None = None
         self._is_free = Event()
@@ -121,7 +122,7 @@ class Connection:
         self._partial = memoryview(b"")
         self._filled = 0
         self._sized = False
-        # Held by whoever waits for room in the socket: what others send comes after it.
+        # Held by the greenlet that waits for room in the socket: data of other greenlets is sent after it.
         self._sender = Semaphore()
         if isinstance(sock, TlsSocket):
             sock.on_pending = self._readable
@@ -129,7 +130,7 @@ class Connection:
         self._watcher.start(self._readable)
 
     def negotiate(self) -> None:
-        """Ask for the broker's versions. Raises NetError."""
+        """Request the broker's versions. Raises NetError."""
         negotiation = Negotiation(SOFTWARE_NAME)
         while True:
             answer = self.exchange(ApiKey.API_VERSIONS, negotiation.version, negotiation.body)
@@ -144,15 +145,15 @@ class Connection:
                 return
 
     def log_in(self, login: ClientLogin, host: str) -> None:
-        """Log in at the server on the host, and again with the first request after most of the session. Raises
-        NetError.
+        """Log in to the server on the host, and again with the first request after most of the session has passed.
+        Raises NetError.
         """
         self._logging_in = getcurrent()
         self._is_free.clear()
         try:
-            # In a thread, because it may ask a provider for a token.
+            # It runs in a thread, because it may request a token from a provider.
             exchange = self._hub.threadpool.apply(login.begin, (host,))
-            # So may the steps of Kerberos.
+            # The steps of Kerberos may block, too.
             call = self._hub.threadpool.apply if exchange.blocks else apply
             lifetime_ms = exchange_tokens(login, exchange, self.exchange, call)
             self._login, self._host = login, host
@@ -167,7 +168,7 @@ class Connection:
             self._is_free.set()
 
     def _keep_session(self, login: ClientLogin) -> None:
-        """Wait for a login that goes on, or begin one that is due."""
+        """Wait for a login in progress, or begin one that is due."""
         while self._logging_in is not None and self._logging_in is not getcurrent():
             self._is_free.wait()
         if self._logging_in is None and self.closed is None and time.monotonic() >= self._again_s:
@@ -181,7 +182,7 @@ class Connection:
         try:
             encoded = codec.encode(request, version)
         except WireError as error:
-            # The version of an old broker has no place for what is asked.
+            # An old broker's version does not have a field of the request.
             raise NetError("UNSUPPORTED_VERSION", f"{api} version {version}: {error}", sent=False) from None
         body = self.exchange(api_key, version, encoded, timeout_s)
         try:
@@ -199,7 +200,7 @@ class Connection:
     def exchange(self, api_key: int, version: int, body: bytes, timeout_s: float | None = None) -> memoryview:
         """Send a request and wait for the body of its answer. Raises NetError.
 
-        A connection with an overdue answer is closed: the next requests would wait behind it.
+        A connection with an overdue answer is closed: later requests would wait behind it.
         """
         self._check()
         call = _Call(self, time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s))
@@ -267,7 +268,7 @@ class Connection:
         return call.body
 
     def _readable(self) -> None:
-        """Read what has arrived; called by the hub."""
+        """Read the data that has arrived; called by the hub."""
         into = self._partial[self._filled :] if len(self._partial) else _waiting.scratch
         try:
             count = self._socket._sock.recv_into(into)
@@ -292,7 +293,7 @@ class Connection:
                 call.waiter.switch()
 
     def _begin(self, data: memoryview, ready: list[_Call]) -> None:
-        """Take the answers in `data`, and keep a copy of the last one if it is not complete."""
+        """Take the answers in `data`, and keep a copy of the last one if it is incomplete."""
         exchange, at, end = self._exchange, 0, len(data)
         while end - at >= SIZE_BYTES:
             size = exchange.answer_bytes(data[at : at + SIZE_BYTES])
@@ -311,7 +312,7 @@ class Connection:
         self._partial, self._filled, self._sized = memoryview(whole), len(part), sized
 
     def _continue(self, count: int, ready: list[_Call]) -> None:
-        """Take the next `count` bytes of the answer that is not complete."""
+        """Take the next `count` bytes of the incomplete answer."""
         self._filled += count
         whole = self._partial
         if self._filled < len(whole):
@@ -355,7 +356,7 @@ def _wake(call: _Call) -> None:
 
 
 def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bool = True) -> Connection:
-    """Open a connection, ask for the broker's versions, and log in if the process has a login. Raises NetError."""
+    """Open a connection, request the broker's versions, and log in if the process has a login. Raises NetError."""
     try:
         security = logins.chosen()
     except ClientError as error:

@@ -1,15 +1,15 @@
-"""How many connections a process may have: its limit of open files."""
+"""The number of connections that a process may have: its limit of open files."""
 
 from __future__ import annotations
 
 import resource
 
-# Open files of a process beside the connections of one kind of users: libraries, timers, pipes, other users.
+# Open files of a process in addition to the connections of one kind of users: libraries, timers, pipes, other users.
 OTHERS = 256
 
 
 class FilesError(Exception):
-    """The process may not have that many open files; the text says what to do."""
+    """The limit of open files is too low; the text says what to do."""
 
 
 def allow_files(connections: int) -> None:

@@ -1,7 +1,6 @@
-"""What the connections of a process log in with: the settings of a Kafka client, in a file that `--command-config`
-names.
+"""The login of a process's connections: the settings of a Kafka client, in the file of `--command-config`.
 
-Workers learn the name of the file from the environment, those on other hosts from their own command line: so no secret
+Workers get the name of the file from the environment, or on other hosts from their own command line, so that no secret
 is in a process list, in a message to a worker, or in a report.
 """
 
@@ -19,13 +18,13 @@ VARIABLE: Final = "BROKER_LOAD_COMMAND_CONFIG"
 
 
 def choose(path: Path) -> None:
-    """Use what the file says from now on, also in processes that this one starts. Raises ClientError."""
+    """Use the file's settings from now on, also in processes that this one starts. Raises ClientError."""
     _security(str(path))
     os.environ[VARIABLE] = str(path.absolute())
 
 
 def chosen() -> ClientSecurity:
-    """What connections of this process need. Raises ClientError."""
+    """The security settings of this process's connections. Raises ClientError."""
     path = os.environ.get(VARIABLE)
     return _security(path) if path else OPEN
 
@@ -36,6 +35,6 @@ def _security(path: str) -> ClientSecurity:
 
 
 def librdkafka_settings() -> dict[str, str]:
-    """The settings of confluent-kafka that say the same. Raises ClientError where there are none."""
+    """The same settings for confluent-kafka. Raises ClientError if it has none of this kind."""
     path = os.environ.get(VARIABLE)
     return of_librdkafka(Path(path)) if path else {}

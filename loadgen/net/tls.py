@@ -1,8 +1,8 @@
 """A connection with TLS, with the part of gevent's sockets that `net.connection` uses.
 
-Python's ssl works in memory (ssl.MemoryBIO): the sockets of a process that gevent has patched are no longer those that
-it takes. Whoever has to wait for the socket lets other greenlets run; what they send is encrypted behind it, in order.
-What the library has decrypted and nobody has read is not reported by the loop: `on_pending` is called for it.
+Python's ssl works in memory (ssl.MemoryBIO): it does not accept the sockets of a process that gevent has patched. While
+a greenlet waits for the socket, other greenlets run; their data is encrypted after its own, in order. The loop does not
+report data that the library has decrypted and that is still unread: `on_pending` is called for it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ READ_BYTES: Final = 1 << 16
 
 
 class TlsSocket:
-    """Takes the place of `sock`, a socket of gevent, after the handshake. Raises OSError, also for what is wrong with
-    the certificate of the server, whose name is `host`.
+    """Takes the place of `sock`, a socket of gevent, after the handshake. Raises OSError, also if the certificate of
+    the server, whose name is `host`, is not valid.
     """
 
     def __init__(self, sock: Any, context: ssl.SSLContext, host: str, timeout_s: float) -> None:
@@ -39,7 +39,7 @@ class TlsSocket:
 
     @property
     def _sock(self) -> TlsSocket:
-        """What a socket of gevent has below it, whose calls do not wait for input."""
+        """Stands for the socket below gevent's, whose calls do not wait for input."""
         return self
 
     def _shake_hands(self) -> None:
@@ -50,7 +50,7 @@ class TlsSocket:
                 self._flush()
                 self._feed(self._socket.recv(READ_BYTES))
             except ssl.SSLError:
-                # The alert says why.
+                # The alert tells the server the reason.
                 self._flush()
                 raise
             else:
@@ -63,7 +63,7 @@ class TlsSocket:
             self._incoming.write_eof()
 
     def _flush(self) -> None:
-        """Send what is encrypted, and wait until all of it is gone."""
+        """Send the encrypted data, and wait until all of it is sent."""
         self._unsent += self._outgoing.read()
         while self._unsent:
             try:
@@ -78,7 +78,7 @@ class TlsSocket:
         return found
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send all of it; may wait."""
+        """Send all data; may wait."""
         found = self._tls.write(data)
         self._flush()
         return found
@@ -87,7 +87,7 @@ class TlsSocket:
         self.send(data)
 
     def recv_into(self, into: memoryview) -> int:
-        """0 at the end of the stream. Raises BlockingIOError if nothing has arrived."""
+        """Return 0 at the end of the stream. Raises BlockingIOError if nothing has arrived."""
         while True:
             try:
                 count: int = self._tls.read(len(into), into)  # type: ignore[assignment]

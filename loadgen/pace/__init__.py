@@ -1,1 +1,1 @@
-"""When each operation is due, and who performs it."""
+"""The due time of each operation, and the user that performs it."""

@@ -1,12 +1,12 @@
 """Hands the operations of an open loop to users at their due times.
 
 A user is a greenlet that calls `take`. If it is idle when an operation becomes due, the timer wakes it; an operation
-that becomes due while every user is busy goes to the first one that is free again, and keeps its due time, from which
-its latency counts. So a cluster that stalls is charged for all operations that waited for it.
+that becomes due while every user is busy goes to the first free user, and keeps its due time, from which its latency
+counts. So the latency of a stalled cluster includes all operations that waited for it.
 
-Lateness is recorded only for operations that an idle user waited for: how much later than due it was woken. That is the
-generator's own delay. Operations that waited for a user are counted in `queued`, and those that still waited when the
-run ended in `unsent`.
+Lateness is recorded only for operations that an idle user waited for: the time between the due time and the wakeup.
+This is the generator's own delay. Operations that waited for a user are counted in `queued`, and those that still
+waited when the run ended in `unsent`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from loadgen.pace.timer import NS, Timer
 from loadgen.scenario.profile import RateProfile
 from loadgen.scenario.share import Share
 
-# Users woken at one ring of the timer, before the hub reads sockets again.
+# Users that are woken when the timer fires, before the hub reads sockets again.
 WOKEN_AT_ONCE = 64
 
 
 class Pacer:
     """The operations of one kind of users in one process, in rounds from `begin` to `end`.
 
-    `profile` is that of all workers together; None is a closed loop, where `take` returns at once.
+    `profile` is that of all workers together; None is a closed loop, in which `take` returns immediately.
     """
 
     def __init__(self, share: Share = WHOLE) -> None:
@@ -53,7 +53,7 @@ class Pacer:
         self.unsent = 0
 
     def begin(self, profile: RateProfile | None, start_ns: int, end_ns: int) -> None:
-        """Let operations be due from `start_ns` on, and none that is due at `end_ns` or later."""
+        """Hand out operations that are due from `start_ns` on and before `end_ns`."""
         self.profile, self.start_ns, self.end_ns = profile, start_ns, end_ns
         self._schedule = None if profile is None else Schedule(profile, self._share)
         self._number, self.is_ended, self.is_cut, self._is_set = 0, False, False, False
@@ -69,7 +69,7 @@ class Pacer:
         return self.start_ns + int(min(self._schedule.due_s(number), 1e9) * NS)
 
     def take(self) -> int | None:
-        """Wait for the next operation; returns the time at which it was due, or None when there are no more."""
+        """Wait for the next operation; returns the time at which it was due, or None after the last one."""
         if self.is_ended:
             return None
         now_ns = time.monotonic_ns()
@@ -104,7 +104,9 @@ class Pacer:
         return due_ns
 
     def _ring(self) -> None:
-        """Wake an idle user for each operation that is due. Without idle users, `take` finds what is due."""
+        """Wake an idle user for each operation that is due. Without idle users, `take` finds the operations that are
+        due.
+        """
         self._is_set = False
         for _ in range(WOKEN_AT_ONCE):
             if not self._idle:
@@ -126,18 +128,20 @@ class Pacer:
             self._timer.set(min(self._due_ns, self.end_ns))
 
     def hand_over(self) -> None:
-        """Note that an engine performs the round's operations by a schedule of its own: none of them is unsent here."""
+        """Note that an engine performs the round's operations by its own schedule: none counts as unsent here."""
         self._schedule = None
         self._due_ns = self.end_ns
 
     def cut(self, at_ns: int) -> None:
-        """Let no operation be due from this time on; users still perform those that were due before."""
+        """Let no operation be due from this time on; users still perform operations that were due before."""
         self.end_ns, self.is_cut = min(self.end_ns, at_ns), True
         if self._idle and not self.is_ended:
             self._set()
 
     def end(self) -> None:
-        """Hand out no more operations; waiting users get None. Those that were due and not handed out are `unsent`."""
+        """Hand out no more operations; waiting users get None. Operations that were due and not handed out are
+        `unsent`.
+        """
         if self.is_ended:
             return
         self.is_ended = True
@@ -148,7 +152,7 @@ class Pacer:
             self._hub.loop.run_callback(self._idle.popleft().switch, None)
 
     def close(self) -> None:
-        """End, and give the timer back."""
+        """End, and release the timer."""
         self.end()
         if self._timer is not None:
             self._timer.close()

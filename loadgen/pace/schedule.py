@@ -1,8 +1,8 @@
 """Due times of operations on a profile: they depend on its rates alone, never on the cluster.
 
 Operation n of all workers (0, 1, ...) is due when the integral of the rate reaches n; if that is where the rate becomes
-0, when it rises again. A worker performs those of its share of the entry (`loadgen.scenario.share`): all workers
-together follow the profile exactly.
+0, when it rises again. A worker performs the operations of its share of the entry (`loadgen.scenario.share`), so that
+all workers together follow the profile exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Span:
     slope: float  # change of the rate in a second
 
     def due_s(self, number: float) -> float:
-        """Return when operation `number` is due, which is in this span."""
+        """Return the due time of operation `number`, which is in this span."""
         left = number - self.count
         if left <= 0:
             return self.at_s
@@ -59,7 +59,7 @@ class Schedule:
         self._lead_count = self._lead_s * self._lead_rate
 
     def due_s(self, number: int) -> float:
-        """Return when operation `number` of this worker is due; infinity if it never is."""
+        """Return the due time of operation `number` of this worker; infinity if it is never due."""
         if not self._has_users:
             return math.inf
         target = self._share.operation(number) - self._lead_count
@@ -77,7 +77,7 @@ class Schedule:
         return shift_s + self._spans[bisect_right(self._counts, target) - 1].due_s(target)
 
     def due_before(self, seconds: float) -> int:
-        """Return how many operations of this worker are due before `seconds`."""
+        """Return the number of operations of this worker that are due before `seconds`."""
         low, high = 0, 1
         while self.due_s(high - 1) < seconds:
             low, high = high, high * 2

@@ -1,4 +1,4 @@
-"""A timer of nanoseconds for gevent: its own ones are those of libev, which rounds to milliseconds."""
+"""A nanosecond timer for gevent, whose own timers are those of libev and round to milliseconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Timer:
-    """Calls `ring` in gevent's hub when the time of the last `set` has come. `ring` must not block."""
+    """Calls `ring` in gevent's hub at the time of the last `set`. `ring` must not block."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -42,7 +42,7 @@ class Timer:
         self._watcher.start(self._fired)
 
     def set(self, at_ns: int) -> None:
-        """Ring once at this time of CLOCK_MONOTONIC; at once if it has passed. It replaces the time before."""
+        """Ring once at this time of CLOCK_MONOTONIC, immediately if it has passed. It replaces the previous time."""
         self._spec.value_s, self._spec.value_ns = divmod(max(at_ns, 1), NS)
         _libc.timerfd_settime(self._fd, _ABSOLUTE, self._reference, None)
 

@@ -1,6 +1,7 @@
-"""The keys of records and the partitions where Kafka's clients put them.
+"""The keys of records, and the partitions that Kafka's clients select for them.
 
-The same seed and user give the same keys in every process. A `KeySource` is made once per process and entry of users.
+The same seed and user give the same keys in every process. A `KeySource` is created once per process and entry of
+users.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Protocol
 from broker_cy.client.partitioner import partition_of
 from loadgen.scenario.model import Keys
 
-# Keys that are kept with their partitions: hashing one takes a microsecond.
+# Keys that are cached with their partitions, because hashing one takes a microsecond.
 KEPT_MAX = 1 << 16
 
 Placed = tuple[bytes | None, int]
 
 
 class KeyCursor(Protocol):
-    """The keys of one user, endlessly."""
+    """An endless sequence of one user's keys."""
 
     def next(self) -> Placed:
         """Return the next key and its partition."""
@@ -60,7 +61,7 @@ class KeySource:
 
 
 def zipf_cumulative(s: float, count: int) -> array[float]:
-    """Return the shares of the keys 0 to n of `count` for each n: key k has one proportional to (k + 1)^-s."""
+    """Return, for each n, the share of the keys 0 to n of `count`: that of key k is proportional to (k + 1)^-s."""
     sums = array("d", accumulate((number + 1) ** -s for number in range(count)))
     whole = sums[-1]
     return array("d", (each / whole for each in sums))

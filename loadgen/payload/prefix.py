@@ -6,8 +6,8 @@
     16      i64   sequence: 0, 1, ... of this producer in this partition
     24      i64   due: when the record was due, nanoseconds of the producing host's monotonic clock
 
-All are big endian. A value that a stamp would spoil, a line of a file or JSON, stays as it is: its record has the stamp
-in the header HEADER (`Payload.stamp_in_header`).
+All are big endian. A value that must not have a prefix (a line of a file, or JSON) is unchanged: its record has the
+stamp in the header HEADER (`Payload.stamp_in_header`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 PREFIX = struct.Struct(">QQqq")
 PREFIX_BYTES = PREFIX.size
-# Where the fields that change with each record begin: sequence and due time.
+# The offset of the fields that change with each record: sequence and due time.
 CHANGING_AT = 16
 CHANGING = struct.Struct(">qq")
 HEADER = "broker-load"
@@ -38,7 +38,7 @@ def stamp_of(
 ) -> Stamp | None:
     """Return the stamp of a record: that of its header, or else the first bytes of its value.
 
-    None if there is neither. A foreign value that is long enough looks like a stamp of another run.
+    None without either. A foreign value that is long enough looks like a stamp of another run.
     """
     for name, content in headers:
         if name == HEADER and content is not None and len(content) == PREFIX_BYTES:

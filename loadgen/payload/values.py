@@ -1,7 +1,7 @@
-"""The values of records, made from a seed: the same seed and user give the same values in every process.
+"""The values of records, generated from a seed: the same seed and user give the same values in every process.
 
-A `ValueSource` is made once per process and entry of users, with a bounded pool of values; each user has a cursor,
-which begins at its own place. Only JSON with a clock, a sequence or a uuid is put together for each record.
+A `ValueSource` is created once per process and entry of users, with a bounded pool of values; each user has a cursor
+with its own start. Only JSON with a clock, a sequence or a UUID is built for each record.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from bench.spec.workload import Size
 from loadgen.payload.prefix import PREFIX_BYTES
 from loadgen.scenario.model import Payload
 
-# The pool of a process and entry. The least number is for large values: 40 MiB of 10 MiB each.
+# The pool of a process and entry. The minimum number is for large values: 40 MiB for values of 10 MiB.
 POOL_BYTES = 4 << 20
 POOL_VALUES_MIN, POOL_VALUES_MAX = 4, 20_000
 # Users begin this far apart in the pool, as a share of it: the golden ratio spreads any number of them evenly.
 _APART = 0.6180339887498949
 _LETTERS = string.ascii_letters + string.digits
-# What is put in the place of a part of JSON that is made for each record: no other text has this character.
+# The placeholder for a part of JSON that is generated for each record: no other text has this character.
 _HOLE = "\x00"
 
 
 class Values(Protocol):
-    """The values of one user, one after the other, endlessly."""
+    """An endless sequence of one user's values."""
 
     def next(self) -> bytes:
-        """Return the next value, without the prefix of a verified one."""
+        """Return the next value, without the prefix for verification."""
 
 
 class ValueSource:
@@ -67,7 +67,7 @@ class ValueSource:
         return _JsonCursor(self._pool, start, [make(draws) for make in self._makers])
 
     def _json_pool(self, payload: Payload, source: random.Random) -> list[bytes]:
-        """Return texts of the whole objects, with %b for what is made for each record."""
+        """Return texts of the whole objects, with %b for the parts that are generated for each record."""
         made = {"uuid": _uuids, "timestamp": self._timestamps, "sequence": _sequences}
         pooled: dict[str, Callable[[], Any]] = {}
         for name, field in payload.fields.items():
@@ -134,7 +134,7 @@ class _JsonCursor(_Cursor):
 
 
 def _uuids(field: dict[str, Any]) -> Callable[[random.Random], Callable[[], bytes]]:
-    """Return what makes uuids of version 4 (RFC 9562)."""
+    """Return a generator of version 4 UUIDs (RFC 9562)."""
 
     def of_user(draws: random.Random) -> Callable[[], bytes]:
         def make() -> bytes:
@@ -147,7 +147,7 @@ def _uuids(field: dict[str, Any]) -> Callable[[random.Random], Callable[[], byte
 
 
 def _sequences(field: dict[str, Any]) -> Callable[[random.Random], Callable[[], bytes]]:
-    """Return what numbers the records of each user."""
+    """Return a function that numbers the records of each user."""
     start, step = field["start"], field["step"]
 
     def of_user(_: random.Random) -> Callable[[], bytes]:

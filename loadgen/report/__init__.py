@@ -1,1 +1,1 @@
-"""The result of a run, for people and for programs."""
+"""The result of a run, for users and for programs."""

@@ -1,4 +1,4 @@
-"""Builds the result of a run from what its workers reported."""
+"""Builds the result of a run from the reports of its workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loadgen.scenario.model import Scenario
 from loadgen.scenario.options import KINDS
 
 MB = 1e6
-# Events of a result: the first ones of a run, whose number is bounded by nothing else. The rest is only counted.
+# Events of a result: the first ones of a run, whose number has no other limit. Further ones are only counted.
 EVENTS_MAX = 5_000
 LIBRARIES = ("broker-cy", "locust", "gevent", "confluent-kafka")
 
@@ -41,9 +41,9 @@ def build(
 ) -> Result:
     """Return the result of a run of `seconds`, which is less than the scenario's if it `ended` early.
 
-    `workers` are those of `totals` if not given; a list may have further ones that never reported. `origin` is the
-    provenance; by default `provenance_of(command)`. The thresholds are added by `Result.judged`, since they are
-    judged by a result.
+    `workers` are those of `totals` by default; a list may add workers that never reported. `origin` is the provenance;
+    by default `provenance_of(command)`. The thresholds are added by `Result.judged`, because they are judged by a
+    result.
     """
     of = workers_of(totals.workers.values() if workers is None else workers, seconds)
     ordered = sorted(events, key=lambda each: each.second)
@@ -75,10 +75,11 @@ def build(
 
 
 def _operations(scenario: Scenario, totals: Totals, seconds: float) -> dict[str, OperationFigures]:
-    """Return the figures of each operation, and of those of the scenario's entries of which none ended in the measured
-    time: they would be missing where people look for what went wrong.
+    """Return the figures of each operation, also of scenario entries without an operation that ended in the measured
+    time: otherwise they would be missing exactly where something went wrong.
 
-    What was due and never sent belongs to an operation if the kind of the entry has only one with a schedule.
+    Operations that were due and never sent count for an operation if the kind of the entry has only one with a
+    schedule.
     """
     unsent: dict[str, int] = {}
     for spec in scenario.users:
@@ -93,7 +94,7 @@ def _operations(scenario: Scenario, totals: Totals, seconds: float) -> dict[str,
 
 
 def interrupted(after_s: float, scenario: Scenario) -> str:
-    """Return the `ended` of a run that was stopped before its time."""
+    """Return the `ended` of a run that was interrupted."""
     return f"interrupted after {after_s:.0f} s of {scenario.seconds:g} s"
 
 
@@ -134,8 +135,8 @@ def latencies(histogram: Histogram) -> Latencies | None:
 
 
 def figures(operation: Operation, seconds: float, after: Operation, unsent: int = 0) -> OperationFigures:
-    """Return the figures of an operation over `seconds`. What was answered `after` them counts, but in no rate: an
-    overloaded cluster did not keep a rate because it worked longer. What was never sent was not done, either.
+    """Return the figures of an operation over `seconds`. Operations that were answered `after` them count, but not in a
+    rate: an overloaded cluster did not sustain a rate if it needed more time. Unsent operations count as failed.
     """
     due = operation.requests + operation.failures + unsent
     per_s = 1 / seconds if seconds > 0 else 0.0
@@ -156,7 +157,7 @@ def figures(operation: Operation, seconds: float, after: Operation, unsent: int 
 
 
 def series(totals: Totals) -> Series:
-    """Return the seconds of a run as columns. A second of which no worker reported anything is not there."""
+    """Return the seconds of a run as columns. A second without a report of any worker is left out."""
     times = sorted(totals.series)
     slots = [totals.series[second] for second in times]
     return Series(
@@ -185,7 +186,7 @@ def _column(name: str, times: Sequence[int], slots: Sequence[Second]) -> Operati
 
 
 def workers_of(found: Iterable[WorkerFigures], seconds: float) -> tuple[Worker, ...]:
-    """Return the workers; of a lost one the part of the whole load that it did not contribute."""
+    """Return the workers; a lost one with the part of the whole load that it did not contribute."""
     ordered = sorted(found, key=lambda each: each.index)
 
     def missing(each: WorkerFigures) -> float:
@@ -210,9 +211,9 @@ def workers_of(found: Iterable[WorkerFigures], seconds: float) -> tuple[Worker, 
 
 
 def settings(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario as JSON can hold it: profiles as their text, and the lines of a payload file as their number.
+    """Return the scenario as JSON data: profiles as text, and the lines of a payload file as their number.
 
-    Settings that have their default are kept, so that a later version with other defaults cannot be misread.
+    Settings with their default value are kept, so that a later version with other defaults cannot be misread.
     """
     found = dataclasses.asdict(scenario)
     del found["thresholds"]  # with their verdicts in the result
@@ -224,7 +225,7 @@ def settings(scenario: Scenario) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with lists for tuples and texts for bytes: what JSON gives back."""
+    """Return a value with lists for tuples and texts for bytes, as JSON returns it."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -15,16 +15,16 @@ from loadgen.report.measured import Latencies
 from loadgen.report.result import Event, Result
 
 US_PER_MS = 1000
-# Colours of things that are not operations begin here: multiples of the number of combinations of colour and dash of
+# Colours of series that are not operations begin here: multiples of the number of combinations of colour and dash of
 # the page, above the number of operations (`METERS_MAX`).
 ERRORS_FROM = 1800
 DELAYS_FROM = 3600
 # Errors with a colour of their own; the page has six colours.
 ERRORS_MAX = 6
-# Bars of the chart of errors: more are thinner than a pixel.
+# Bars of the chart of errors: more would be thinner than a pixel.
 BARS_MAX = 300
-# Events that are closer than this share of the run have one mark, so that there are at most 20 of them, and their
-# numbers do not cover each other.
+# Events that are closer than this share of the run share a mark, so that a chart has at most 20, and their numbers do
+# not overlap.
 MARK_SHARE = 0.05
 # Charts whose lines are chosen by the page's list, and its entries.
 LATENCY, SERVICE = "latency, from the due time", "service time, from the sending"
@@ -34,7 +34,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Mark:
-    """One or several events at about the same time; they are numbered from 1 in the order of the table."""
+    """One or several events at about the same time. Marks are numbered from 1 in the order of the table."""
 
     second: float
     first: int
@@ -201,7 +201,7 @@ def _curve(name: str, found: Latencies, entity: int, label: str | None) -> Trace
 
 
 def _nines(percent: float, count: int) -> float:
-    """Return a percentile's place on the axis; the highest of n values is where 1/n of them is left."""
+    """Return a percentile's place on the axis; the highest of n values is at the place where 1/n of them remains."""
     return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
 
 

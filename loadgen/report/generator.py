@@ -1,4 +1,5 @@
-"""Whether the generator, and not the cluster, was the limit of a run. Then its figures do not describe the cluster.
+"""Whether the generator, and not the cluster, was the limit of a run. In that case the figures do not describe the
+cluster.
 
 The rules; one that is broken is enough:
 
@@ -31,16 +32,16 @@ HUB_LAG_MS_MAX = 50.0
 QUEUED_SHARE_MAX = 0.05
 # An operation waits for users if its latency is this many times its service time, on average.
 WAITS_FACTOR = 2.0
-# The cluster is slower than usual if its median answer takes this many times the median of quiet seconds.
+# The cluster is slower than usual if its median service time is this many times the median of quiet seconds.
 SLOWER_FACTOR = 2.0
-# Failures explain the waiting of a second from this share of its operations on.
+# Failures explain the waits of a second if they reach this share of its operations.
 FAILED_SHARE = 0.05
-# A stall explains the waiting of a second if one answer took this share of the longest latency.
+# A stall explains the waits of a second if one answer took this share of the longest latency.
 STALL_SHARE = 0.5
 
 
 def judge(scenario: Scenario, totals: Totals, workers: Sequence[Worker]) -> Generator:
-    """Return what speaks for and against the generator."""
+    """Return the evidence for and against the generator."""
     paced = _paced(scenario, totals)
     cpu = max((each.cpu_share for each in workers), default=None)
     late, late_most = _lateness(totals, paced)
@@ -80,8 +81,8 @@ def judge(scenario: Scenario, totals: Totals, workers: Sequence[Worker]) -> Gene
 
 
 def scheduled(totals: Totals) -> int:
-    """Return how many operations were due: each found an idle user, whose lateness was recorded, or waited for one,
-    some of them until the run ended.
+    """Return the number of operations that were due: each found an idle user, whose lateness was recorded, or waited
+    for one, possibly until the run ended.
     """
     return totals.lateness.count + totals.queued + totals.unsent
 
@@ -93,7 +94,7 @@ def _paced(scenario: Scenario, totals: Totals) -> dict[str, Operation]:
 
 
 def _lateness(totals: Totals, paced: dict[str, Operation]) -> tuple[float | None, float]:
-    """Return the p99 of the lateness and what it may be at most, in ms."""
+    """Return the p99 of the lateness and its limit, in ms."""
     known = [p99 for each in paced.values() if (p99 := percentile_ms(each.latency, 99)) is not None]
     return percentile_ms(totals.lateness, 99), max(LATENESS_MS_MIN, LATENESS_SHARE_MAX * min(known, default=0.0))
 
@@ -106,16 +107,16 @@ class _Stall:
 
 
 def starved(totals: Totals, paced: Collection[str]) -> int:
-    """Return how many operations waited for a free user in seconds in which the cluster is no reason for it.
+    """Return the number of operations that waited for a free user in seconds in which the cluster does not explain it.
 
-    A second counts if more than QUEUED_SHARE_MAX of what is performed in a second on average had to wait, and a
-    scheduled operation had a latency far above its service time without one of these explanations:
+    A second counts if more than QUEUED_SHARE_MAX of the average operations of a second had to wait, and a scheduled
+    operation had a latency far above its service time without one of these explanations:
 
-    - the cluster failed: more than FAILED_SHARE of what ended in that second was an error;
-    - the cluster stalled: an answer of that second took at least half of its longest latency; or it still works off
-      such a stall: the longest latency falls from second to second since then;
-    - the cluster became slower: the median service time is twice that of the seconds in which nothing had to wait. If
-      there is no such second, the run cannot show what the cluster does with more users, and this is no explanation.
+    - the cluster failed: more than FAILED_SHARE of the operations that ended in that second failed;
+    - the cluster stalled: an answer of that second took at least half of its longest latency; or it still recovers
+      from such a stall: the longest latency has fallen from second to second since then;
+    - the cluster became slower: the median service time is twice that of the seconds in which no operation had to
+      wait. Without such seconds, the run cannot show what the cluster does with more users, so this explains nothing.
 
     Operations that still waited when the run ended belong to the last second that counts.
     """
@@ -130,7 +131,7 @@ def starved(totals: Totals, paced: Collection[str]) -> int:
             stalls.clear()
             continue
         waiting = [name for name in paced if (each := second.operations.get(name)) is not None and _waits(each)]
-        # Each is looked at, also after the first: it updates what is known of its stall.
+        # Each operation is examined, also after the first: this updates the state of its stall.
         blamed = [
             name
             for name in waiting
@@ -142,7 +143,7 @@ def starved(totals: Totals, paced: Collection[str]) -> int:
 
 
 def _usual(quiet: Sequence[Second]) -> dict[str, int]:
-    """Return the median service time of each operation, in ns, over the seconds in which nothing had to wait."""
+    """Return the median service time of each operation, in ns, over the seconds in which no operation had to wait."""
     found: dict[str, Histogram] = {}
     for second in quiet:
         for name, each in second.operations.items():

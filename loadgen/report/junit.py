@@ -23,7 +23,7 @@ def write(result: Result, path: Path) -> None:
 
 def render(result: Result) -> str:
     """Return the XML. Wrong data and missed thresholds are failures; a generator that was the limit, and data that
-    could not be checked, are errors: they say nothing of the cluster.
+    could not be checked, are errors: they say nothing about the cluster.
     """
     name = f"broker-load.{result.scenario.get('name', '')}"
     suite = ElementTree.Element(
@@ -93,7 +93,7 @@ def _text(text: str) -> str:
 
 
 def _started(result: Result) -> str:
-    """Return the time of the start without a zone, as xs:dateTime of the schema's readers has it."""
+    """Return the time of the start without a zone, as readers of the schema expect xs:dateTime."""
     return str(result.provenance.get("started", "")).split("+")[0]
 
 

@@ -1,4 +1,4 @@
-"""The figures of a result: what was measured of each operation, over the whole run and second by second."""
+"""The figures of a result: the measurements of each operation, over the whole run and by second."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OperationFigures:
 
 @dataclass(frozen=True)
 class OperationSeries:
-    """One operation over time: columns as long as `Series.t_s`; None if nothing was answered in that second."""
+    """One operation over time: columns as long as `Series.t_s`; None if no operation was answered in that second."""
 
     requests_per_s: tuple[float, ...]
     records_per_s: tuple[float, ...]
@@ -55,7 +55,7 @@ class OperationSeries:
 
 @dataclass(frozen=True)
 class Series:
-    """The run second by second."""
+    """The run by second."""
 
     t_s: tuple[int, ...] = ()
     operations: dict[str, OperationSeries] = field(default_factory=dict)

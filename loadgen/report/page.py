@@ -1,4 +1,4 @@
-"""One HTML page of a result that needs no network: the verdict, the charts, and a table for everything they show.
+"""One HTML page of a result that needs no network: the verdict, the charts, and a table for everything that they show.
 
 The charts are drawn by the script of `bench.html`, in its colours; the page contains plotly.
 """
@@ -103,7 +103,7 @@ def _head(title: str, result: Result) -> str:
 
 
 def _praise(result: Result) -> str:
-    """Say what was checked, so that a good verdict promises no more than that."""
+    """Return a text that says what was checked, so that a good verdict promises no more than that."""
     words = []
     if result.thresholds:
         words.append("all thresholds are met" if len(result.thresholds) > 1 else "the threshold is met")
@@ -154,7 +154,7 @@ def _controls(result: Result) -> str:
 def _over_time(result: Result, shown: Sequence[Chart]) -> str:
     if not shown:
         return ""
-    # Where the buttons do not stay in view: on paper, on a telephone.
+    # For media in which the buttons do not stay in view: paper and telephones.
     operations = _legend(0, list(result.operations), "narrow")
     legends = {"time-errors": _legend(charts.ERRORS_FROM, charts.error_names(result)), "time-queued": ""}
     cards = "".join(card(chart, legends.get(chart.id, operations)) for chart in shown)

@@ -1,4 +1,4 @@
-"""Reads dataclasses back from JSON by their annotations, so that a file is either understood or refused by key."""
+"""Reads dataclasses back from JSON by their annotations, so that a file is either valid, or rejected with the key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHOWN_MAX = 60
 
 
 class PlainError(Exception):
-    """The data is not of this form; the text is `key: what is wrong (allowed: ...)`."""
+    """The data does not have this form; the text is `key: problem (allowed: ...)`."""
 
 
 def read(kind: type[T], value: Any, key: str = "") -> T:
     """Return `value`, as JSON has it, as an instance of the dataclass `kind`. Raises PlainError.
 
     Fields may be int, float, str, bool, Any, other dataclasses, tuple[X, ...], tuple[X, Y], dict[str, X], and X | None.
-    A key that is missing takes the field's default, if it has one; one that no field has is refused.
+    A missing key takes the default of its field, if that has one; an unknown key is rejected.
     """
     if not isinstance(value, dict):
         raise _wrong(key, value, "an object")

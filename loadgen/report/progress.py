@@ -1,4 +1,4 @@
-"""What a run does at the moment: a table that changes on a terminal, else a line each five seconds, from the first
+"""The current progress of a run: a table that changes on a terminal, else a line every five seconds, from the first
 figures on.
 """
 
@@ -33,10 +33,10 @@ class Progress:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seconds` is how long the run will take; `clock` paces the plain lines."""
+        """`seconds` is the expected duration of the run; `clock` paces the plain lines."""
         self._console = Console(file=stream or sys.stderr, highlight=False)
         self._title, self._seconds, self._clock = title, seconds, clock
-        # Without a thread of its own: a thread that a greenlet would have to wait for delays the load.
+        # The table has no separate thread, because waiting for a thread would delay the load.
         self._live = (
             Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         )
@@ -52,7 +52,7 @@ class Progress:
             self._live.stop()
 
     def phase(self, text: str) -> None:
-        """Show what is done when nothing is measured, such as creating topics or verifying."""
+        """Show the current step when nothing is measured, such as creating topics or verifying."""
         if self._live is not None:
             self._live.update(Text(f"{self._title}: {text}"), refresh=True)
         else:
@@ -103,9 +103,9 @@ class Progress:
 
 
 def newest(totals: Totals) -> Second:
-    """Return the last second that every worker has reported that is not lost; the last one of all if there is none."""
+    """Return the last second that every remaining worker has reported; without one, the last second of all."""
     expected = sum(each.lost is None for each in totals.workers.values())
-    # The last few: a worker whose reports are later than this is about to be lost.
+    # Only the last few: a worker whose reports are later than this is about to be lost.
     last = sorted(totals.series)[-5:]
     for second in reversed(last):
         if totals.series[second].workers >= expected:

@@ -12,7 +12,7 @@ The exit code is the highest that applies:
     1  a threshold was missed
     0  none of these
 
-A run that was interrupted is judged by the figures so far; `ended` says that it was.
+An interrupted run is judged by the figures so far; `ended` says that it was interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FILE_BYTES_MAX = 512 << 20
 
 GOOD, THRESHOLD_MISSED, GENERATOR_LIMIT, DATA_WRONG = 0, 1, 2, 3
 
-# What the check of a partition must not find, by its name in `Partition.counts`, and as people read it.
+# Findings that are defects of a partition, by name in `Partition.counts`, and their displayed names.
 DEFECTS = {
     "lost": "lost",
     "duplicated": "duplicated",
@@ -46,12 +46,12 @@ DEFECTS = {
     "refused_but_read": "refused but read",
     "damaged": "damaged",
 }
-# Thresholds' names of figures that have another name here.
+# Figures whose threshold has another name than the figure here.
 _RATES = {"rate": "requests_per_s", "records_rate": "records_per_s", "errors": "failures"}
 
 
 class ResultError(Exception):
-    """The file is not a result of broker-load; the text is `file: key: what is wrong (allowed: ...)`."""
+    """The file is not a result of broker-load; the text is `file: key: problem (allowed: ...)`."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Partition:
-    """What reading one partition back from `start` to `end` found. `counts`: those of DEFECTS, and others such as
-    acknowledged and read. `notes` say what limits the check.
+    """The findings of reading one partition back from `start` to `end`. `counts`: those of DEFECTS, and others such as
+    acknowledged and read. `notes` are the limits of the check.
     """
 
     topic: str
@@ -99,7 +99,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether the cluster kept what it acknowledged. `problem`: why this could not be checked."""
+    """Whether the cluster kept the records that it acknowledged. `problem`: why this could not be checked."""
 
     partitions: tuple[Partition, ...] = ()
     seconds: float = 0.0
@@ -107,7 +107,7 @@ class Verification:
 
     @staticmethod
     def of(found: Mapping[str, Any]) -> Verification:
-        """Return what `loadgen.verify.verification.Verification.to_dict` says. Raises ResultError."""
+        """Return the findings of `loadgen.verify.verification.Verification.to_dict`. Raises ResultError."""
         try:
             kept = {name: value for name, value in found.items() if name not in ("good", "total")}
             return plain.read(Verification, kept, "verification")
@@ -120,12 +120,12 @@ class Verification:
 
     @property
     def defects(self) -> dict[str, int]:
-        """The defects of all partitions, by name; empty if there is none."""
+        """The defects of all partitions, by name; empty without any."""
         return {name: count for name in DEFECTS if (count := self.total(name))}
 
     @property
     def why_unchecked(self) -> str | None:
-        """Why nothing is said of the data, or not of all of it; None if all was checked, or what was is wrong."""
+        """Why the data, or a part of it, was not judged; None if all was checked, or if the checked part is wrong."""
         removed = 0 if self.defects else self.total("not_checkable")
         if self.problem is None and removed:
             return f"{removed:,} acknowledged records were removed before they were read"
@@ -137,7 +137,7 @@ class Verification:
 
     @property
     def text(self) -> str:
-        """What was found, in words."""
+        """The findings in words."""
         if self.why_unchecked is not None:
             return f"the data could not be checked: {self.why_unchecked}"
         words = [f"{count:,} {DEFECTS[name]}" for name, count in self.defects.items()]
@@ -164,7 +164,7 @@ class Judged(Protocol):
 
 @dataclass(frozen=True)
 class ThresholdVerdict:
-    """A threshold and what was measured: `value` None if the run has no such figure, which misses it."""
+    """A threshold and the measured value: `value` is None if the run has no such figure, which misses the threshold."""
 
     threshold: Threshold
     value: float | None
@@ -174,7 +174,7 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True)
 class Check:
-    """A figure by which the generator is judged, and what it may be at most."""
+    """A figure that judges the generator, and its limit."""
 
     name: str
     label: str
@@ -253,7 +253,7 @@ class Result:
 
     @property
     def findings(self) -> list[str]:
-        """Everything that speaks against the run, the gravest first."""
+        """All problems of the run, the most severe first."""
         found = []
         if self.verification is not None and not self.verification.is_good:
             what = "" if self.verification.why_unchecked is not None else "data wrong: "
@@ -268,8 +268,8 @@ class Result:
         return replace(self, thresholds=found)
 
     def figure(self, operation: str, name: str) -> float | None:
-        """Return a figure by the name that `loadgen.scenario.thresholds` has for it, with the operation "" one of the
-        run. None if the run has no such figure.
+        """Return a figure by its name in `loadgen.scenario.thresholds`; with the operation "", a figure of the run.
+        None if the run has no such figure.
         """
         if operation == "":
             return self._run_figure(name)
@@ -279,7 +279,7 @@ class Result:
         if name.endswith("_ms"):
             return _of(found.latency, name)
         if name in ("error_share", "errors") and not found.requests + found.failures + found.unsent:
-            return None  # of nothing, no share is good
+            return None  # without operations, no share is good
         value: float | None = getattr(found, _RATES.get(name, name), None)
         return value
 
@@ -288,7 +288,7 @@ class Result:
             if name.startswith(prefix):
                 return _of(delays, name.removeprefix(prefix))
         if name == "error_share":
-            # What was due and never sent was not done, either.
+            # Operations that were due and never sent count as failed.
             failures = self.unsent + sum(each.failures for each in self.operations.values())
             performed = failures + sum(each.requests for each in self.operations.values())
             return failures / performed if performed else None
@@ -328,7 +328,7 @@ def _of(found: Latencies | None, name: str) -> float | None:
 
 
 def _check(result: Result) -> None:
-    """Refuse what the page could not draw."""
+    """Reject data that the page could not draw."""
     held = {"lateness": result.lateness, "hub_lag": result.hub_lag}
     for name, operation in result.operations.items():
         held |= {f"operations.{name}.latency": operation.latency, f"operations.{name}.service": operation.service}

@@ -1,4 +1,4 @@
-"""The tables of a result's page; they are also the alternative to its charts for those who cannot see them."""
+"""The tables of a result's page; they are also the alternative to its charts for users who cannot see them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loadgen.report.result import DEFECTS, Partition, Result
 
 # Rows of the table of seconds: each is some seconds of a longer run.
 SECONDS_ROWS_MAX = 60
-# Partitions without a defect that are shown; all are in the JSON.
+# Partitions without a defect that are shown; the JSON has all.
 PARTITIONS_MAX = 50
 EVENTS_ROWS_MAX = 500
 # Examples of defects, and notes, that are shown.
@@ -30,7 +30,7 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def ms(value: float | None) -> str:
-    """Format milliseconds: with three digits that count, or whole ones from 1,000 on."""
+    """Format milliseconds: with three significant digits, or without decimals from 1,000 on."""
     if value is None:
         return NONE
     if value <= 0:
@@ -46,7 +46,7 @@ def percent(share: float) -> str:
 
 
 def percentiles(found: Latencies | None) -> list[str]:
-    """Return the cells of PERCENTILES, highest and mean; a percentile that too few values make is left out."""
+    """Return the cells of PERCENTILES, highest and mean; a percentile with too few values is left out."""
     if found is None:
         return [NONE] * (len(PERCENTILES) + 2)
     values = (found.p50_ms, found.p90_ms, found.p99_ms, found.p999_ms, found.p9999_ms)
@@ -100,7 +100,7 @@ def delays(result: Result) -> str:
 
 
 def checks(result: Result) -> str:
-    """Return by what the generator was judged."""
+    """Return the figures that the generator was judged by."""
 
     def text(value: float | None, unit: str) -> str:
         if value is None:
@@ -119,7 +119,7 @@ def checks(result: Result) -> str:
 
 
 def thresholds(result: Result) -> str:
-    """Return the thresholds and what was measured; empty if the scenario has none."""
+    """Return the thresholds and the measured values; empty if the scenario has none."""
     rows = []
     for each in result.thresholds:
         least, most = each.threshold.least, each.threshold.most
@@ -196,14 +196,14 @@ def workers(result: Result) -> str:
 
 
 def verification(result: Result) -> str:
-    """Return what was read back of each partition: those with a defect first; empty if nothing was checked."""
+    """Return the findings of each partition, those with a defect first; empty if nothing was checked."""
     if result.verification is None:
         return '<p class="muted">The scenario does not ask for a check of the data.</p>'
     found = result.verification.partitions
     wrong = [each for each in found if each.defects]
     sound = [each for each in found if not each.defects]
     shown = [*wrong, *sound[:PARTITIONS_MAX]]
-    # Counts that are no defects, but for those of which there are none.
+    # Counts above 0 that are not defects.
     others = list(dict.fromkeys(name for each in found for name, count in each.counts.items() if count))
     others = [name for name in others if name not in DEFECTS]
     heads = ("Partition", "Verdict", *(DEFECTS[name] for name in DEFECTS), *(name.replace("_", " ") for name in others))
@@ -256,7 +256,7 @@ def users(result: Result) -> str:
 
 
 def settings(values: Mapping[str, Any], caption: str) -> str:
-    """Return names and values, nested ones with the names joined by points."""
+    """Return names and values; the names of nested ones are joined by dots."""
     rows = [(escape(name), value) for name, value in _flat(values)]
     return table(caption, ("Setting", "Value"), rows, texts=2)
 

@@ -17,16 +17,16 @@ from loadgen.report.result import DATA_WRONG, DEFECTS, GENERATOR_LIMIT, GOOD, TH
 
 STYLES = {GOOD: "bold green", THRESHOLD_MISSED: "bold red", GENERATOR_LIMIT: "bold yellow", DATA_WRONG: "bold red"}
 MIB = 1 << 20
-# What is listed of defects and of errors; all of it is in the JSON.
+# Defects and errors that are listed; the JSON has all.
 LINES_MAX = 10
 # The operation that kafka-producer-perf-test measures.
 PRODUCE = "Produce"
-# Columns of a terminal from which on all figures of an operation are shown.
+# The number of columns of a terminal from which all figures of an operation are shown.
 WIDE = 100
 
 
 def show(result: Result, stream: TextIO | None = None) -> None:
-    """Print figures, errors, what was verified, and last the verdict, where it is not scrolled away."""
+    """Print figures, errors, the verification, and last the verdict, so that it does not scroll away."""
     console = Console(file=stream or sys.stdout, highlight=False)
     _search(console, result)
     console.print(_figures(result, console.width))
@@ -61,7 +61,7 @@ def _search(console: Console, result: Result) -> None:
 
 
 def _figures(result: Result, width: int) -> Table:
-    """Return the table of operations; on a narrow terminal without the columns that are rarely looked at."""
+    """Return the table of operations; on a narrow terminal without the less important columns."""
     table = Table(
         title=f"{escape(str(result.scenario.get('name', '')))}, {result.seconds:,.1f} s",
         title_justify="left",

@@ -34,22 +34,22 @@ from loadgen.scenario.share import part_of_load, shares, worker_of
 from loadgen.users.context import LEAD_S
 
 CLIENT_ID = "broker-load"
-# For the preparation of workers and the connections of their users, in addition to the timeout of a request.
+# The time for workers to prepare and for their users to connect, in addition to the request timeout.
 PREPARE_S = 60.0
 LOOK_S = 0.05
 REPEAT_S = 1.0
-# For the ledgers, after all answers have come or are overdue.
+# The time for the ledgers, after all answers have arrived or are overdue.
 RESULT_S = 10.0
 LOCAL = "local"
 
 
 class RunError(Exception):
-    """The run could not be made, or not to its end; the text says why."""
+    """The run failed, or did not reach its end; the text says why."""
 
 
 @dataclass
 class _Member:
-    """A worker, as the conductor knows it."""
+    """The conductor's view of a worker."""
 
     index: int
     users: int  # of all entries
@@ -64,22 +64,22 @@ class _Member:
 
     @property
     def text(self) -> str:
-        """What people call it."""
+        """The displayed name."""
         return f"worker {self.index}" + (f" ({self.host}, process {self.pid})" if self.host else "")
 
 
 @dataclass
 class Finished:
-    """What a run left: its figures, what its users know of each record, and where the topics began."""
+    """The outcome of a run: its figures, the users' knowledge of each record, and the start of the topics."""
 
     totals: Totals
     run: int
-    seconds: float  # measured; of a search that of each rate
+    seconds: float  # measured; in a search, those of each rate
     begun_ms: int  # when the users began, with the warm-up: ms since 1970
     starts: dict[str, dict[int, int]]  # first offset of the run, by topic and partition
     ledgers: list[list[Any]]
     incomplete: list[str]  # what limits the figures and the check, as sentences
-    unchecked: str | None  # why not all that was written can be checked, without a worker having been lost
+    unchecked: str | None  # why a part of the records cannot be checked, although no worker was lost
     steps: list[Step]  # of a search
     interrupted: bool = False
 
@@ -105,7 +105,7 @@ class Conductor:
         self._topics: Topics | None = None
         self._cluster: Cluster | None = None
         self._run = 0
-        # Between the plans and `close`; workers that came meanwhile.
+        # Whether the run is between the plans and `close`, and the workers that connected in that time.
         self._is_on = False
         self._late: list[str] = []
         self.environment.events.worker_report.add_listener(self._on_report)
@@ -145,7 +145,7 @@ class Conductor:
             member.result = msg.data
 
     def _on_report(self, client_id: str, **_: Any) -> None:
-        """Inform a worker that came during a run that it has no part in it, each time it reports to locust (3 s)."""
+        """Inform a worker that connected during a run that it has no part, each time it reports to locust (3 s)."""
         if self._is_on and client_id not in self._members:
             if client_id not in self._late:
                 self._late.append(client_id)
@@ -158,7 +158,7 @@ class Conductor:
         self._stop.set()
 
     def renew(self) -> None:
-        """Forget that the run before was interrupted."""
+        """Reset the interruption of the previous run."""
         self._stop.clear()
 
     def prepare(self) -> None:
@@ -174,14 +174,14 @@ class Conductor:
         self._send_plans(self._run, self._topics.create())
 
     def proceed(self, begun: Callable[[], None] | None = None) -> Finished:
-        """Let the users that were spawned work; returns when all have ended. `begun` is called when they have
-        connected. Raises RunError, NetError and Refused.
+        """Let the spawned users work; returns when all have ended. `begun` is called when they have connected. Raises
+        RunError, NetError and Refused.
         """
         assert self._topics is not None
         self._await_users()
         if isinstance(self.runner, MasterRunner):
             # When a worker is lost, locust distributes users again, in steps of the spawn rate: with fewer than all in
-            # the first one, it would stop users of the other workers in the middle of their requests.
+            # the first one, it would stop users of the other workers during their requests.
             self.runner.spawn_rate = float(users_of(self.scenario))
         if begun is not None:
             begun()
@@ -219,7 +219,7 @@ class Conductor:
         self._is_on = False
 
     def clean_up(self) -> str | None:
-        """Delete the topics that the run created, if they are not to be kept; returns why they are still there."""
+        """Delete the topics that the run created, unless they are kept; returns why they still exist."""
         if self._topics is None:
             return None
         cluster = Cluster(self.bootstrap, CLIENT_ID, self.scenario.timeout_s)
@@ -239,7 +239,7 @@ class Conductor:
             self.runner.send_message(name, data)
 
     def _workers(self) -> list[str]:
-        """The ids of the workers of the run; waits for as many as are expected."""
+        """The ids of the workers of the run; waits for the expected number."""
         if not isinstance(self.runner, MasterRunner):
             return [LOCAL]
         until_s = time.monotonic() + PREPARE_S
@@ -253,7 +253,7 @@ class Conductor:
         return found
 
     def _worker_of(self, user_class: str, number: int) -> str:
-        """Return the id of the worker that has this user: its plan says the same."""
+        """Return the id of the worker that has this user, in agreement with its plan."""
         names = [spec.class_name for spec in self.scenario.users]
         counts = [spec.count for spec in self.scenario.users]
         index = worker_of(counts, names.index(user_class), number, len(self._members))
@@ -284,7 +284,7 @@ class Conductor:
         return _Member(index, sum(each.users for each in of_entries), part)
 
     def _repeat_plan(self, plan: dict[str, Any]) -> None:
-        """Send the plan until each worker has answered: one that has just come may not listen to our messages yet."""
+        """Send the plan until each worker has answered: a new one may not listen to our messages yet."""
         while True:
             for name, member in self._members.items():
                 if not member.prepared:
@@ -297,12 +297,12 @@ class Conductor:
         patience_s = PREPARE_S + self.scenario.timeout_s
         until_s = time.monotonic() + patience_s
         while True:
-            # A run goes on without a worker that is lost, now as later.
+            # A run continues without a lost worker, now and later.
             there = [member for member in self._members.values() if not member.lost]
             ready, wanted = sum(member.ready for member in there), sum(member.users for member in there)
             if ready >= wanted and there:
                 break
-            # The wait is bounded from the last user on: locust's page may spawn one a second.
+            # The wait is bounded from the last spawned user on, because locust's page may spawn one a second.
             if ready > most:
                 most, until_s = ready, time.monotonic() + patience_s
             self._check_problems()
@@ -341,11 +341,11 @@ class Conductor:
                 second = figures.last_second if figures is not None else 0
                 member.lost = f"disappeared; its last figures are of second {second}"
             if figures is not None:
-                # Of a search, each step has figures of its own.
+                # In a search, each step has its own figures.
                 figures.lost = member.lost
 
     def _measure(self, rates: dict[str, RateProfile], warm_up_s: float, seconds: float) -> float:
-        """Let users perform operations for a round; returns for how long they were measured."""
+        """Let users perform operations for a round; returns the measured time."""
         states = {name: dataclasses.asdict(profile) for name, profile in rates.items()}
         self._send(messages.BEGIN, {"rates": states, "warm_up_s": warm_up_s, "seconds": seconds})
         begun_s = time.monotonic() + LEAD_S + warm_up_s
@@ -361,9 +361,10 @@ class Conductor:
         return max(0.0, min(seconds, time.monotonic() - begun_s))
 
     def _find_rate(self, search: Search) -> tuple[float, list[Step]]:
-        """Try one rate after the other; the figures are then those of the best one, or else of the first.
+        """Try one rate after the other. Afterwards the figures are those of the best good rate, or else of the first
+        rate.
 
-        Returns how long each was measured, and the steps.
+        Returns the measured time of each rate, and the steps.
         """
         searching = Searching(search)
         (rated,) = (spec for spec in self.scenario.users if spec.rate is not None)
@@ -373,7 +374,7 @@ class Conductor:
             self.totals = Totals()
             measured_s = self._measure({rated.name: RateProfile.constant(rate)}, warm_up_s, search.hold_s)
             self._collect(with_ledger=False)
-            # What is left of a step that was not completed says nothing about its rate.
+            # The figures of an incomplete step say nothing about its rate.
             if self._stop.is_set() or any(member.lost for member in self._members.values()):
                 break
             step = searching.take(self.totals, measured_s)
@@ -385,8 +386,8 @@ class Conductor:
         return measured_s, searching.steps
 
     def _collect(self, *, with_ledger: bool) -> tuple[list[list[Any]], list[str], str | None]:
-        """End the round; returns the ledgers, which workers did not end it, and why, and whether ledgers are missing of
-        workers that are still there.
+        """End the round. Returns the ledgers; the workers that did not end it, with the reasons; and why ledgers of
+        remaining workers are missing.
         """
         timeout_s = self.scenario.timeout_s
         for member in self._members.values():
@@ -401,7 +402,7 @@ class Conductor:
         ledgers: list[list[Any]] = []
         incomplete: list[str] = []
         missing = None
-        # Users of the engine raw note what was acknowledged when they end.
+        # Users of the engine raw note acknowledgements when they end.
         is_noted_late = any(spec.engine == "raw" for spec in self.scenario.users)
         for member in self._members.values():
             if member.result is None:

@@ -1,4 +1,4 @@
-"""How locust spreads the users of a run over its workers."""
+"""The distribution of a run's users over locust's workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from locust.dispatch import UsersDispatcher
 
 @dataclass(frozen=True)
 class _Node:
-    """As much of a worker as locust needs in order to take users away again."""
+    """The part of a worker that locust needs to remove users again."""
 
     id: str
 
@@ -19,9 +19,9 @@ class _Node:
 class FixedWorkers(UsersDispatcher):
     """Gives each worker its share of each class, and keeps the workers that a run began with.
 
-    Locust deals users of all classes in turn, where a worker may have all users of one class and none of another. It
-    would also move users to a worker that comes later, which has no plan, and stop them on the others in the middle of
-    their requests. `worker_of` returns the id of the worker for a class and the number of its user.
+    Locust distributes users of all classes in turn, so that a worker may get all users of one class and none of
+    another. It would also move users to a worker that connects later and has no plan, and stop them on the others
+    during their requests. `worker_of` returns the id of the worker for a class and the number of its user.
     """
 
     def __init__(self, worker_nodes: Any, user_classes: Any, worker_of: Callable[[str, int], str]) -> None:
@@ -30,7 +30,7 @@ class FixedWorkers(UsersDispatcher):
         self._given: dict[str, int] = {each.__name__: 0 for each in user_classes}
 
     def _add_users_on_workers(self) -> dict[str, dict[str, int]]:
-        """Give the users of this iteration to their workers."""
+        """Assign the users of this iteration to their workers."""
         until = min(self._current_user_count + self._user_count_per_dispatch_iteration, self._target_user_count)
         while self._current_user_count < until:
             name = next(self._user_generator)
@@ -46,10 +46,10 @@ class FixedWorkers(UsersDispatcher):
         return self._users_on_workers
 
     def add_worker(self, worker_node: object) -> None:
-        """Ignore a worker that comes during a run; the conductor informs it."""
+        """Ignore a worker that connects during a run; the conductor informs it."""
 
     def remove_worker(self, worker_node: object) -> None:
-        """Leave the others as they are; the conductor notes what is missing."""
+        """Leave the others unchanged; the conductor notes the loss."""
 
     @property
     def dispatch_in_progress(self) -> bool:

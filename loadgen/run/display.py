@@ -15,7 +15,7 @@ METHOD = "KAFKA"
 
 
 def keep_fractions() -> None:
-    """Let locust keep times below a millisecond apart: it rounds to whole ones by default (locust#3373)."""
+    """Let locust distinguish times below a millisecond: by default it rounds to whole ones (locust#3373)."""
     module: Any = locust_stats
     module.bucket_response_time = _bucket
 
@@ -26,7 +26,7 @@ def _bucket(response_time: float) -> float:
 
 
 def show(stats: RequestStats, interval: dict[str, Any]) -> None:
-    """Add an interval to locust's statistics, at once instead of one event for each operation."""
+    """Add a whole interval to locust's statistics, instead of one event for each operation."""
     now_s = time.time()
     for name, state in interval["operations"].items():
         failures = sum(state["errors"].values())

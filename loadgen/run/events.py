@@ -1,6 +1,6 @@
-"""What happened to the cluster during a run, as it reports it itself: the records of broker-cy's `__cluster_events`.
+"""The events of the cluster during a run, as it reports them: the records of broker-cy's `__cluster_events`.
 
-Apache Kafka has no such topic, and then there are no events.
+Apache Kafka has no such topic and therefore no events.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ CLIENT_ID = "broker-load"
 # The most events of a run that are reported, the first ones.
 EVENTS_MAX = 10_000
 FETCH_BYTES = 4 << 20
-# What one batch may decompress to; a batch that claims more is damaged.
+# The decompressed size of one batch; a batch that claims more is damaged.
 PAYLOAD_BYTES_MAX = 64 << 20
 READ_UNCOMMITTED = 0
 
 
 class ClusterEvents:
-    """Created before a run, when it notes where the topic ends. Raises NetError and Refused.
+    """Created before a run, when it notes the end of the topic. Raises NetError and Refused.
 
-    Offsets that groups committed are events, too, up to one in a second and partition: they are left out.
+    Commits of groups are events, too, up to one a second and partition; they are left out.
     """
 
     def __init__(self, bootstrap: Sequence[Address], timeout_s: float) -> None:
@@ -54,8 +54,8 @@ class ClusterEvents:
     def since(self, begun_ms: int, warm_up_s: float) -> list[dict[str, Any]]:
         """Return the events since `begun_ms` (ms since 1970, by the brokers' clocks), in the order of their times.
 
-        Each has `second` (of the measurement: negative in the warm-up), `kind` and `text`. Where they cannot be read,
-        that is the only event.
+        Each has `second` (of the measurement: negative in the warm-up), `kind` and `text`. If they cannot be read, that
+        is the only event.
         """
         cluster = self._cluster()
         try:
@@ -70,7 +70,7 @@ class ClusterEvents:
 
     def _read(self, cluster: Cluster) -> list[Stamped]:
         ends = self._offsets(cluster, LATEST)
-        # A broker that was started again, or retention, may have moved the beginning.
+        # A restarted broker, or retention, may have moved the beginning.
         firsts = self._offsets(cluster, EARLIEST)
         found: list[Stamped] = []
         for partition, end in ends.items():

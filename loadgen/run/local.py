@@ -28,22 +28,21 @@ from loadgen.scenario.model import Scenario
 from loadgen.scenario.scaling import users_of
 from loadgen.users.registry import classes_of
 
-# Locust warns above 100 a second; users connect themselves, and the run begins when all have.
+# Locust warns above 100 a second. Users connect themselves, and the run begins when all are connected.
 SPAWN_RATE = 100_000
 LOOPBACK = "127.0.0.1"
 STOP_S = 10.0
-# A worker ends when its master was silent for this long; locust's own bound is 60 s, in which a worker would go on.
+# A worker ends when its master was silent for this long; with locust's own limit a worker would continue for 60 s.
 SILENT_S = 15
 
 
 def environment_of(scenario: Scenario | None) -> Any:
     """Return a locust environment for the users of a scenario."""
     keep_fractions()
-    # Locust warns about spawn rates, and logs each change of state. What matters of that is reported by the run.
+    # Locust warns about spawn rates, and logs each change of state. The run reports the relevant parts.
     logging.getLogger("locust").setLevel(logging.CRITICAL)
     classes: list[Any] = [] if scenario is None else classes_of(scenario)
-    # Those of locust's options that its runners and its page look at: otherwise a worker would read locust's own
-    # configuration files.
+    # The options that locust's runners and page read: otherwise a worker would read locust's own configuration files.
     count = 0 if scenario is None else users_of(scenario)
     options = Namespace(
         num_users=count,
@@ -68,8 +67,8 @@ def conductor_of(
     listen: Address | None = None,
     workers: int = 0,
 ) -> Iterator[Conductor]:
-    """Return a conductor: of this process alone, of several `processes` that it starts, or of `workers` that come to
-    `listen`. Raises RunError if nobody can come to `listen`.
+    """Return a conductor: of this process alone, of several `processes` that it starts, or of `workers` that connect to
+    `listen`. Raises RunError if it cannot listen there.
     """
     environment = environment_of(scenario)
     children: list[subprocess.Popen[bytes]] = []
@@ -79,7 +78,7 @@ def conductor_of(
         runner = _master_runner(environment, host, port)
         conductor = Conductor(environment, scenario, bootstrap, started + workers, watch)
         command = [sys.executable, "-m", "loadgen", "worker", "--master", f"{host}:{runner.server.port}"]
-        # In sessions of their own: Ctrl-C on a terminal is for the conductor, which lets them end.
+        # They run in their own sessions, because Ctrl-C on a terminal is for the conductor, which ends them.
         children = [
             subprocess.Popen(die_with_parent(command), stdin=subprocess.DEVNULL, start_new_session=True)
             for _ in range(started)
@@ -99,7 +98,7 @@ def _master_runner(environment: Any, host: str, port: int) -> Any:
     try:
         return environment.create_master_runner(host, port)
     except (SystemExit, RPCError) as error:
-        # Locust exits if the port is in use, where it recognizes the text of that error.
+        # Locust exits if the port is in use and it recognizes the text of that error.
         why = "Address already in use" if isinstance(error, SystemExit) else str(error)
         raise RunError(f"--listen: {host}:{port}: {why}") from None
 
@@ -129,8 +128,8 @@ def conduct(conductor: Conductor) -> Finished:
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM call `interrupt`, each time: without it they would end the process, and what the run
-    created would stay.
+    """Let Ctrl-C and SIGTERM call `interrupt`, each time. Without this they would end the process, and the topics of
+    the run would remain.
     """
     handlers = [gevent.signal_handler(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
@@ -141,7 +140,7 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def serve(master: Address) -> None:
-    """Be a worker of a master, until it ends. Raises RunError if it does not come, or is silent for SILENT_S."""
+    """Work for a master until it ends. Raises RunError if the master cannot be reached, or is silent for SILENT_S."""
     environment = environment_of(None)
     module: Any = runners
     module.MASTER_HEARTBEAT_TIMEOUT = SILENT_S

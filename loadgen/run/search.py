@@ -1,5 +1,5 @@
-"""The search for the highest rate at which a bound still holds, as a state machine: `rate` is the next one to try, and
-`take` what was measured at it.
+"""The search for the highest rate that meets a bound, as a state machine: `rate` is the next rate to try, and `take`
+accepts its measurements.
 
 Rates grow by `factor` until one fails or `most` is good; then the gap between the highest good and the lowest bad one
 is halved, until it is at most `precision` of the good one.
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from loadgen.figures.totals import Totals, percentile_ms
 from loadgen.scenario.profile import Search
 
-# A rate that was not reached is not sustained, whatever its latency.
+# A rate that was not reached is not sustained, regardless of the latency.
 REACHED_LEAST = 0.95
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rate that was tried. `why`: what speaks against it, "" if it is good."""
+    """One rate that was tried. `why`: the problem, "" if it is good."""
 
     rate: float
     reached: float
@@ -47,7 +47,7 @@ class Searching:
         return max(good, key=lambda each: each.rate) if good else None
 
     def take(self, totals: Totals, seconds: float) -> Step:
-        """Judge what was measured at `rate`, and choose the next one: None when the search is over."""
+        """Judge the measurements at `rate`, and choose the next rate: None when the search is over."""
         assert self.rate is not None
         step = self._judge(self.rate, totals, seconds)
         self.steps.append(step)

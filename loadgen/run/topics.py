@@ -1,4 +1,6 @@
-"""The topic of a run: created if it is not there, looked at before and after, and deleted if the run created it."""
+"""The topic of a run: created if it does not exist, examined before and after the run, and deleted if the run created
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from loadgen.users.settings import Copying, settings_of
 
 
 class Topics:
-    """The topics of one run: the scenario's, and those to which its copiers write."""
+    """The topics of one run: the scenario's, and those that its copiers write to."""
 
     def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
         self._cluster, self._spec = cluster, scenario.topic
-        # The partitions that each topic gets if it is not there yet.
+        # The number of partitions of each topic that does not exist yet.
         self._wanted = {scenario.topic.name: scenario.topic.partitions}
         for each in scenario.users:
             if each.kind == "transactional-copier":
@@ -44,7 +46,7 @@ class Topics:
         ]
         request = messages.CreateTopicsRequest(topics=topics, timeout_ms=self._timeout_ms)
         answer = self._cluster.controller().call(request, messages.CreateTopicsResponse)
-        # All that was created is noted first: another topic that was refused must not leave it behind.
+        # All created topics are noted first: they must be deleted even if another topic was rejected.
         for result in answer.topics:
             if result.error_code == ErrorCode.NONE:
                 self._created[result.name] = result.topic_id
@@ -60,10 +62,10 @@ class Topics:
         return {name: self._cluster.offsets(name, range(count)) for name, count in self._partitions.items()}
 
     def delete(self, cluster: Cluster) -> None:
-        """Delete what this run created, unless the scenario keeps it. Raises NetError and Refused."""
+        """Delete the topics that this run created, unless the scenario keeps them. Raises NetError and Refused."""
         if not self._created or self._spec.keep:
             return
-        # By id, so that a topic that others created meanwhile under the same name stays (KIP-516: brokers with ids in
+        # By id, so that a topic that was meanwhile created under the same name remains (KIP-516: brokers with ids in
         # CreateTopics have them in version 6 of DeleteTopics, too).
         names = {topic_id: name for name, topic_id in self._created.items()}
         if UUID(int=0) in names:

@@ -1,4 +1,4 @@
-"""The worker's half of a run: prepares what users share, reports each second, and hands over the ledger at the end."""
+"""The worker's half of a run: prepares users' shared state, reports each second, and sends the ledger at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loadgen.users.context import Context, Lobby, Plan
 from loadgen.users.registry import classes_of
 
 READY_EVERY_S = 0.1
-# How often the hub's lag is measured: by how much later than set a timer rings.
+# The interval of measurements of the hub's lag: the delay of a timer.
 LAG_EVERY_NS = 10_000_000
 
 
@@ -50,7 +50,7 @@ class Worker:
             self.runner.register_message(name, self._spawned(listener))
 
     def _spawned(self, listener: Any) -> Any:
-        """The runner must go on reading messages while a listener works."""
+        """The runner must continue to read messages while a listener works."""
 
         def listen(environment: Any, msg: Any) -> None:
             gevent.spawn(listener, msg.data)
@@ -62,7 +62,7 @@ class Worker:
 
     def _plan(self, data: dict[str, Any]) -> None:
         if data["run"] == self._run:
-            return  # it is sent until we have answered
+            return  # it is repeated until we have answered
         self._run, self._is_late = data["run"], False
         self._close()
         problem = None
@@ -71,7 +71,7 @@ class Worker:
         else:
             try:
                 self._prepare(data)
-            except Exception as error:  # whatever it is, the conductor has to know
+            except Exception as error:  # the conductor must get every error
                 problem = str(error) or type(error).__name__
         self._send(messages.PREPARED, {"problem": problem, "host": socket.gethostname(), "pid": os.getpid()})
         if problem is None:
@@ -105,7 +105,7 @@ class Worker:
             return
         if self._reporter is not None:
             self._reporter.kill()
-        # Connections and templates live as long as the run: no collection has to look at them again.
+        # Connections and templates live as long as the run, so garbage collections need not traverse them.
         gc.collect()
         gc.freeze()
         rates = {name: RateProfile.of_state(state) for name, state in data["rates"].items()}
@@ -159,7 +159,9 @@ class Worker:
 
 
 class HubLag:
-    """Measures how late gevent's hub calls back: what users of this process wait for without any cluster's fault."""
+    """Measures the delay of callbacks of gevent's hub: time that users of this process wait without a cause in the
+    cluster.
+    """
 
     def __init__(self, book: Book) -> None:
         self._book = book

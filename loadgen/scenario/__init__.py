@@ -1,1 +1,1 @@
-"""What a run does, as data: users, rates, payloads, thresholds."""
+"""The definition of a run as data: users, rates, payloads, thresholds."""

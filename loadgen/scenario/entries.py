@@ -1,4 +1,4 @@
-"""Reading the entries `[[users]]` of a scenario: kind, rate, payload, keys, options, and which of them go together."""
+"""Reading the entries `[[users]]` of a scenario: kind, rate, payload, keys, options, and their valid combinations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from loadgen.scenario.rates import take_rate
 
 RECORD_MAX = 10 << 20
 RECORDS_MAX = 100_000
-# Brokers read no larger request (socket.request.max.bytes).
+# Brokers reject larger requests (socket.request.max.bytes).
 REQUEST_MAX = 100 << 20
 KEYS_MAX = 1_000_000_000
 # A zipf distribution keeps a number for each key.
@@ -138,7 +138,7 @@ def _keys(entry: Table, kind: Kind) -> Keys:
 
 
 def _check_producing(spec: UserSpec, entry: Table, verified: bool) -> None:
-    """Check what no engine can do."""
+    """Check the rules that apply to every engine."""
     payload = spec.payload
     least = {"fixed": payload.size, "sizes": payload.least}.get(payload.kind, STAMP_BYTES)
     if "payload" in KINDS[spec.kind].fields and least < STAMP_BYTES and (verified or spec.kind == "probe"):

@@ -81,7 +81,7 @@ def _sequence(field: Table) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Check that a value of TOML has a form in JSON."""
+    """Check that a TOML value can be represented in JSON."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""What a run does: its topic, its users, their rates and payloads, and what is expected of the figures.
+"""The model of a run: its topic, its users, their rates and payloads, and the thresholds of the figures.
 
 Read from TOML by `toml_file`. All of it is plain data: `state_of` turns a Scenario into lists and dicts for another
-process, `scenario_of` reads that.
+process, and `scenario_of` reads these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loadgen.scenario.profile import RateProfile, Search
 ENGINES = ("gevent", "raw", "librdkafka")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "1", "0")
-# What is put on each verified value, before it or in a header.
+# The size of the stamp of each verified record, before the value or in a header.
 STAMP_BYTES = 32
 
 
@@ -51,7 +51,7 @@ class Payload:
 
     @property
     def stamp_in_header(self) -> bool:
-        """Whether a stamp would spoil the value, and is therefore a header of the record."""
+        """Whether a prefix would make the value invalid, so that the stamp is a header of the record."""
         return self.kind in ("file", "json")
 
 
@@ -70,7 +70,7 @@ class UserSpec:
     """One entry of a run: `count` users of one kind over all workers. `name` is unique in the scenario.
 
     `rate` is the profile of operations a second of all of them together; without one, each begins its next operation
-    when the last one ended. `options` are those of the kind (`options.KINDS`), every one with a value.
+    when the previous one has ended. `options` are those of the kind (`options.KINDS`), every one with a value.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class UserSpec:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A bound of one figure: `operation` is that of an entry of the result, "" the run's own figures."""
+    """A bound of one figure: `operation` is an operation of the result; "" stands for the run's own figures."""
 
     operation: str
     metric: str
@@ -106,7 +106,8 @@ class Threshold:
 class Scenario:
     """One run. Times in seconds; `seconds` is the measured part, after `warm_up_s`.
 
-    With `search`, `seconds` is the longest time of the search, and exactly one entry has a rate, which it replaces.
+    With `search`, `seconds` is the longest time of the search, and exactly one entry has a rate, which the search
+    replaces.
     """
 
     name: str

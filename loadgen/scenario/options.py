@@ -1,8 +1,8 @@
-"""What each kind of users can be asked for: its keys in a scenario, their defaults, and the operations it measures.
+"""The options of each kind of users: its keys in a scenario, their defaults, and the operations that it measures.
 
-`UserSpec.options` has every option of its kind, under the name given here, with the default where the scenario does
-not set it. A duration is kept in seconds, whatever unit the scenario uses; options whose names end in `_ms` are named
-after Kafka's own settings and are whole milliseconds.
+`UserSpec.options` has every option of its kind, under the name given here, with the default if the scenario does not
+set it. A duration is kept in seconds, whatever unit the scenario uses; options whose names end in `_ms` are named after
+Kafka's own settings and are whole milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Option:
-    """One key of a kind: `parse` raises ValueError that names the value and what is allowed."""
+    """One key of a kind: `parse` raises a ValueError that names the value and the allowed ones."""
 
     name: str
     type: str
@@ -48,7 +48,7 @@ class Kind:
 
 
 def name_of(value: Any) -> str:
-    """Parse a name as Kafka allows it for topics. Raises ValueError."""
+    """Parse a name that Kafka allows for topics. Raises ValueError."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or value in (".", ".."):
         raise ValueError(f"{value!r} is not a name (allowed: 1 to 249 of A-Z a-z 0-9 . _ -, not . or ..)")
     return value
@@ -141,7 +141,7 @@ _ADMIN_APIS = (
 # These act on a topic that the same entry created.
 ON_OWN_TOPICS = ("describe-topic", "delete-topic", "create-partitions", "alter-config", "describe-config")
 
-# Of the producing kinds, by their engine.
+# Options of the producing kinds, by engine.
 ENGINE_OPTIONS: dict[str, tuple[Option, ...]] = {
     "gevent": (),
     "raw": (
@@ -318,5 +318,5 @@ def engines_with(key: str) -> list[str]:
 
 
 def defaults_of(kind: str, engine: str = "gevent") -> dict[str, Any]:
-    """Return the values that options have where a scenario does not set them."""
+    """Return the values of options that a scenario does not set."""
     return {each.name: each.default for each in options_of(KINDS[kind], engine)}

@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class Override:
-    """One option: `keys` is the path of what it sets, below each entry of users if `of_users`."""
+    """One option: `keys` is the path of the key that it sets, below each entry of users if `of_users`."""
 
     name: str
     metavar: str
@@ -80,8 +80,8 @@ OVERRIDES: dict[str, Override] = {
 
 
 def apply(values: Mapping[str, Any], overrides: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of a file with those of the command line in their places, and the option by path of each of
-    them. RATE is left to `with_rate`. Raises SpecError.
+    """Return the values of a file, replaced by those of the command line, and the option of each replaced path. RATE is
+    left to `with_rate`. Raises SpecError.
     """
     changed = copy.deepcopy(dict(values))
     options: dict[str, str] = {}
@@ -122,7 +122,7 @@ def _entries(values: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _set_users(values: dict[str, Any], options: dict[str, str], override: Override, value: Any) -> None:
-    """Set a value at each entry whose kind has it. Raises ValueError if there is none."""
+    """Set a value in each entry whose kind has it. Raises ValueError if no kind has it."""
     key = override.keys[0]
     concerned = [(at, entry) for at, entry in _entries(values) if entry.get("kind") in kinds_with(key)]
     if not concerned:
@@ -155,7 +155,7 @@ def _set_counts(values: dict[str, Any], options: dict[str, str], text: str) -> N
 def with_rate(users: list[UserSpec], text: str, seconds: float) -> list[UserSpec]:
     """Return the users with rates whose means over the run's `seconds` add up to that of `text`.
 
-    A ramp, or a rate for users without one, needs exactly one entry that it can concern: the one with a rate, or else
+    A ramp, or a rate for users without one, needs exactly one entry that it can apply to: the one with a rate, or else
     the one that produces, or the only one. Raises SpecError.
     """
     try:

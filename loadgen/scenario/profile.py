@@ -10,7 +10,7 @@ from typing import Any
 
 # Pieces of one period of a daily curve: between them the rate changes linearly.
 DIURNAL_PIECES = 48
-# Points of a profile at most: a value for each quarter of an hour of three weeks.
+# The maximum number of points of a profile: a value for each quarter of an hour of three weeks.
 POINTS_MAX = 2048
 
 
@@ -25,7 +25,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class RateProfile:
-    """Pieces one after the other; after the last one its end rate is kept, or with `repeats` they begin again.
+    """Pieces one after the other; the end rate of the last one is kept, or with `repeats` they begin again.
 
     Before them, the first rate is kept for `lead_s`: the warm-up, after which the curve begins.
     """
@@ -45,7 +45,7 @@ class RateProfile:
 
     @classmethod
     def spike(cls, base: float, peak: float, at_s: float, for_s: float, every_s: float | None = None) -> RateProfile:
-        """`base`, and `peak` from `at_s` for `for_s`; again each `every_s`, which is at least `at_s` + `for_s`."""
+        """`base`, and `peak` from `at_s` for `for_s`; repeated every `every_s`, which is at least `at_s` + `for_s`."""
         pieces = [Piece(at_s, base, base)] if at_s > 0 else []
         pieces.append(Piece(for_s, peak, peak))
         text = f"{base:g}/s, {peak:g}/s at {at_s:g} s for {for_s:g} s"
@@ -73,7 +73,7 @@ class RateProfile:
 
     @classmethod
     def points(cls, points: Sequence[tuple[float, float]], repeats: bool = False) -> RateProfile:
-        """Linear between (seconds, rate) from 0 s on; two points at one time are a jump. Needs two times at least."""
+        """Linear between (seconds, rate) from 0 s on; two points at one time are a jump. Needs at least two times."""
         pieces = [
             Piece(until - at, start, end) for (at, start), (until, end) in itertools.pairwise(points) if until > at
         ]
@@ -89,7 +89,7 @@ class RateProfile:
         return replace(self, pieces=pieces, text=f"{self.text} x {factor:g}" if factor != 1 else self.text)
 
     def operations(self, seconds: float) -> float:
-        """Return how many operations are due in the first `seconds`: the integral of the rate."""
+        """Return the number of operations that are due in the first `seconds`: the integral of the rate."""
         period_s = sum(each.seconds for each in self.pieces)
         each_period = sum((each.start + each.end) / 2 * each.seconds for each in self.pieces)
         found = 0.0
@@ -117,7 +117,7 @@ class RateProfile:
 
     @property
     def lead(self) -> Piece:
-        """What precedes the pieces."""
+        """The part before the pieces."""
         return Piece(self.lead_s, self.pieces[0].start, self.pieces[0].start)
 
     @staticmethod
@@ -131,7 +131,7 @@ class Search:
     for `hold_s`; then the gap between the last good and the first bad one is halved until it is below `precision`, a
     share of the last good one.
 
-    The bound: `percentile` of the latency of `operation` at most `bound_ms`.
+    The bound: `percentile` of the latency of `operation` is at most `bound_ms`.
     """
 
     operation: str
@@ -145,7 +145,7 @@ class Search:
 
     @property
     def longest_s(self) -> float:
-        """How long the search takes at most: each rate up to `most`, then each halving of the last gap."""
+        """The longest time of the search: each rate up to `most`, then each halving of the last gap."""
         rates = math.ceil(math.log(self.most / self.start) / math.log(self.factor)) + 1
         halvings = max(0, math.ceil(math.log2((self.factor - 1) / self.precision)))
         return (rates + halvings) * self.hold_s

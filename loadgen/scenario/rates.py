@@ -39,7 +39,7 @@ def positive_rate(value: Any) -> float:
 
 
 def rate_text(value: Any) -> RateProfile:
-    """Parse a rate that does not change, or a ramp. Raises ValueError."""
+    """Parse a constant rate or a ramp. Raises ValueError."""
     ramp = _RAMP.match(value) if isinstance(value, str) else None
     if ramp is None:
         return RateProfile.constant(positive_rate(value))

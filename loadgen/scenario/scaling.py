@@ -1,4 +1,4 @@
-"""The same scenario with another number of users, as people type it into locust's page or as its option `--users`."""
+"""The same scenario with another number of users, as typed into locust's page or given by its option `--users`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from loadgen.scenario.options import COUNT_MAX
 
 
 def users_of(scenario: Scenario) -> int:
-    """Return how many users a scenario has."""
+    """Return the number of users of a scenario."""
     return sum(spec.count for spec in scenario.users)
 
 
 def with_users(scenario: Scenario, total: int) -> Scenario:
     """Return the scenario with `total` users: the entries keep their proportions, and each has at least one user.
 
-    Rates stay as they are. Raises SpecError.
+    Rates do not change. Raises SpecError.
     """
     if total == users_of(scenario):
         return scenario
@@ -29,7 +29,7 @@ def with_users(scenario: Scenario, total: int) -> Scenario:
         )
     shares = [spec.count * (total - len(entries)) / users_of(scenario) for spec in entries]
     counts = [1 + int(share) for share in shares]
-    # What is left goes to the entries that lost the largest fractions.
+    # The remaining users go to the entries with the largest truncated fractions.
     by_fraction = sorted(range(len(entries)), key=lambda at: int(shares[at]) - shares[at])
     for at in by_fraction[: total - sum(counts)]:
         counts[at] += 1

@@ -1,8 +1,8 @@
-"""Which users of an entry, and which of its operations, each worker has.
+"""Each worker's share of an entry: its users and its operations.
 
-The users of all entries, in the order of the scenario, are dealt to the workers in turn: the number of users differs by
-one at most between two workers, of each entry and of all together. Operation n of an entry is one of user n modulo its
-number of users, so that workers have operations in proportion to their users, and none without one.
+The users of all entries, in the order of the scenario, are assigned to the workers in turn: the numbers of users of two
+workers differ by at most one, for each entry and in total. Operation n of an entry belongs to user n modulo its number
+of users, so that workers have operations in proportion to their users, and a worker without users has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Share:
 
     @property
     def users(self) -> int:
-        """How many of them this worker has."""
+        """The number of users of this worker."""
         return max(0, -(-(self.count - self.first) // self.step))
 
     def user(self, own: int) -> int:
@@ -46,7 +46,7 @@ def shares(counts: Sequence[int], worker: int, workers: int) -> list[Share]:
 
 
 def part_of_load(users: Sequence[UserSpec], seconds: float, of_worker: Sequence[Share]) -> float:
-    """Return which part of the load of `seconds` a worker has: of the rates of all entries, or of their users if some
+    """Return a worker's part of the load of `seconds`: its part of the rates of all entries, or of their users if some
     entry has no rate.
     """
     if all(spec.rate is not None for spec in users):

@@ -1,4 +1,4 @@
-"""What the figures of a run must be, and whether they were."""
+"""The thresholds of a run's figures, and their verdicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERCENTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, 
 
 @dataclass(frozen=True)
 class Bound:
-    """One key of a table of thresholds: which figure it bounds, and on which side."""
+    """One key of a table of thresholds: the figure that it bounds, and the side."""
 
     figure: str
     is_least: bool
@@ -36,7 +36,7 @@ _SHARE = units.number(0, 1)
 _COUNT = units.integer(0, 1 << 53)
 _RATE = units.number(0, 1e9)
 
-# Of one operation: [thresholds.Produce].
+# The bounds of one operation: [thresholds.Produce].
 OPERATION_BOUNDS: dict[str, Bound] = dict(
     (
         *(_most(f"{name}_ms", f"percentile {at:g} of the latency, at most", _MS) for name, at in PERCENTILES.items()),
@@ -49,7 +49,7 @@ OPERATION_BOUNDS: dict[str, Bound] = dict(
         _least("requests", "operations that succeeded, at least", _COUNT),
     )
 )
-# Of the whole run: [thresholds].
+# The bounds of the whole run: [thresholds].
 RUN_BOUNDS: dict[str, Bound] = dict(
     (
         _most("lateness_p50_ms", "median of the generator's own delay, at most", _MS),
@@ -65,12 +65,12 @@ RUN_BOUNDS: dict[str, Bound] = dict(
         _most("unknown", "records whose outcome was not reported, at most", _COUNT),
     )
 )
-# The run's figures that only a verification gives.
+# The run's figures that need a verification.
 VERIFIED = ("lost", "duplicated", "reordered", "unknown")
 
 
 class Figures(Protocol):
-    """A result, as far as thresholds are concerned."""
+    """The part of a result that thresholds need."""
 
     def figure(self, operation: str, name: str) -> float | None:
         """Return a figure of an operation by its name in OPERATION_BOUNDS (without `_least`), or with the operation ""
@@ -89,7 +89,7 @@ class Verdict:
 
 
 def judge(thresholds: Iterable[Threshold], figures: Figures) -> list[Verdict]:
-    """Compare the figures with the thresholds. What was not measured is missed."""
+    """Compare the figures with the thresholds. A threshold without a measurement is missed."""
     return [_judged(each, figures.figure(each.operation, each.metric)) for each in thresholds]
 
 

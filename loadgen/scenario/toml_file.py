@@ -1,5 +1,5 @@
-"""Reading a scenario from a TOML file. A refusal names file, line, key, the value and what is allowed; or the option of
-the command line if the value came from there.
+"""Reading a scenario from a TOML file. An error names file, line, key, the value and the allowed ones; or the
+command-line option that set the value.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _check_users(top: Table, entries: list[Table], users: list[UserSpec], topic:
 
 
 def _operation(name: str, operations: list[str]) -> str:
-    """Check that users of the scenario perform this operation. Raises ValueError."""
+    """Check that the scenario has users that perform this operation. Raises ValueError."""
     return units.one_of(*operations)(name)
 
 
@@ -202,7 +202,7 @@ def _search(table: Table, operations: list[str]) -> Search:
 
 
 def _searched(top: Table, users: list[UserSpec], search: Search) -> list[UserSpec]:
-    """Return the users with the first rate of the search at the one entry that it concerns."""
+    """Return the users with the first rate of the search at the one entry that it applies to."""
     rated = [at for at, user in enumerate(users) if user.rate is not None]
     if not rated:
         rated = [at for at, user in enumerate(users) if search.operation in KINDS[user.kind].operations]

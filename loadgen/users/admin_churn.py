@@ -1,7 +1,8 @@
-"""Users that administer: `admin-churn`. Each operation is chosen at random among those that are possible.
+"""Users that perform administrative operations: `admin-churn`. Each operation is chosen at random from the possible
+ones.
 
-A user acts only on topics of its own, whose names have the run's id, and deletes them at the end. A topic counts as its
-own from the moment it is asked for, so that one whose creation was not answered is deleted, too.
+A user acts only on its own topics, whose names have the run's id, and deletes them at the end. A topic counts as its
+own once its creation is requested, so that a topic whose creation was not answered is deleted, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from loadgen.users.settings import Administering, settings_of
 PARTITIONS_MAX = 100
 # Topics of one DeleteTopics request at the end.
 DELETED_AT_ONCE = 100
-# Version 6 of DeleteTopics gives topics by name or id, the ones before by name.
+# Version 6 of DeleteTopics gives topics by name or id, earlier ones by name.
 DELETE_BY_NAME = 5
 TOPIC = 2  # resource type
 SET = 0  # operation of IncrementalAlterConfigs
@@ -122,7 +123,7 @@ class AdminChurn(LoadUser):
         request = messages.CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
         result = self._ask(request, messages.CreatePartitionsResponse).results[0]
         if result.error_code in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
-            # A request before that was not answered may have added it.
+            # An earlier, unanswered request may have added it.
             self._topics[name] += 1
         check(result.error_code, f"CreatePartitions {name}", result.error_message)
 
@@ -160,7 +161,7 @@ class AdminChurn(LoadUser):
     # ------------------------------------------------------------------------------------------------ the end
 
     def disconnect(self) -> None:
-        """Delete the topics of this user; until the request timeout if the cluster is away."""
+        """Delete the topics of this user; for at most the request timeout if the cluster is unavailable."""
         if hasattr(self, "cluster"):
             self._delete_all()
             self.cluster.close()
@@ -195,5 +196,5 @@ _OPERATIONS: dict[str, tuple[str, Callable[[AdminChurn], None]]] = {
     "describe-cluster": ("DescribeCluster", AdminChurn.describe_cluster),
     "list-offsets": ("ListOffsets", AdminChurn.list_offsets),
 }
-# Those that need no topic of this user.
+# Operations that need no topic of this user.
 ANYWHERE = ("list-groups", "describe-cluster", "list-offsets")

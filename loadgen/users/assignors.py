@@ -1,4 +1,4 @@
-"""What the leader of a classic group computes: which member reads which partitions of one topic."""
+"""The assignment that the leader of a classic group computes: the partitions of one topic by member."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 
-# Version 0 of Kafka's consumer protocol, which all brokers and clients read: no member keeps partitions while it joins.
+# Version 0 of Kafka's consumer protocol, which all brokers and clients can read: no member keeps partitions while it
+# joins.
 VERSION = 0
 _VERSION = struct.Struct(">h")
 
 
 def by_range(members: Sequence[str], partitions: int) -> dict[str, list[int]]:
-    """Each member gets consecutive partitions, the first ones one more if they are not divisible (RangeAssignor)."""
+    """Each member gets consecutive partitions; the first members get one more if the division has a remainder
+    (RangeAssignor).
+    """
     found: dict[str, list[int]] = {}
     least, more = divmod(partitions, len(members))
     at = 0
@@ -46,7 +49,7 @@ def assignment(topic: str, partitions: list[int]) -> bytes:
 
 
 def partitions_of(data: bytes, topic: str) -> list[int]:
-    """Return the partitions of a topic in a member's part; an empty part has none. Raises WireError."""
+    """Return the partitions of a topic in a member's part; an empty part has no partitions. Raises WireError."""
     if not data:
         return []
     if len(data) < _VERSION.size:

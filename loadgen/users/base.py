@@ -1,4 +1,4 @@
-"""What all kinds of users share: they connect before the run, and perform operations in rounds when these are due."""
+"""The base of all kinds of users: they connect before the run, and perform operations in rounds when these are due."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from loadgen.users.context import Context, Shared
 
 
-# How soon a user that waits notices the end of the round.
+# The time in which a waiting user notices the end of the round.
 LOOK_S = 0.05
 
 
 class LoadUser(User):
-    """A simulated client. `spec` is its entry of the scenario; `class_of` makes a class for each entry."""
+    """A simulated client. `spec` is its entry of the scenario; `class_of` creates a class for each entry."""
 
     abstract = True
     spec: ClassVar[UserSpec]
@@ -36,11 +36,11 @@ class LoadUser(User):
 
     @property
     def pacer(self) -> Pacer:
-        """What hands out this kind's operations."""
+        """The pacer that hands out this kind's operations."""
         return self.shared.pacer
 
     def meter(self, operation: str) -> Meter:
-        """Return the meter of an operation: that of the kind's own name, or one with the operation behind it."""
+        """Return the meter of an operation: it has the kind's own name, or that name followed by the operation."""
         return self.load.book.meter(operation)
 
     @property
@@ -55,16 +55,16 @@ class LoadUser(User):
 
     @property
     def is_over(self) -> bool:
-        """Whether the round has ended: no user may begin to wait for anything then."""
+        """Whether the round has ended; users must not begin to wait after that."""
         return self.pacer.is_ended or time.monotonic_ns() >= self.pacer.end_ns
 
     def wait_ms(self, at_most: int) -> int:
-        """Return how long a broker may hold a request: no longer than the round, and the timeout of a request."""
+        """Return how long a broker may hold a request: at most until the end of the round, and the request timeout."""
         left_ms = max(0, self.pacer.end_ns - time.monotonic_ns()) * 1000 // NS
         return min(at_most, left_ms, int(self.load.plan.scenario.timeout_s * 1000))
 
     def sleep(self, seconds: float) -> bool:
-        """Wait for this long, or until the round ends; returns whether it still goes on."""
+        """Wait for this long, or until the round ends; returns whether the round continues."""
         until_s = time.monotonic() + seconds
         while not self.is_over and (left_s := until_s - time.monotonic()) > 0:
             gevent.sleep(min(left_s, LOOK_S))
@@ -74,7 +74,7 @@ class LoadUser(User):
         """Wait for the plan of the run, take a number, and connect.
 
         A failure is reported to the conductor, which ends the run. The user then waits for a round that never begins:
-        of what is raised here, locust would log a traceback for each user.
+        locust would log a traceback for each user that raises here.
         """
         self.load = self.environment.broker_load.context()
         self.shared, self.number = self.load.join(self.spec.name)
@@ -103,11 +103,11 @@ class LoadUser(User):
         """Open what the user needs before the first operation."""
 
     def perform(self, due_ns: int) -> None:
-        """Perform one operation, and count it. It must not raise for what a cluster may answer."""
+        """Perform one operation, and count it. It must not raise for any answer of a cluster."""
         raise NotImplementedError
 
     def disconnect(self) -> None:
-        """Close what `connect` opened."""
+        """Close everything that `connect` opened."""
 
     def on_stop(self) -> None:
         self.disconnect()

@@ -1,8 +1,8 @@
 """Users that open connections: `connection-storm`.
 
-Each operation opens one, asks what the scenario says, and keeps it open for `hold`; a user that has `connections` of
-them waits until one is closed. Without a rate and with a long `hold`, that is N idle connections. Connections are
-opened within a user because locust spawns users too slowly.
+Each operation opens one, sends the requests of the scenario, and keeps it open for `hold`. A user that has
+`connections` of them waits until one is closed. Without a rate and with a long `hold`, the result is N idle
+connections. Connections are opened within a user because locust spawns users too slowly.
 
 Counts in the book: `connections closed by a broker` while they were held.
 """
@@ -34,13 +34,13 @@ class ConnectionStorm(LoadUser):
     def connect(self) -> None:
         self._settings = settings_of(Connecting, self.spec)
         allow_files(self.shared.work.share.users * self._settings.connections)
-        # The oldest first, with the time when it is closed.
+        # The open connections, the oldest first, with the time of closing.
         self._held: deque[tuple[float, Connection]] = deque()
         self._freed = Event()
         self._changed = Event()
         self._client_id = f"broker-load-{self.spec.name}-{self.place}"
         self._at = self.place
-        # Which brokers there are; a connection that asks for nothing else also needs their versions.
+        # The brokers of the cluster; a connection without requests also needs their versions.
         cluster = self.new_cluster()
         try:
             cluster.refresh([])
@@ -74,7 +74,7 @@ class ConnectionStorm(LoadUser):
             gevent.sleep(RETRY_S)
 
     def _ask(self, connection: Connection) -> bool:
-        """Send what each new connection is for; returns whether it was answered."""
+        """Send the requests of a new connection; returns whether they were answered."""
         kind = self._settings.request
         if kind == "none":
             return True
@@ -98,7 +98,7 @@ class ConnectionStorm(LoadUser):
         return True
 
     def _close_held(self) -> None:
-        """Close each connection when its time has come."""
+        """Close each connection when its time is over."""
         while True:
             self._changed.clear()
             if not self._held:

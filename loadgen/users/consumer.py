@@ -1,7 +1,7 @@
 """Users that read without a group: `consumer`.
 
-The users of an entry read the partitions in turn: user n of N those whose number is n modulo N. If there are more users
-than partitions, each user reads all of them.
+The users of an entry read the partitions in turn: user n of N reads those whose number is n modulo N. If there are more
+users than partitions, each user reads all of them.
 """
 
 from __future__ import annotations

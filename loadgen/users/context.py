@@ -1,4 +1,4 @@
-"""What the users of one process share in one run: figures, ledger, pacers, engines, and the rounds."""
+"""The shared state of one process's users in one run: figures, ledger, pacers, engines, and the rounds."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from loadgen.scenario.profile import RateProfile
 from loadgen.scenario.share import Share, shares
 from loadgen.verify.ledger import Ledger
 
-# Kinds whose records are sent by an engine.
+# Kinds whose records an engine sends.
 PRODUCING = ("producer", "hot-key")
 # The name of their figures.
 PRODUCE = "Produce"
-# After `begin` arrived, so that all workers have it before the first operation is due.
+# The delay after `begin` arrived, so that all workers have it before the first operation is due.
 LEAD_S = 0.2
 LOOK_S = 0.01
-# For users that still wait for answers when the time for that is over.
+# The extra time for users that still wait for answers after the timeout.
 ENDING_S = 1.0
 
 
@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass
 class Shared:
-    """What the users of one entry of the scenario share."""
+    """State that the users of one scenario entry share."""
 
     spec: UserSpec
     pacer: Pacer
@@ -132,7 +132,7 @@ class Context:
         return Shared(spec, pacer, work, engine)
 
     def join(self, name: str) -> tuple[Shared, int]:
-        """Return what the users of an entry share, and the number of a new one in this process."""
+        """Return the shared state of an entry's users, and the number of a new user in this process."""
         shared = self._shared[name]
         number = shared.users
         shared.users += 1
@@ -157,7 +157,7 @@ class Context:
             led = None if profile is None else profile.led_by(warm_up_s)
             shared.pacer.begin(led, first_ns, start_ns + int(seconds * NS))
         if self._round.number == 0:
-            # What users did to connect is no part of the figures.
+            # The figures do not include the connecting of users.
             self.book.take(-1)
         ended, self._round = self._round, _Round(self._round.number + 1, first_ns)
         ended.begun.set()
@@ -180,8 +180,8 @@ class Context:
             self._active -= 1
 
     def finish(self, timeout_s: float, *, now: bool) -> bool:
-        """Wait for the end of the round, or end it `now`: users still perform what was due, and complete what they
-        began. Returns whether all did within the timeout.
+        """Wait for the end of the round, or end it `now`: users still perform the operations that are due, and complete
+        those in progress. Returns whether all did within the timeout.
         """
         end_ns = 0
         for shared in self._shared.values():
@@ -194,7 +194,7 @@ class Context:
             gevent.sleep(LOOK_S)
         for shared in self._shared.values():
             shared.pacer.end()
-        # Those that only end with their pacer note what became of their records.
+        # Users that only end with their pacer note the outcomes of their records.
         until_ended_s = time.monotonic() + ENDING_S
         while self._active and time.monotonic() < until_ended_s:
             gevent.sleep(LOOK_S)
@@ -211,5 +211,5 @@ class Context:
                 shared.engine.close()
 
     def ledger_state(self) -> list[Any]:
-        """Return what became of each record, as plain data."""
+        """Return the outcome of each record as plain data."""
         return [] if self.ledger is None else self.ledger.state()

@@ -1,11 +1,11 @@
 """Users that read a topic and write it to another one, exactly once: `transactional-copier`.
 
 The source is the topic of the run, which producers of the same scenario fill, read as a member of a group with
-read_committed; the target is a topic of its own, which is created and deleted as the run's topic is. The offsets are
-part of the transaction. A record of partition p is copied to partition p of the target, modulo its partitions, under a
-stamp of the copier, so that copies are verified as all records are.
+read_committed; the target is a separate topic, which is created and deleted like the run's topic. The offsets are part
+of the transaction. A record of partition p is copied to partition p of the target, modulo its partitions, under a stamp
+of the copier, so that copies are verified like all other records.
 
-`abort_share` of the transactions are aborted at random, and their records copied again by the next one. Counts in the
+`abort_share` of the transactions are aborted at random, and the next one copies their records again. Counts in the
 book: `transactions committed`, `transactions aborted` (on purpose), `transactions failed`, `fenced producers`.
 """
 
@@ -58,7 +58,7 @@ class TransactionalCopier(GroupUser):
         self._random = random.Random(f"aborts {work.scenario.seed} {self.spec.name} {self.place}")
         self._producer = work.producer_id(self.number)
         self._partitions = len(self.cluster.partitions(self.copying.target))
-        # Records that were fetched and are not copied yet: those of one answer, and of an aborted transaction.
+        # Fetched records that are not copied yet: those of one answer, and of an aborted transaction.
         self._waiting: deque[tuple[int, Record]] = deque()
         self._epoch = (0, 0)
         transactional_id = f"{self.copying.transactional_id}-{self.spec.name}-{self.place}"
@@ -96,7 +96,7 @@ class TransactionalCopier(GroupUser):
         return True
 
     def _restart(self) -> None:
-        """Forget what was read for another generation: the session has set the positions."""
+        """Drop records of another generation: the session has set the positions."""
         self._epoch = self.session.membership.epoch
         self._waiting.clear()
 
@@ -110,7 +110,7 @@ class TransactionalCopier(GroupUser):
             self._waiting.extend((span.partition, each) for each in records if each.offset >= span.first)
 
     def _copy(self, due_ns: int) -> None:
-        """Make one transaction, and settle its records."""
+        """Perform one transaction, and settle its records."""
         sent_ns = time.monotonic_ns()
         count = min(len(self._waiting), self.copying.records_per_transaction)
         taken = [self._waiting.popleft() for _ in range(count)]
@@ -129,7 +129,7 @@ class TransactionalCopier(GroupUser):
             meter.failed(error.name, due_ns, sent_ns, time.monotonic_ns())
             book.count(FAILED)
             self._note_fenced(error)
-            # The next transaction begins with what is committed.
+            # The next transaction begins at the committed offsets.
             self._is_fresh = False
             self._waiting.clear()
             self.session.relocate()
@@ -143,7 +143,7 @@ class TransactionalCopier(GroupUser):
         meter.done(due_ns, sent_ns, time.monotonic_ns(), count)
 
     def _fill(self, copies: _Copies) -> None:
-        """All of the transaction but its end. Raises TransactionError."""
+        """Perform the transaction up to its end. Raises TransactionError."""
         target, transactional = self.copying.target, self._transactional
         transactional.add_partitions(target, sorted(copies.batches))
         for partition, records in copies.batches.items():
@@ -163,7 +163,7 @@ class TransactionalCopier(GroupUser):
         return copies
 
     def _copy_of(self, record: Record, partition: int, due_ns: int, copies: _Copies) -> Record:
-        """Return the record under our stamp, in the place of the stamp that it had."""
+        """Return the record with our stamp instead of its previous one."""
         now_ms = time.time_ns() // NS_PER_MS
         work = self.shared.work
         if work.ledger is None:

@@ -1,7 +1,7 @@
-"""Reads the partitions that a user is responsible for, and measures it: Fetch and EndToEnd.
+"""Reads the partitions that a user is responsible for, and measures Fetch and EndToEnd.
 
-One Fetch request is in flight to each leader, as with Kafka's own client. What it returns counts only where the
-partition still is at the offset that was asked for, so that an answer that arrives after a rebalance changes nothing.
+One Fetch request is in flight to each leader, as with Kafka's own client. Its records count only if the partition is
+still at the requested offset, so that an answer that arrives after a rebalance changes nothing.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from loadgen.net.connection import NetError
 from loadgen.payload.prefix import stamp_of
 from loadgen.users.settings import Fetching
 
-# Records of one answer whose stamps are looked at, without letting others run: enough for percentiles, and below a
-# millisecond. With 1,000 an answer of 4 MiB held up the event loop for 4 ms.
+# Records of one answer whose stamps are examined without yielding: enough for percentiles, in less than a millisecond.
+# With 1,000, an answer of 4 MiB blocked the event loop for 4 ms.
 STAMPS_MAX = 250
-# What one batch may decompress to; a batch that claims more is damaged.
+# The decompressed size of one batch; a batch that claims more is damaged.
 PAYLOAD_BYTES_MAX = 256 << 20
 EMPTY = "empty fetches"
-# The answer was right, and only the position was not.
+# The answer was right; only the position was wrong.
 _MOVED = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class Span(NamedTuple):
-    """The records of one batch from offset `first` on. `next` is where to go on after it."""
+    """The records of one batch from offset `first` on. `next` is the next offset after it."""
 
     partition: int
     first: int
@@ -52,7 +52,7 @@ class Fetcher:
         self.topic = work.scenario.topic.name
         self._meter, self._end_to_end = work.book.meter("Fetch"), work.book.meter("EndToEnd")
         self.positions: dict[int, int] = {}
-        # Where the readable records of each partition end, as far as known.
+        # The end of the readable records of each partition, if known.
         self.ends: dict[int, int] = {}
         self._flying: dict[int, gevent.Greenlet[..., None]] = {}
         self._landed: Queue[list[Span]] = Queue()
@@ -70,11 +70,11 @@ class Fetcher:
         return self._cluster.offsets(self.topic, partitions, at, read_committed=committed)
 
     def forget(self) -> None:
-        """Ask for the leaders again."""
+        """Request the leaders again."""
         self._cluster.forget(self.topic)
 
     def poll(self, wait_ms: int) -> list[Span]:
-        """Return what one Fetch request found, nothing after `wait_ms` or a failure, which is counted."""
+        """Return the records of one Fetch request; none after `wait_ms`, or after a failure, which is counted."""
         if not self.positions:
             gevent.sleep(max(wait_ms / 1000, RETRY_S))
             return []
@@ -114,7 +114,7 @@ class Fetcher:
             landed.put(spans)
 
     def _failed(self, name: str, sent_ns: int) -> None:
-        """Count a failure, and wait: leaders are asked for again, but not in a circle."""
+        """Count a failure, and wait, so that leaders are requested again, but not in a tight loop."""
         self._meter.failed(name, sent_ns, sent_ns, time.monotonic_ns())
         self._cluster.forget(self.topic)
         gevent.sleep(RETRY_S)
@@ -159,7 +159,7 @@ class Fetcher:
         return any(self.positions.get(partition) == offset for partition, offset in asked.items())
 
     def _refused(self, part: messages.FetchResponse.PartitionData) -> None:
-        """Find a new position if retention or a new leader has removed the one we were at."""
+        """Find a new position if retention or a new leader has removed the current one."""
         if part.error_code != _MOVED:
             return
         try:

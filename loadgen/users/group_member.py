@@ -1,7 +1,8 @@
 """Users that are members of a consumer group: `group-member`.
 
-Each polls, commits every `commit_every`, and with `churn` leaves, is killed or pauses at random times: each event of a
-group is exponentially distributed with the mean `churn_every`, so each of its n members has one in n times that.
+Each polls, commits every `commit_every`, and with `churn` leaves, is killed or pauses at random times. The events of a
+group have exponentially distributed intervals with the mean `churn_every`; those of each of its n members have n times
+that mean.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from loadgen.users.settings import Churning, Fetching, Member, settings_of
 
 
 class GroupUser(LoadUser):
-    """A user with a Session and a Fetcher: what all members of groups share."""
+    """A user with a Session and a Fetcher: the base of all members of groups."""
 
     abstract = True
     # Whether offsets are committed with OffsetCommit.
@@ -38,7 +39,7 @@ class GroupUser(LoadUser):
         partitions = len(self.cluster.partitions(topic))
         membership = Membership(self.member, self.group, topic, partitions, instance_id)
         self.session = Session(self, membership, self.fetcher, self.fetching, commits=self.commits)
-        # The coordinator waits for members of an earlier run that died, until their sessions end.
+        # The coordinator waits for dead members of an earlier run until their sessions end.
         self.session.start(self.load.plan.scenario.timeout_s + self.member.session_timeout_ms / 1000)
 
     @property

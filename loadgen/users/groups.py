@@ -1,10 +1,10 @@
-"""Takes part in a consumer group over gevent's sockets: one greenlet a member speaks with the coordinator, as the
-heartbeat thread of Kafka's client does, while the user polls.
+"""Takes part in a consumer group over gevent's sockets: one greenlet per member talks to the coordinator, like the
+heartbeat thread of Kafka's client, while the user polls.
 
-The coordinator has connections of its own, so that no heartbeat waits behind a long Fetch.
+The coordinator has separate connections, so that no heartbeat waits behind a long Fetch.
 
-Counts in the book: `rebalances` (a member got its part), `fenced` (a member learnt that the group went on without it),
-`leaves`, `kills`, `pauses`.
+Counts in the book: `rebalances` (a member got its part), `fenced` (a member learned that the group continued without
+it), `leaves`, `kills`, `pauses`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loadgen.users.fetching import Fetcher
 from loadgen.users.membership import Ask, Membership, State
 from loadgen.users.settings import Fetching
 
-# A member that waits for the group looks again after this time if nothing wakes it.
+# A member that waits for the group checks again after this time if nothing wakes it.
 IDLE_S = 1.0
 
 
@@ -51,7 +51,7 @@ class Session:
     # ------------------------------------------------------------------------------------------------ the user's side
 
     def start(self, timeout_s: float) -> None:
-        """Join, and wait for a part. Raises NetError if there is none in time."""
+        """Join, and wait for a part. Raises NetError if none arrives in time."""
         self._greenlet = gevent.spawn(self._run)
         if not self.ready.wait(timeout_s):
             self._greenlet.kill()
@@ -70,7 +70,7 @@ class Session:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While the user processes what it polled it does not take part in a rebalance, as with Kafka's client."""
+        """The user processes polled records meanwhile and does not take part in a rebalance, as with Kafka's client."""
         self._is_busy = True
         try:
             yield
@@ -79,20 +79,20 @@ class Session:
             self._wake.set()
 
     def commit(self) -> None:
-        """Commit what the user has finished with."""
+        """Commit the records that the user has processed."""
         ask = self.membership.commit(self.consumed)
         if ask is not None:
             self._exchange(ask)
             self._wake.set()
 
     def relocate(self) -> None:
-        """Go on at the committed offsets."""
+        """Continue at the committed offsets."""
         self._drop()
         self.membership.relocate()
         self._wake.set()
 
     def leave(self) -> None:
-        """Leave the group with a word, and stay away until `come_back`."""
+        """Leave the group with LeaveGroup, and stay away until `come_back`."""
         self._is_away = True
         if self._commits:
             self.commit()
@@ -103,7 +103,7 @@ class Session:
             self._exchange(ask)
 
     def kill(self) -> None:
-        """Disappear without a word until `come_back`: only the session timeout tells the group."""
+        """Disappear without LeaveGroup until `come_back`: the group only notices the session timeout."""
         self._is_away = True
         self._count("kills")
         self._drop()
@@ -111,22 +111,22 @@ class Session:
         self._coordination.close()
 
     def come_back(self) -> None:
-        """Be as a process that has just been started."""
+        """Act like a process that has just started."""
         self._is_away = False
         self._wake.set()
 
     def pause(self) -> None:
-        """Send nothing until `resume`, as a process that is stopped."""
+        """Send nothing until `resume`, like a suspended process."""
         self._is_paused = True
         self._count("pauses")
 
     def resume(self) -> None:
-        """Go on, as if nothing had happened."""
+        """Continue as if nothing had happened."""
         self._is_paused = False
         self._wake.set()
 
     def close(self) -> None:
-        """Leave the group for good; a static member stays in it until its session ends, as with Kafka's client."""
+        """Leave the group permanently; a static member stays in it until its session ends, as with Kafka's client."""
         if self._greenlet is not None:
             self._greenlet.kill()
             self._greenlet = None
@@ -143,7 +143,7 @@ class Session:
         self._user.load.book.count(name)
 
     def _drop(self) -> None:
-        """Have no partitions any more; answers to what was asked before are ignored."""
+        """Drop all partitions; answers to earlier requests are ignored."""
         self.ready.clear()
         self._fetcher.assign({})
         self.consumed = {}
@@ -175,7 +175,7 @@ class Session:
         self._drop()
 
     def _locate(self) -> None:
-        """Find where to go on in partitions without a committed offset, and begin."""
+        """Find the start offset of partitions without a committed offset, and begin."""
         membership = self.membership
         epoch = membership.epoch
         positions = {number: offset for number, offset in membership.committed.items() if offset >= 0}
@@ -201,7 +201,7 @@ class Session:
         self.ready.set()
 
     def _exchange(self, ask: Ask) -> None:
-        """Ask the coordinator, and count it."""
+        """Send a request to the coordinator, and count it."""
         membership, meter = self.membership, self._user.meter(ask.api)
         sent_ns = time.monotonic_ns()
         name = ""

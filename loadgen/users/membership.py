@@ -2,11 +2,11 @@
 
     OUT -> JoinGroup -> JOINED -> SyncGroup -> SYNCED -> OffsetFetch -> STABLE -> Heartbeat ...
 
-`next` returns what is to be sent to the coordinator now; its answer goes to `take`, and the lack of one to `lost`. All
-times are seconds of one clock.
+`next` returns the request to send to the coordinator now; its answer is passed to `take`, and a missing answer to
+`lost`. All times are seconds of one clock.
 
 Invariants: `generation` is -1 exactly in OUT; `assigned` and `committed` are those of `generation`, and are complete in
-STABLE. An answer to a question of an earlier life (`forget`, `leave`) or of another generation changes nothing.
+STABLE. An answer to a request of an earlier life (`forget`, `leave`) or of another generation changes nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from loadgen.users.assignors import ASSIGNORS, assignment, partitions_of, subscr
 from loadgen.users.settings import Member
 
 PROTOCOL_TYPE = "consumer"
-# Between attempts after an error that passes.
+# The pause between attempts after a retriable error.
 RETRY_S = 0.1
-# Beyond the rebalance timeout, as Kafka's client waits for the answer to JoinGroup.
+# The additional wait for the answer to JoinGroup after the rebalance timeout, as in Kafka's client.
 JOIN_MARGIN_S = 5.0
-# The last version of OffsetFetch that asks for one group.
+# The last version of OffsetFetch for a single group.
 OFFSET_FETCH_ONE_GROUP, OFFSET_COMMIT_BY_NAME = 7, 9
 CORRUPT = "CORRUPT_ANSWER"
 
 _COORDINATOR_MOVED = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 _LATER = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNSTABLE_OFFSET_COMMIT}
-# The coordinator has replaced or forgotten this member, or the group went on without it.
+# The coordinator has replaced or forgotten this member, or the group continued without it.
 _FENCED = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
 
 
@@ -46,7 +46,7 @@ class State(enum.Enum):
 
 
 class Ask(NamedTuple):
-    """A request, the type of its answer, its highest version, and how long to wait longer than usual."""
+    """A request, the type of its answer, its highest version, and the additional time to wait for it."""
 
     api: str
     request: Any
@@ -68,7 +68,7 @@ class Membership:
         self.generation = -1
         self.protocol = settings.assignor
         self.assigned: list[int] = []
-        # The committed offsets of `assigned`, -1 where there is none.
+        # The committed offsets of `assigned`, -1 for a partition without one.
         self.committed: dict[int, int] = {}
         self.must_rejoin = False
         self.is_coordinator_lost = False
@@ -88,8 +88,8 @@ class Membership:
         return self.state is State.OUT or self.must_rejoin
 
     def next(self, now_s: float, *, may_join: bool = True) -> Ask | None:
-        """Return the request that is to be sent now, if any. While `may_join` is false a member that is still in the
-        group only sends heartbeats.
+        """Return the request to send now, if any. While `may_join` is false, a member that is still in the group only
+        sends heartbeats.
         """
         if self.stalled_since_s is None and self.wants_to_join and may_join:
             self.stalled_since_s = now_s
@@ -107,7 +107,7 @@ class Membership:
         return self._offsets() if self.state is State.SYNCED else None
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long `next` has nothing to send, if nothing happens."""
+        """Return the time until `next` has a request to send, if nothing happens."""
         if self.state is State.STABLE or self.must_rejoin:
             return max(0.0, max(self._beat_s, self._retry_s) - now_s)
         return max(0.0, self._retry_s - now_s)
@@ -179,7 +179,7 @@ class Membership:
         return self._ask("OffsetCommit", request, messages.OffsetCommitResponse, OFFSET_COMMIT_BY_NAME)
 
     def leave(self) -> Ask | None:
-        """Return the farewell of a member, which is out then; None if the coordinator does not know it."""
+        """Return the LeaveGroup request of a member, which has then left; None if the coordinator does not know it."""
         known = self.member_id
         self.forget()
         if not known:
@@ -189,7 +189,7 @@ class Membership:
         return self._ask("LeaveGroup", request, messages.LeaveGroupResponse)
 
     def forget(self) -> None:
-        """Begin again as a process that has just been started: only the instance id of a static member stays."""
+        """Begin again like a process that has just started: only the instance id of a static member is kept."""
         self._life += 1
         self.member_id = ""
         self.stalled_since_s = None
@@ -197,7 +197,7 @@ class Membership:
         self._out()
 
     def relocate(self) -> None:
-        """Ask for the committed offsets again."""
+        """Request the committed offsets again."""
         if self.state is State.STABLE:
             self.state = State.SYNCED
 
@@ -207,11 +207,11 @@ class Membership:
         return self._life, self.generation
 
     def is_of_now(self, ask: Ask) -> bool:
-        """Whether a question is one of this life."""
+        """Whether a request belongs to this life."""
         return ask.life == self._life
 
     def settle(self, now_s: float) -> float:
-        """Note that the member reads its partitions; returns for how many seconds it did not."""
+        """Note that the member reads its partitions; returns the number of seconds in which it did not."""
         since_s, self.stalled_since_s = self.stalled_since_s, None
         return 0.0 if since_s is None else now_s - since_s
 
@@ -222,14 +222,16 @@ class Membership:
     # ------------------------------------------------------------------------------------------------ answers
 
     def lost(self, ask: Ask, now_s: float) -> None:
-        """Note that a request has no answer: the coordinator is looked for again."""
+        """Note that a request got no answer: the coordinator is looked up again."""
         if self.is_of_now(ask):
             self.is_coordinator_lost = True
             self._retry_s = now_s + RETRY_S
             self._beat_s = min(self._beat_s, self._retry_s)
 
     def take(self, ask: Ask, answer: Any, now_s: float) -> str:
-        """Take an answer; returns the name of its error, "" for none and for what is no failure but the protocol."""
+        """Take an answer; returns the name of its error, "" for none and for errors that are a regular part of the
+        protocol.
+        """
         api = ask.api
         code = _code_of(api, answer)
         if not self.is_of_now(ask) or (api != "JoinGroup" and ask.generation != self.generation):
@@ -252,7 +254,7 @@ class Membership:
         self.joins += 1
         self._beat_s = now_s + self.settings.heartbeat_interval_ms / 1000
         if answer.leader == self.member_id and not answer.skip_assignment:
-            # In the order of what stays the same when a member comes back, so that it gets the same partitions.
+            # Sorted by the id that a returning static member keeps, so that it gets the same partitions.
             members = sorted(answer.members, key=lambda each: each.group_instance_id or each.member_id)
             self._parts = ASSIGNORS[self.protocol]([each.member_id for each in members], self.partitions)
 

@@ -1,8 +1,9 @@
-"""Users that measure from end to end: `probe`. Each operation writes a record to the next partition, and reads it back.
+"""Users that measure end-to-end latency: `probe`. Each operation writes a record to the next partition, and reads it
+back.
 
-The reader has its own connection, and already waits for the record when it arrives, as a consumer does: where it begins
-is asked for on the writer's connection right before the record is sent, and brokers answer in order. Probe counts from
-the time at which the record was due until it was read.
+The reader has its own connection, and already waits for the record when it arrives, like a consumer. Its start offset
+is requested on the writer's connection right before the record is sent, and brokers answer in order. The operation
+Probe lasts from the time at which the record was due until it was read.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from loadgen.users.settings import Fetching, Probing, settings_of
 from loadgen.verify.ledger import ACKNOWLEDGED, REFUSED, UNKNOWN
 
 NS_PER_MS = 1_000_000
-# How a probe reads: at once, and little at a time.
+# The fetch settings of a probe: immediate answers with little data.
 _READING = Fetching(max_wait_ms=500, max_bytes=1 << 20, isolation="read_uncommitted")
 
 
@@ -68,7 +69,7 @@ class Probe(LoadUser):
             self.reader.node(each.leader)
         # Users begin at different partitions.
         self._at = self.place
-        # The numbers of its records, which are tracked only in runs that are verified.
+        # The sequences of its records, which are tracked only in verified runs.
         self._numbers = [0] * len(found)
 
     def perform(self, due_ns: int) -> None:
@@ -87,7 +88,7 @@ class Probe(LoadUser):
         else:
             reading = gevent.spawn(self._read, connection, partition, sequence)
             try:
-                # The reader sends its first request, and then we do.
+                # The reader sends its first request before the writer.
                 gevent.sleep(0)
                 outcome, name = self._write(connection, partition, sequence, due_ns)
                 if not name:
@@ -134,7 +135,7 @@ class Probe(LoadUser):
         return outcome, error_name(code)
 
     def _read(self, writer: Connection, partition: int, sequence: int) -> str:
-        """Read until the record is there, at most for the request timeout; returns the name of an error."""
+        """Read until the record arrives, at most for the request timeout; returns the name of an error."""
         until_s = time.monotonic() + self._timeout_s
         meter = self.meter("Fetch")
         try:

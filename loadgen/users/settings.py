@@ -1,7 +1,7 @@
 """The options of the kinds of users, typed.
 
-A scenario file sets every option of its kind; what an entry that was made in Python leaves out has the default of
-`scenario.options`. A default given here is that of kinds without the option.
+A scenario file sets every option of its kind; an option that an entry created in Python leaves out has the default of
+`scenario.options`. A default given here applies to kinds without the option.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Fetching:
 
 @dataclass(frozen=True)
 class Consuming:
-    """What `consumer` has beside Fetching."""
+    """The options of `consumer` in addition to Fetching."""
 
     repeat: bool
 
@@ -60,7 +60,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Churning:
-    """What `group-member` has beside Member. Durations in seconds."""
+    """The options of `group-member` in addition to Member. Durations in seconds."""
 
     groups: int
     churn: str
@@ -72,7 +72,7 @@ class Churning:
 
 @dataclass(frozen=True)
 class Slow:
-    """What `slow-consumer` has beside Member."""
+    """The options of `slow-consumer` in addition to Member."""
 
     records_per_second: int
     delay_ms: int
@@ -82,7 +82,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Copying:
-    """What `transactional-copier` has beside Member."""
+    """The options of `transactional-copier` in addition to Member."""
 
     target: str
     target_partitions: int

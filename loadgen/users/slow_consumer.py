@@ -1,8 +1,8 @@
-"""Members of a group that take their time: `slow-consumer`. The lag grows, and rebalances wait for them.
+"""Slow members of a group: `slow-consumer`. The lag grows, and rebalances wait for them.
 
-A poll returns at most `max_poll_records` records; each needs its time, and then they are committed. A member that needs
-longer than `max_poll_interval_ms` leaves the group, as Kafka's client does, goes on with what it has, and joins again
-at its next poll. Such leaves are counted as `max.poll.interval exceeded`.
+A poll returns at most `max_poll_records` records; each takes some time to process, and then they are committed. A
+member that takes longer than `max_poll_interval_ms` leaves the group, as Kafka's client does, finishes its records, and
+joins again at its next poll. Such leaves are counted as `max.poll.interval exceeded`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SlowConsumer(GroupUser):
 
     def connect(self) -> None:
         self.slow = settings_of(Slow, self.spec)
-        # What was fetched and not yet polled: one answer at most.
+        # Records that were fetched and not polled yet: at most one answer.
         self._fetched: deque[Span] = deque()
         self._epoch = (0, 0)
         super().connect()

@@ -1,10 +1,10 @@
 """A transactional producer over gevent's sockets (KIP-98, KIP-447), in the protocol of transaction.version 0 and 1.
 
-Partitions and groups are added to a transaction by requests of their own, as all brokers since 0.11 allow; the versions
-of requests stay below those with which a client of transaction.version 2 (KIP-890) says that it does otherwise.
+Partitions and groups are added to a transaction by separate requests, as all brokers since 0.11 allow; the versions of
+requests stay below those by which a client announces transaction.version 2 (KIP-890).
 
-Every request is repeated while its error passes, until a deadline: repetition is harmless, because batches
-have sequences and the coordinator knows the state of the transaction.
+Every request is retried after retriable errors, until a deadline. Retries are harmless, because batches have sequences
+and the coordinator knows the state of the transaction.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _PASSING = RETRIABLE | {
 # Another producer has this transactional id now, or the coordinator aborted the transaction and raised the epoch.
 FENCED = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 RETRIES = "retries"
-# Between attempts while the coordinator ends the transaction before.
+# The pause between attempts while the coordinator completes the previous transaction.
 ENDING_S = 0.02
 
 
 class TransactionError(Exception):
-    """A step of a transaction has failed. `name` is Kafka's name of the error.
+    """A step of a transaction failed. `name` is Kafka's name of the error.
 
-    `is_open`: whether some attempt has no answer, so that the step may have been taken.
+    `is_open`: whether some attempt got no answer, so that the step may have been performed.
     """
 
     def __init__(self, name: str, api: str, *, is_open: bool) -> None:
@@ -56,7 +56,7 @@ class TransactionError(Exception):
 
 
 class Transactional:
-    """One transactional id. All calls raise TransactionError; after one, `begin_again` is needed."""
+    """One transactional id. All calls raise TransactionError; after an error, `begin_again` is needed."""
 
     def __init__(self, work: Work, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
         self._work, self._cluster = work, cluster
@@ -67,11 +67,11 @@ class Transactional:
         self._until_s = 0.0
 
     def set_deadline(self) -> None:
-        """Repeat requests for the request timeout from now on, and then each is sent once."""
+        """Retry requests for the request timeout from now on; later requests are sent once."""
         self._until_s = time.monotonic() + self._cluster.timeout_s
 
     def begin_again(self) -> None:
-        """Get a producer id and epoch; a transaction that is open is aborted by that."""
+        """Get a producer id and epoch; this aborts an open transaction."""
         request = messages.InitProducerIdRequest(
             transactional_id=self._id, transaction_timeout_ms=self._timeout_ms, producer_id=-1, producer_epoch=-1
         )
@@ -89,7 +89,7 @@ class Transactional:
         return self._cluster.coordinator(TRANSACTION, self._id)
 
     def add_partitions(self, topic: str, partitions: list[int]) -> None:
-        """Make partitions part of the transaction, which begins with the first."""
+        """Add partitions to the transaction, which begins with the first."""
         request = messages.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=self._producer[0],
@@ -153,7 +153,7 @@ class Transactional:
         self._sequences[partition] = (sequence + len(records)) & _SEQUENCE_MASK
 
     def commit_offsets(self, member: Membership, offsets: Mapping[int, int]) -> None:
-        """Make the group's offsets part of the transaction, fenced by the member's generation (KIP-447)."""
+        """Add the group's offsets to the transaction, fenced by the member's generation (KIP-447)."""
         added = messages.AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=self._producer[0],
@@ -225,7 +225,9 @@ class Transactional:
         size_bytes: int = 0,
         moved: Callable[[], None] | None = None,
     ) -> R:
-        """Ask until the answer is no error that passes; count it. `moved` makes `connection` look again."""
+        """Send a request until its answer is not a retriable error; count it. `moved` makes `connection` look up the
+        coordinator again.
+        """
         meter = self._work.book.meter(api)
         began_ns = time.monotonic_ns()
         is_open = False
@@ -247,7 +249,7 @@ class Transactional:
                 raise TransactionError(name, api, is_open=is_open or name == ErrorCode.REQUEST_TIMED_OUT.name)
             self._work.book.count(RETRIES)
             if name == ErrorCode.CONCURRENT_TRANSACTIONS.name:
-                # The coordinator still ends the transaction before; it takes milliseconds.
+                # The coordinator is still completing the previous transaction, which takes milliseconds.
                 gevent.sleep(ENDING_S)
                 continue
             if moved is None:

@@ -1,1 +1,1 @@
-"""Whether the cluster kept what it acknowledged."""
+"""Checks whether the cluster kept the records that it acknowledged."""

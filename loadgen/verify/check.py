@@ -1,7 +1,8 @@
-"""Reads back what a run wrote, and compares it with the outcomes that its workers noted.
+"""Reads back the records of a run, and compares them with the outcomes that its workers noted.
 
-Each partition is read from its end before the run to its end now, as a consumer of read_committed reads it. If a
-transaction still holds back the last stable offset, what follows is read, too, but its aborted records are no finding.
+Each partition is read from its end before the run to its end now, like a read_committed consumer. If an open
+transaction still holds back the last stable offset, the records after it are read, too, but their aborted records are
+not a finding.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from loadgen.verify.source import RETRY_S, Passing, Source, SourceError, check_c
 from loadgen.verify.stamps import feed
 from loadgen.verify.verification import TEXTS_MAX, PartitionFindings, Verification
 
-# How long the end of transactions is waited for before a partition is read.
+# The wait for the end of transactions before a partition is read.
 STABLE_S: Final = 10.0
 
 
@@ -99,7 +100,7 @@ class _TopicReader:
                 by_partition.setdefault(state[2], []).append(state)
         parts = {}
         for partition in sorted(ends):
-            # A partition that was added during the run has no start: all of it is new.
+            # A partition that was added during the run has no start: all its records are new.
             findings = PartitionFindings(self._topic, partition, self._starts.get(partition, 0), ends[partition])
             reading = Reading(self._topic, partition, by_partition.get(partition, ()))
             part = parts[partition] = _Part(reading, findings, stable[partition], ends[partition])
@@ -200,7 +201,7 @@ class _TopicReader:
                     feed(part.reading, batch, self._run, part.at, part.note)
                 part.at = max(part.at, batch.last_offset + 1)
         except WireError as error:
-            # The start of the next batch cannot be found.
+            # The start of the next batch is unknown.
             part.reading.counts.damaged += 1
             part.note(f"offset {part.at}: {error}")
             part.at = limit

@@ -1,4 +1,4 @@
-"""What became of each record that was sent, by producer and partition.
+"""The outcome of each record that was sent, by producer and partition.
 
 A producer numbers its records of a partition 0, 1, ... (`begin`); later each gets one outcome (`settle`):
 
@@ -10,8 +10,8 @@ A producer numbers its records of a partition 0, 1, ... (`begin`); later each ge
 A record without an outcome at the end is UNKNOWN. Invariant of a Track: outcomes of `base`, `base` + 1, ... are in
 `recent`; all before `base` are ACKNOWLEDGED except those in `exceptions`.
 
-Records without a stamp are followed by the producer id and the sequences in the headers of their batches (KIP-98),
-which also count the records of a producer and a partition from 0 on. `of_batches` numbers such a producer.
+Records without a stamp are tracked by the producer id and the sequences in the headers of their batches (KIP-98), which
+also number the records of a producer and a partition from 0 on. `of_batches` numbers such a producer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKNOWN: Final = 3
 ABORTED: Final = 4
 NAMES: Final = {ACKNOWLEDGED: "acknowledged", REFUSED: "refused", UNKNOWN: "unknown", ABORTED: "aborted"}
 
-# Outcomes that are kept one by one until the oldest of them are folded.
+# Outcomes that are kept individually until the oldest are folded.
 RECENT_MAX: Final = 1 << 16
 
 
@@ -48,7 +48,7 @@ class Track:
 
     @property
     def sent(self) -> int:
-        """How many records were begun: the next sequence."""
+        """The number of records that were begun: the next sequence."""
         return self._base + len(self._recent)
 
     def begin(self) -> int:
@@ -59,7 +59,7 @@ class Track:
         return self._base + len(self._recent) - 1
 
     def settle(self, sequence: int, outcome: int) -> None:
-        """Note what became of a record; the last word counts. Raises IndexError for one that was never begun."""
+        """Note the outcome of a record; the last one counts. Raises IndexError for a record that was never begun."""
         at = sequence - self._base
         if at >= 0:
             self._recent[at] = outcome
@@ -69,7 +69,7 @@ class Track:
             self._exceptions[sequence] = outcome
 
     def _fold(self) -> None:
-        """Keep only the exceptions of what is settled, or the older half if a record is never settled."""
+        """Keep only the exceptions among the settled records; or among the older half if a record is never settled."""
         end = self._recent.find(PENDING)
         if end < RECENT_MAX // 2:
             end = RECENT_MAX // 2
@@ -120,8 +120,8 @@ class Ledger:
         return found
 
     def batches(self, producer_id: int, topic: str, partition: int, acknowledged: int, sent: int) -> None:
-        """Note what became of the batches of an idempotent producer in a partition: the first `acknowledged` records
-        were, and the further ones up to `sent` are UNKNOWN. The last word counts.
+        """Note the outcome of an idempotent producer's batches in a partition: the first `acknowledged` records are
+        ACKNOWLEDGED, and the further ones up to `sent` are UNKNOWN. The last call counts.
         """
         self._batches[of_batches(producer_id), topic, partition] = acknowledged, sent
 

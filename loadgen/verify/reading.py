@@ -1,4 +1,4 @@
-"""Compares what was read of one partition with what the ledgers say; without input or output."""
+"""Compares the records read from one partition with the ledgers; it performs no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class _Track:
-    """One producer's records of the partition: what the ledger says, and what was read.
+    """One producer's records of the partition: those in the ledger, and those that were read.
 
     Invariants: of the sequences below `next`, those in the gaps were not read, and the others were. Gaps are sorted and
     disjoint: [starts[i], ends[i]). A gap is `unsure` if offsets were skipped where its records would have been.
@@ -78,8 +78,8 @@ class _Track:
 class Reading:
     """One partition of one run. Call `feed` for its records in the order of offsets, then `verdict`.
 
-    `states` are those of all ledgers (`Ledger.state`), of which the other partitions' are passed over. A record is fed
-    by its producer's number in the ledger: that of its stamp, or `of_batches` of the producer id of its batch.
+    `states` are those of all ledgers (`Ledger.state`); other partitions are ignored. A record is fed with its
+    producer's number in the ledger: that of its stamp, or `of_batches` of the producer id of its batch.
     """
 
     def __init__(self, topic: str, partition: int, states: Iterable[Sequence[Any]]) -> None:
@@ -105,11 +105,13 @@ class Reading:
         return producer in self._tracks
 
     def skip(self) -> None:
-        """Note that offsets were passed over, because retention had removed them: what is missing there is not lost."""
+        """Note that offsets were skipped because retention had removed them: records that are missing there are not
+        lost.
+        """
         self._epoch += 1
 
     def undecided(self) -> None:
-        """Note that from here on a transaction may be open: aborted records are there, and are no error."""
+        """Note that from here on a transaction may be open: aborted records are returned and are not an error."""
         self._is_undecided = True
 
     def feed(self, offset: int, producer: int, sequence: int, count: int = 1) -> None:
@@ -130,9 +132,9 @@ class Reading:
             self._take(track, offset - sequence, sequence, behind)
 
     def feed_batch(self, offset: int, producer: int, base_sequence: int, count: int) -> None:
-        """Take a batch by the sequence in its header, an int32 that counts on from 0 after its highest value."""
+        """Take a batch by the sequence in its header, an int32 that continues at 0 after its highest value."""
         track = self._tracks[producer]
-        # The number nearest to what is expected that has these 31 bits.
+        # The number with these 31 bits that is nearest to the expected one.
         ahead = (base_sequence - track.next) & _SEQUENCE_MASK
         sequence = track.next + ahead
         if ahead > _SEQUENCE_MASK // 2 and sequence > _SEQUENCE_MASK:
@@ -140,7 +142,7 @@ class Reading:
         self.feed(offset, producer, sequence, count)
 
     def foreign(self, count: int) -> None:
-        """Count records that are not of this run."""
+        """Count records of other runs."""
         self.counts.foreign += count
 
     def _take(self, track: _Track, shift: int, first: int, behind: int) -> None:
@@ -164,15 +166,15 @@ class Reading:
         self._judge(track, new, behind, shift)
 
     def _late(self, track: _Track, first: int, behind: int, shift: int) -> None:
-        """Count records that come after newer ones. Of an unknown outcome they may: their producer gave them up, and a
-        network can deliver a request of a closed connection after one of the next.
+        """Count records that come after newer ones. Records with an unknown outcome may: their producer gave them up,
+        and a network can deliver a request of a closed connection after one of the next connection.
         """
         for low, high, outcome in track.pieces(first, behind) if track.outcomes else [(first, behind, ACKNOWLEDGED)]:
             if outcome != UNKNOWN:
                 self._find("reordered", track, low, high, shift)
 
     def _judge(self, track: _Track, first: int, behind: int, shift: int) -> None:
-        """Count what should not be there, or need not, of records that are read for the first time."""
+        """Count records, read for the first time, that must not or need not be in the log."""
         if not track.outcomes:
             return
         for low, high, outcome in track.pieces(first, behind):
@@ -199,7 +201,7 @@ class Reading:
             )
 
     def verdict(self) -> Counts:
-        """Count what is missing, at the end; returns all counts."""
+        """Count the missing records at the end; returns all counts."""
         for track in self._tracks.values():
             gaps = list(zip(track.starts, track.ends, track.unsure, strict=True))
             gaps.append((track.next, track.sent, track.epoch != self._epoch))

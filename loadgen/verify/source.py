@@ -1,6 +1,6 @@
-"""What the verifier reads from a cluster, and what it does about errors that pass.
+"""The verifier's access to a cluster, with retries after retriable errors.
 
-An election, a broker that starts again or a lost connection is waited for; anything else ends the verification.
+It waits for an election, a broker restart or a new connection; any other error ends the verification.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Source:
         return found
 
     def offsets(self, topic: str, which: int = LATEST, *, read_committed: bool = False) -> dict[int, int]:
-        """Return the offset of each partition at LATEST (of read_committed the last stable one) or EARLIEST."""
+        """Return the offset of each partition at LATEST (for read_committed, the last stable one) or EARLIEST."""
 
         def ask() -> dict[int, int]:
             numbers = [each.number for each in self._cluster.partitions(topic)]
@@ -98,7 +98,7 @@ class Source:
         return {each.partition_index: each for topics in answer.responses for each in topics.partitions}
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Repeat `call` while its errors pass, at most `timeout_s`; then it is a SourceError."""
+        """Retry `call` after retriable errors for at most `timeout_s`; then raise a SourceError."""
         until_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -110,7 +110,7 @@ class Source:
 
 
 def translated(call: Callable[[], T]) -> T:
-    """Return what `call` returns. Raises Passing or SourceError for what it raises."""
+    """Return the result of `call`. Turns its exceptions into Passing or SourceError."""
     try:
         return call()
     except NetError as error:

@@ -11,14 +11,14 @@ from loadgen.payload.prefix import HEADER, PREFIX, PREFIX_BYTES
 from loadgen.verify.ledger import of_batches
 from loadgen.verify.reading import Reading
 
-# What one batch may decompress to; a batch that claims more is damaged.
+# The decompressed size of one batch; a batch that claims more is damaged.
 PAYLOAD_BYTES_MAX: Final = 256 << 20
 
 
 def feed(reading: Reading, batch: Batch, run: int, start: int, note: Callable[[str], None]) -> None:
-    """Feed the records of a data batch from offset `start` on. A damaged batch is counted and given to `note`.
+    """Feed the records of a data batch from offset `start` on. A damaged batch is counted and passed to `note`.
 
-    A batch of an idempotent producer that the ledgers know is taken by the sequences in its header alone.
+    A batch of an idempotent producer in the ledgers is taken by the sequences in its header alone.
     """
     if not batch.is_valid():
         reading.counts.damaged += 1
@@ -40,7 +40,7 @@ def feed(reading: Reading, batch: Batch, run: int, start: int, note: Callable[[s
 
 
 def _feed_stamps(reading: Reading, records: list[Record], run: int) -> None:
-    """Feed runs of records with consecutive sequences of one producer as one."""
+    """Feed consecutive sequences of one producer as one run of records."""
     unpack = PREFIX.unpack_from
     producer = first = first_offset = count = foreign = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""What the verification of a run found, as plain data."""
+"""The findings of a run's verification, as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 # Examples of each kind of finding, in one partition and in total.
 EXAMPLES_MAX: Final = 5
-# What is reported of damaged batches in a partition.
+# Damaged batches of a partition that are reported.
 TEXTS_MAX: Final = 20
 # The findings that are errors of the cluster.
 DEFECTS: Final = ("lost", "duplicated", "reordered", "refused_but_read", "aborted_but_read", "damaged")
@@ -16,7 +16,7 @@ DEFECTS: Final = ("lost", "duplicated", "reordered", "refused_but_read", "aborte
 
 @dataclass(frozen=True)
 class Example:
-    """One record: `offset` is None if it is not there. `producer` is that of its stamp or, with `by_batches`, the
+    """One record: `offset` is None if it is missing. `producer` is that of its stamp or, with `by_batches`, the
     producer id in the header of its batch (KIP-98).
     """
 
@@ -37,12 +37,12 @@ class Example:
 class Counts:
     """Records, except `damaged`.
 
-    `read`: those of this run, each copy counted. `lost`: acknowledged, and not there. `duplicated`: copies beyond the
-    first. `reordered`: read after one of the same producer that has a higher sequence. `unknown_present` and
-    `unknown_absent`: without a known outcome, there and not there. `not_checkable`: acknowledged, and possibly removed
-    by retention before it was read. `unclaimed`: of this run, but of no producer or sequence in the ledgers, as those
-    of a worker that died. `foreign`: not of this run. `damaged`: batches whose checksum is wrong or that cannot be
-    decoded; their records count as not there.
+    `read`: those of this run, each copy counted. `lost`: acknowledged, and missing. `duplicated`: copies beyond the
+    first. `reordered`: read after a record of the same producer with a higher sequence. `unknown_present` and
+    `unknown_absent`: without a known outcome, found and missing. `not_checkable`: acknowledged, and possibly removed by
+    retention before it was read. `unclaimed`: of this run, but with a producer or sequence that is not in the ledgers,
+    such as those of a dead worker. `foreign`: not of this run. `damaged`: batches whose checksum is wrong or that
+    cannot be decoded; their records count as missing.
     """
 
     sent: int = 0
@@ -61,13 +61,13 @@ class Counts:
     damaged: int = 0
 
     def add(self, other: Counts) -> None:
-        """Add another partition's."""
+        """Add the counts of another partition."""
         for each in dataclasses.fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     @property
     def defects(self) -> int:
-        """How many findings are errors of the cluster."""
+        """The number of findings that are errors of the cluster."""
         return sum(getattr(self, name) for name in DEFECTS)
 
 
@@ -88,7 +88,7 @@ class PartitionFindings:
 
 @dataclass
 class Verification:
-    """All partitions of a run. `seconds` is how long reading them took."""
+    """All partitions of a run. `seconds` is the time that reading them took."""
 
     partitions: list[PartitionFindings] = field(default_factory=list)
     seconds: float = 0.0
@@ -103,7 +103,7 @@ class Verification:
 
     @property
     def is_good(self) -> bool:
-        """Whether the cluster kept what it acknowledged, once and in order, and returned nothing else."""
+        """Whether the cluster kept the acknowledged records, once and in order, and returned nothing else."""
         return self.total.defects == 0
 
     def examples(self, defect: str) -> list[Example]:

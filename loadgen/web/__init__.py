@@ -1,1 +1,1 @@
-"""Our tab of locust's web page."""
+"""Our tabs of locust's web page."""

@@ -1,4 +1,4 @@
-"""What we add to locust's web page: our tabs and their rows, downloads, and rules for starting and stopping."""
+"""Our additions to locust's web page: tabs and their rows, downloads, and rules for starting and stopping."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from loadgen.web import tab
 from loadgen.web.guard import guard
 
 PAGE_PATH, JSON_PATH = "/broker-load/report.html", "/broker-load/result.json"
-# Locust's names of the routes that are treated here.
+# Locust's names of the routes that are handled here.
 SWARM, STOP, REQUESTS = "locust.swarm", "locust.stop", "locust.request_stats"
 RUNNING, STOPPED = "running", "stopped"
 
 
 def extend(ui: Any, runs: Runs, names: Collection[str] | None = None) -> None:
-    """Add our part to a web page of locust that was not started yet. `names`: those of `guard`."""
-    # Errors of a route are answered with 500, and not raised through the server.
+    """Add our part to locust's web page before it starts. `names`: those of `guard`."""
+    # Errors of a route are answered with 500 instead of raised through the server.
     ui.app.debug = False
     base = runs.environment.parsed_options.web_base_path or ""
     ui.template_args |= {
@@ -42,17 +42,17 @@ def extend(ui: Any, runs: Runs, names: Collection[str] | None = None) -> None:
     ):
         view = ui.auth_required_if_enabled(_download(runs, path.rpartition("/")[2], content_type, render))
         ui.app.add_url_rule(f"{base}{path}", path.rpartition("/")[2].replace(".", "_"), view)
-    # The time that is typed is that of the measurement, and not locust's since the first user.
+    # The typed time is the measured time, not locust's time since the first user.
     runs.environment.events.test_start.add_listener(lambda **_: ui._cancel_run_time_timer())
 
 
 def _before(runs: Runs) -> Response | None:
-    """A run in progress cannot be changed; one that is stopped completes what its users began."""
+    """A run in progress cannot be changed; a stopped run completes the operations of its users."""
     if request.endpoint == SWARM:
         if runs.in_progress:
             return jsonify(success=False, message=f"A run is in progress ({runs.state}). Its users cannot be changed.")
         if not request.form.get("run_time"):
-            # Locust would keep that of the run before.
+            # Locust would keep the time of the previous run.
             runs.environment.parsed_options.run_time = None
     elif request.endpoint == STOP:
         runs.end()
@@ -60,9 +60,9 @@ def _before(runs: Runs) -> Response | None:
 
 
 def _after(runs: Runs, response: Response) -> Response:
-    """Add our rows to the answers that the page asks for while a run goes on.
+    """Add our rows to the answers that the page requests during a run.
 
-    The page asks no more when locust has stopped: until our result is there, the state is `running`.
+    The page sends no more requests once locust has stopped, so the state is `running` until our result is complete.
     """
     if request.endpoint == REQUESTS and response.status_code == 200:
         answer = json.loads(response.get_data())

@@ -1,8 +1,8 @@
-"""Keeps pages of other origins away from locust's page, which has no protection of its own: it answers each origin
-(CORS), and starts a run by a form that every page in the same browser can send.
+"""Protects locust's page from pages of other origins. Locust has no such protection: it answers every origin (CORS),
+and any page in the same browser can send the form that starts a run.
 
-What is refused, with 403 and a text: a request with an Origin that is not this page's, and, if the names of this server
-are known, one with another name as Host (DNS rebinding). Programs that send no Origin, such as curl, are served.
+A request is denied, with 403 and a text, if its Origin is not this page's, or if the names of this server are known and
+its Host is another one (DNS rebinding). Programs that send no Origin, such as curl, are served.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from flask import Response, request
 
 
 def own_names(listen_host: str) -> frozenset[str]:
-    """Return the names by which this machine is reached; its addresses are always allowed."""
+    """Return the names of this machine; its addresses are always allowed."""
     return frozenset(each.lower() for each in ("localhost", listen_host, socket.gethostname(), socket.getfqdn()))
 
 
 def guard(app: Any, names: Collection[str] | None) -> None:
-    """Let the app refuse foreign pages; `names` are those that a Host header may have, None allows each."""
+    """Let the app deny requests of foreign pages; `names` are allowed in the Host header, None allows every name."""
 
     def check() -> Response | None:
         origin, host = request.headers.get("Origin"), request.host.lower()

@@ -1,4 +1,4 @@
-"""`broker-load web`: locust's own page starts and stops runs; our tabs show the figures that count."""
+"""`broker-load web`: locust's own page starts and stops runs; our tabs show the figures behind the verdict."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LOOK_S = 0.05
 
 
 def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 1) -> int | None:
-    """Serve the page until SIGINT or SIGTERM; returns the exit code of the last run, 0 without one, None if the page
+    """Serve the page until SIGINT or SIGTERM; returns the exit code of the last run, 0 without a run, None if the page
     cannot be served, which was reported.
     """
     command = list(sys.argv)
-    # Locust's page reads the command line, of which it knows nothing.
+    # Locust's page reads the command line, but does not know our options.
     sys.argv[1:] = []
     try:
         with conductor_of(scenario, bootstrap, processes=processes) as conductor:
@@ -55,10 +55,10 @@ def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, 
 
 
 def _start(ui: Any, listen: Address) -> None:
-    """Let the page be served. Raises RunError, where locust would only log that the port is in use."""
+    """Serve the page. Raises RunError if the port is in use, which locust would only log."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
-        # Locust binds the port in a greenlet of its own, which would end with a traceback.
+        # Locust binds the port in a separate greenlet, which would end with a traceback.
         socket.create_server(listen, family=family).close()
     except OSError as error:
         raise RunError(f"--listen: {listen}: {error.strerror or error}") from None

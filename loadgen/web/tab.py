@@ -1,6 +1,6 @@
-"""Our two tabs of locust's web page: figures from the due time by operation, and what speaks for or against the run.
+"""Our two tabs of locust's web page: figures by operation from the due time, and the evidence for or against the run.
 
-Locust draws a table of each (`extended_tabs`, `extended_tables`) from rows that it finds in its own /stats/requests.
+Locust draws a table for each (`extended_tabs`, `extended_tables`) from rows that it finds in its own /stats/requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TABLES = [
 
 
 def stats_of(totals: Totals, seconds: float, result: Result | None, state: str) -> list[dict[str, Any]]:
-    """Return the rows of both tabs. `state`: what the run does now, or why there is none."""
+    """Return the rows of both tabs. `state`: the current step of the run, or why there is no run."""
     return [
         {"key": FIGURES, "data": [_figures(name, each, seconds) for name, each in sorted(totals.operations.items())]},
         {"key": VERDICT, "data": [{"what": what, "found": found} for what, found in _verdict(totals, result, state)]},
