@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def no_log_lines() -> Iterator[None]:
-    """Write no log lines. Each start logs what it repairs, which would take most of the time and of the output; and
+    """Write no log lines. Each start logs its repairs, which would take most of the time and of the output. Also,
     pytest keeps each line with its traceback, whose frames keep the logs and their files open.
     """
     logging.disable(logging.CRITICAL)

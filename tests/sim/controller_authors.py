@@ -30,7 +30,7 @@ Change = tuple[tuple[str, str], int | None, Author]
 
 
 class Changes:
-    """`act` does something; `committed` is called with what each commit changed."""
+    """`act` makes a change; `committed` gets the events of each commit."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -78,7 +78,7 @@ class Changes:
         return state
 
     def committed(self, events: Iterable[Event]) -> None:
-        """The events say what is different after it, and by whom; what was undone by the same commit is no change."""
+        """The events name each change and its author; a change that the same commit undoes is not a change."""
         after = self._after(self._pending)
         authors = {key: author for key, _, author in self._pending}
         wanted = set()

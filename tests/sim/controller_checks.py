@@ -1,4 +1,4 @@
-"""What holds for each operation of the controller: the states before and after it, and the reply, are compared."""
+"""The invariants of each operation of the controller: the states before and after it, and the reply, are compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[UUID, int]
 
 
 class View(NamedTuple):
-    """What the checks look at, copied, because the state changes."""
+    """A copy of the state that the checks look at, because the state changes."""
 
     brokers: dict[int, BrokerImage]
     partitions: dict[Key, PartitionImage]
@@ -50,11 +50,11 @@ class Checks:
     """`operation` and `index` raise AssertionError."""
 
     def __init__(self) -> None:
-        # The target of each reassignment that goes on.
+        # The target of each ongoing reassignment.
         self._targets: dict[Key, frozenset[int]] = {}
 
     def forget(self) -> None:
-        """The newest operations have not happened: what was asked for by them is not known any more."""
+        """The newest operations were dropped: the reassignments that they requested are unknown."""
         self._targets.clear()
 
     def operation(self, act: Act, operation: Operation[Any], reply: Any, before: View, after: View) -> None:

@@ -103,7 +103,7 @@ def elects_a_fenced_last_known_leader(patch: Patch) -> None:
 
 
 def silent_broker_loses_its_session(patch: Patch) -> None:
-    """A broker that stands still is replaced by another one with its id, and goes on later."""
+    """A broker that stands still is replaced by another one with its id, and continues later."""
     right = FenceBrokers.run
 
     def run(self: FenceBrokers, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
@@ -123,7 +123,7 @@ def silence_of_an_earlier_incarnation_counts(patch: Patch) -> None:
 
 
 def leaders_are_replaced_of_an_earlier_incarnation(patch: Patch) -> None:
-    """A broker that has registered again loses what it leads, because the one before it has ended."""
+    """A broker that has registered again loses its leaderships, because its former process has ended."""
     right = ReplaceLeaders.run
 
     def run(self: ReplaceLeaders, state: MetadataImage, context: OperationContext) -> Step[Withdrawal | None]:
@@ -177,7 +177,7 @@ def refusals_of_an_earlier_epoch_count(patch: Patch) -> None:
 
 
 def heartbeat_leaves_refusals(patch: Patch) -> None:
-    """What was said of a broker counts although it was heard from since."""
+    """Reports about a broker count although it has sent a heartbeat since."""
 
     def beat(self: Contact, now_ms: int) -> None:
         self.last_ms, self.is_cut = now_ms, False
@@ -328,7 +328,7 @@ def keeps_operations_that_were_not_written(patch: Patch) -> None:
 
 
 def anybody_renews_tokens(patch: Patch) -> None:
-    """Whoever has seen the HMAC of a token keeps it alive."""
+    """Any client that knows the HMAC of a token can renew it."""
     right = token_ops._found
 
     def found(state: MetadataImage, context: OperationContext, wanted: bytes, requester: str, **options: bool) -> Any:
@@ -368,7 +368,7 @@ def sweep_takes_tokens_that_count(patch: Patch) -> None:
 
 
 def withdrawals_of_rights_have_no_author(patch: Patch) -> None:
-    """Nobody learns who took somebody's rights away: a record that removes an ACL or a user has no author."""
+    """It is unknown who revoked access: a record that removes an ACL or a user has no author."""
 
     def drop(image: MetadataImage, key: tuple[Any, ...], record: Any) -> None:
         image.kept.pop(key, None)
@@ -377,17 +377,17 @@ def withdrawals_of_rights_have_no_author(patch: Patch) -> None:
 
 
 def changes_of_tokens_have_no_author(patch: Patch) -> None:
-    """Nobody learns who renewed or ended a token, although it is known who had it made."""
+    """It is unknown who renewed or expired a token, although the creator is known."""
     patch.setattr(token_ops, "tag_of", lambda author: ())
 
 
 def changes_of_quotas_have_no_author(patch: Patch) -> None:
-    """Nobody learns who lifted a quota."""
+    """It is unknown who removed a quota."""
     patch.setattr(quota_ops, "tag_of", lambda author: ())
 
 
 def authors_are_lost_where_commits_are_gathered(patch: Patch) -> None:
-    """Of several operations that are committed together only some have an author."""
+    """Only some of several operations that are committed together have an author."""
     right = MetadataImage.merge
 
     def merge(self: MetadataImage, above: MetadataImage) -> None:
@@ -406,7 +406,7 @@ def takes_the_default_for_all_entities_of_a_type(patch: Patch) -> None:
 
 
 def takes_keys_of_other_entities(patch: Patch) -> None:
-    """A rate of connections is kept for a user, and nobody asks for it."""
+    """A connection rate is stored for a user, although it has no effect there."""
     right = quota_ops._check
 
     def check(keys: Any, key: str, value: float) -> None:
@@ -428,7 +428,7 @@ def validates_only_and_writes(patch: Patch) -> None:
 
 
 def compares_with_quotas_that_are_committed(patch: Patch) -> None:
-    """What is set again before its removal is committed is lost."""
+    """A quota that is set again before its removal is committed is lost."""
     right = AlterClientQuotas.run
 
     def run(self: AlterClientQuotas, state: MetadataImage, context: OperationContext) -> Step[Any]:

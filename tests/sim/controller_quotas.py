@@ -130,7 +130,7 @@ class Quotas:
                     self._table[entity, key] = value
 
     def check(self) -> None:
-        """What the controller has, and what a broker would describe, is what was set."""
+        """The controller has, and a broker would describe, exactly the quotas that were set."""
         state = self._world.cluster.controller.state
         request = messages.DescribeClientQuotasRequest(components=[], strict=False)
         described: Table = {}

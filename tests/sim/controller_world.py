@@ -1,6 +1,6 @@
-"""A controller with four brokers and impatient operators, and no network: every act is done at once.
+"""A controller with four brokers and impatient operators, and no network: every act takes effect immediately.
 
-The senders know the committed state, and the controller validates against what is not committed yet, so many requests
+The senders know the committed state, and the controller also validates against uncommitted changes, so many requests
 are stale. Layers are committed or dropped at random; a crash builds another controller from the log. After every
 operation `controller_checks` compares the states before and after it.
 """
@@ -68,7 +68,7 @@ class World:
         self.cluster = Brokers.of(elr=self._random.random() < 0.6, settings=SETTINGS)
         self.cluster.controller.heartbeats.session_timeout_ms = 9_000
         self._draw = Draw(self._random)
-        # Draws of their own, so that all others are what they were.
+        # Separate draws, so that all others stay the same.
         self._silences = Random(f"silences {seed}")
         self._flaps = Random(f"flaps {seed}")
         self._replacements = Random(f"replacements {seed}")
@@ -195,7 +195,7 @@ class World:
         assert not waiting, f"broker {broker.broker_id} is held down, and nobody leads {waiting}"
 
     def _count(self, act: Act, before: View, after: View) -> None:
-        """Note what has happened, so that a test can tell that the runs are not idle."""
+        """Count what has happened, so that a test can verify that the runs are not idle."""
         self.counts["led"] += any(p.leader >= 0 for p in after.partitions.values())
         for key, new in after.partitions.items():
             old = before.partitions.get(key)
@@ -271,7 +271,7 @@ class World:
 
     def _replace_leaders(self, broker_ids: tuple[int, ...], epochs: dict[int, int] | None) -> None:
         if epochs is None and self._replacements.random() < 0.3:
-            # Of incarnations before: that changes nothing.
+            # The epochs of earlier incarnations change nothing.
             brokers = self.cluster.controller.state.brokers
             old = {each: brokers[each].epoch - 1 for each in broker_ids if each in brokers}
             if len(old) == len(broker_ids):
@@ -282,7 +282,7 @@ class World:
         while step is not None:
             step = self.operate(Act("replace", broker_ids), step)
             if epochs is None and self._replacements.random() < 0.1:
-                return  # the fence does what is left
+                return  # the fencing does the rest
             if self._replacements.random() < 0.3:
                 self._commit()
 
@@ -303,7 +303,7 @@ class World:
         assert heartbeats.has_session(broker, self.cluster.now_ms), f"broker {broker_id} has lost its session"
 
     def _flap(self) -> None:
-        """The leader of a partition whose other replicas are not in sync is fenced again and again, wrongly."""
+        """The leader of a partition whose other replicas are not in sync is wrongly fenced again and again."""
         brokers = self.cluster.image.brokers
         alone = [
             partition.leader
@@ -336,7 +336,7 @@ class World:
         assert same_content(self.cluster.controller.state, self.cluster.image), "dropped operations left something"
         self._rights.forget()
         self._quotas.drop()
-        # A registration that never was may have taken the place of what was known of an incarnation.
+        # A dropped registration may have replaced the counts of an incarnation.
         self._fenced_ms.clear()
         self.checks.forget()
         self._tokens.forget()

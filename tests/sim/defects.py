@@ -19,7 +19,7 @@ from tests.support.tiers import IS_FULL
 
 Patch = pytest.MonkeyPatch
 Planter = Callable[[Patch], None]
-"""Replaces a function of the coordinator by a wrong one; its name and docstring say what is wrong."""
+"""Replaces a function of the coordinator by a wrong one; its name and docstring describe the defect."""
 
 SEEDS = 6
 # The errors of a planted function that no longer fits the code around it: then the defect was not planted.

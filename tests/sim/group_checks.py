@@ -1,4 +1,4 @@
-"""The invariants of the group coordinator: its state is compared with what clients know, and with its log."""
+"""The invariants of the group coordinator: its state is compared with the clients' knowledge, and with its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(world: World) -> None:
-    """Check what must hold after each step; AssertionError says what does not."""
+    """Check the invariants after each step; the AssertionError names the violation."""
     machine = world.harness.machine
     waiting_tokens: set[object] = set()
     for group_id in GROUPS:

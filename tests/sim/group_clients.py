@@ -53,7 +53,7 @@ class LoggedHarness(Harness):
         self.load()
 
     def load(self) -> None:
-        """Begin to coordinate, in the leader epoch of now, with what is in the log."""
+        """Begin to coordinate in the current leader epoch, with the records in the log."""
         self.leader_epoch = self.partition.leader_epoch
         found = self.partitions.records(LOG)
         assert found == self.log, "the log of the coordinator lost records"
@@ -61,8 +61,8 @@ class LoggedHarness(Harness):
         super().restart()
 
     def successor(self, kept: int) -> LoggedHarness:
-        """The coordinator of the next leader epoch, on the broker that also has the records of the first `kept` steps
-        which wait here. It shares the answers, and nothing else that changes.
+        """Return the coordinator of the next leader epoch, on the broker that also has the records of the first `kept`
+        pending steps. It shares the answers, and no other mutable state.
         """
         records = [record for step in self.held[:kept] for record in step.records]
         if records:
@@ -76,7 +76,7 @@ class LoggedHarness(Harness):
         return found
 
     def learn(self) -> None:
-        """This is no longer the coordinator: what waits is answered, as the runtime does when it is closed."""
+        """This is no longer the coordinator: pending requests are answered, as the runtime does when it is closed."""
         self.hold = True
         self.fail(ErrorCode.NOT_COORDINATOR)
         self.take(self.machine.unload())
@@ -84,7 +84,7 @@ class LoggedHarness(Harness):
 
 @dataclass
 class Client:
-    """One consumer: what it believes, and the request it waits for."""
+    """One consumer: its view of its membership, and the request that it waits for."""
 
     name: str
     group_id: str

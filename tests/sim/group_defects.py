@@ -161,7 +161,7 @@ def two_leaders(patch: Patch) -> None:
 
 
 def assignment_of_the_previous_generation(patch: Patch) -> None:
-    """Members keep what they had in a generation whose leader did not assign anything to them."""
+    """Members keep their partitions of a generation whose leader did not assign anything to them."""
     right = sync._assign
 
     def assign(machine: Machine, step: Step, group: ClassicGroup, request: Any) -> None:

@@ -317,7 +317,7 @@ class World:
         self.harness.restart()
 
     def move(self) -> None:
-        """Elect another broker, which has a part of what was not acknowledged yet. The old coordinator gets some more
+        """Elect another broker, which has a part of the unacknowledged records. The old coordinator gets some more
         commits before it learns of it.
         """
         old = self.harness

@@ -39,7 +39,7 @@ class Partitions(PartitionService):
     """Allows topic settings that are outside of Kafka's bounds."""
 
     overrides: Mapping[str, Mapping[str, Any]]
-    # Whether storage takes all partitions for those with replicas on other brokers.
+    # Whether storage treats all partitions as replicated on other brokers.
     are_replicated = False
 
     def settings(self, topic: str) -> Any:
@@ -106,7 +106,7 @@ class Broker:
             self.config, self.clock, loop, self.logs, Randomness(self.draw), MACHINE
         )
         self.controller.subscribe(self._on_image)
-        # The only voter leads at once, so that the start waits for nothing.
+        # The only voter leads immediately, so that the start waits for nothing.
         started = loop.create_task(self.controller.start(LISTENERS))
         started._step()
         started.result()
@@ -118,7 +118,7 @@ class Broker:
         self.partitions.apply(delta, image)
 
     def topic_id(self, topic: str) -> UUID | None:
-        """The topic's id in the committed metadata; None if there is no such topic."""
+        """Return the topic's id in the committed metadata, or None."""
         found = self.controller.image.topics.by_name(topic)
         return found.topic_id if found is not None else None
 

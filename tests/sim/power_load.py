@@ -1,4 +1,6 @@
-"""What clients write in the power cut simulation: batches with and without a producer id or keys, transactions."""
+"""The batches that clients write in the power cut simulation: with and without a producer id or keys, and
+transactions.
+"""
 
 from __future__ import annotations
 

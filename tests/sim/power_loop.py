@@ -47,7 +47,7 @@ class Future:
         self.error: BaseException | None = None
         self.value: Any = None
         self.callbacks: list[Callable[[Any], Any]] = []
-        # Called at once, not in the next turn.
+        # Called immediately, not in the next turn.
         self.on_error: Callable[[BaseException], Any] = lambda error: None
 
     def done(self) -> bool:
@@ -120,7 +120,7 @@ class Task(Future):
 
 
 class Timer:
-    """What call_later returns. A timer is due when the simulation fires the timers."""
+    """The result of call_later. A timer is due when the simulation fires the timers."""
 
     def __init__(self, callback: Callable[[], Any]) -> None:
         self.callback: Callable[[], Any] | None = callback

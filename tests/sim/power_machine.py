@@ -1,4 +1,4 @@
-"""A machine whose power cuts leave a given part of what was not synced, for tests of single losses."""
+"""A machine whose power cuts leave a given part of the unsynced data, for tests of single losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY = "/dev/shm"
 
 
 class Least(random.Random):
-    """Draws with which a power cut leaves only what was synced: Disk then takes the first of the possible values."""
+    """Draws with which a power cut leaves only synced data: Disk then takes the first of the possible values."""
 
     def random(self) -> float:
         return 0.0

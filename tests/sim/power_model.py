@@ -1,4 +1,4 @@
-"""What was written to a partition, and which part of it a start after a power cut has to find: see
+"""The batches that were written to a partition, and the part of them that a start after a power cut must find: see
 docs/architecture-durability.md.
 """
 
@@ -36,9 +36,9 @@ class Batch:
 
 @dataclass
 class State:
-    """What happened to the partition before this start."""
+    """The events of the partition before this start."""
 
-    # The power was lost, or the disk dropped what it failed to sync, since the last start that checked this log.
+    # Since the last start that checked this log, power was lost, or the disk dropped data that it failed to sync.
     power_lost: bool = False
     disk_lost: bool = False
     # A sync of the log failed, and that was noted.
@@ -65,7 +65,7 @@ class Model:
         # Records before it may be gone, and the log begins at or before it; the log must not begin before the floor.
         self.deleted_before = 0
         self.start_floor = 0
-        # The cleaner does not read what was deleted, even if that comes back.
+        # The cleaner does not read deleted records, even if they come back.
         self.was_deleted_before = 0
         self.taken_for_synced = 0
         self.state = State()
@@ -79,8 +79,8 @@ class Model:
         self.now_ms = 0
 
     def began(self, log: Log) -> None:
-        """Note that the log was created or loaded. From now on its synced end offset shows what was synced; before, it
-        may include deleted records.
+        """Note that the log was created or loaded. From now on its synced end offset shows the synced records; before,
+        it may include deleted records.
         """
         self.taken_for_synced = log.synced_end_offset
 
@@ -182,8 +182,8 @@ class Model:
         return b"".join(parts)
 
     def _take_back(self, is_there: Callable[[Batch], bool]) -> None:
-        """Put refused batches that exist in the log nevertheless in the place of those that got their offsets later.
-        That is no loss as long as the later ones were not acknowledged as being on disk.
+        """Put rejected batches that exist in the log nevertheless in place of those that got their offsets later. That
+        is not a loss if the later ones were not acknowledged as being on disk.
         """
         for batch in self.uncertain + (self.undone if self.state.power_lost else []):
             if batch.base >= self.durable_end and is_there(batch):

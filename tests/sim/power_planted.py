@@ -1,5 +1,5 @@
-"""Defects that the power cut simulation has to find: each is a patch that restores a wrong behaviour, with the seeds of
-which one has to fail.
+"""Defects that the power cut simulation must find. Each is a patch that restores a wrong behaviour, with a range of
+seeds; one of them must fail.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _by_name(checkpoint: str) -> Callable[[pytest.MonkeyPatch], Any]:
 
 
 def _cleaned_by_name(patch: pytest.MonkeyPatch) -> None:
-    """What was cleaned of a deleted topic counts for the one that has its name now."""
+    """Cleaning progress of a deleted topic counts for a new topic with its name."""
     patch.setattr(LogCleaner, "accept", lambda self, key, topic_id: None)
     patch.setattr(LogCleaner, "forget", lambda self, key: self.abort(key))
 
@@ -121,8 +121,8 @@ def _drop_staged(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trust_copies(patch: pytest.MonkeyPatch) -> None:
-    """Notes of the page cache count wherever the machine has not started again, also those of a copy of the files. Most
-    ends of a process leave a copy.
+    """Notes of the page cache count if the machine has not started again, even in a copy of the files. Most process
+    ends leave a copy.
     """
     patch.setattr(Run, "restored", 0.9)
     patch.setattr(written_points, "_origin", lambda found: written_points.boot_id())

@@ -56,12 +56,12 @@ STEPS = {
 # In every fourth seed topics are deleted and created again all the time, with files and checkpoints of the lives before
 # them left: instead of the weights above.
 RECREATING = {"append": 16, "create": 14, "delete": 8, "flush": 5, "settle": 4}
-# The weights of runs that do little else, with one topic: what a checkpoint says of a life must not reach the next one.
+# The weights of runs that do little else, with one topic: a checkpoint of one life must not affect the next one.
 ONLY_RECREATING = {**RECREATING, "turn": 14, "work": 20, "delete records": 6, "settle": 6, "tick": 2}
 
 
 class Topic:
-    """What is guaranteed about a topic: whether it exists, and its log. At most one request for it is in progress."""
+    """The guarantees about a topic: whether it exists, and its log. At most one request for it is in progress."""
 
     def __init__(self) -> None:
         self.model: Model | None = None
@@ -92,7 +92,7 @@ class Run:
         self.boot = 0
         self.steps = 0
         self.failures_before = 0
-        # Logs that lost their first segments begin again: what was synced has to survive that, too.
+        # Logs that lost their first segments begin again: synced records must survive that, too.
         self.are_replicated = seed % 2 == 1
         self.starts_were_saved = False
         # Draws that came later, separate so that the others stay as they are.
@@ -196,9 +196,9 @@ class Run:
         if model is None or not os.path.isdir(directory):
             return
         if has_failed(directory) or not is_same_boot(f"{self.disk.root}/{WRITTEN_POINTS}"):
-            # The next start assumes that what was not synced is lost, because a sync failed, or because the last start
-            # could not note on a failing disk that the machine runs. So it takes damage after the recovery point for a
-            # torn write.
+            # The next start assumes that unsynced data is lost, because a sync failed, or because the last start could
+            # not note on a failing disk that the machine runs. So it treats damage after the recovery point as a torn
+            # write.
             return
         paths = [f"{directory}/{each}" for each in sorted(os.listdir(directory)) if each.endswith(".log")]
         filled = [path for path in paths if os.path.getsize(path)][:-1]
@@ -242,7 +242,7 @@ class Run:
         return broker
 
     def check(self, broker: Broker, *, failing: bool) -> None:
-        """Check that what was guaranteed before the start is true."""
+        """Check the guarantees from before the start."""
         for name, topic in self.topics.items():
             self.check_topic(name, topic, broker.topic_id(name))
             model, partition = topic.model, broker.partition(name)
@@ -262,7 +262,7 @@ class Run:
         if partition.offline is not None:
             if not failing:
                 model.accept_offline(partition.offline)
-                # The start has synced the note of the damage; of a log opened later, a worker syncs it some time.
+                # The start has synced the note of the damage; if a log is opened later, a worker syncs the note later.
                 model.note_is_synced = not is_late
             return
         assert broker.logs.cleaner is not None
@@ -280,7 +280,7 @@ class Run:
             model.note_is_synced = not is_broken and os.path.exists(f"{partition.log.directory}/{damage.FILE_NAME}")
 
     def check_opened(self, broker: Broker, name: str) -> None:
-        """Check that what was guaranteed before the start is true of a log that was opened after it."""
+        """Check the guarantees from before the start for a log that was opened after it."""
         model, partition = self.topics[name].model, broker.partition(name)
         if model is not None and partition is not None and partition.topic_id == model.topic_id:
             failing = self.disk.faults.active or bool(self.disk.broken)

@@ -1,5 +1,5 @@
-"""What consumers with isolation.level=read_committed have to see of a log after a start: the records of committed
-transactions, no records of aborted ones, and nothing from the first undecided one on.
+"""The view that consumers with isolation.level=read_committed must have of a log after a start: the records of
+committed transactions, no records of aborted ones, and nothing from the first undecided one on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Written = tuple[int, int, TransactionPart | None]
 
 
 def check(name: str, log: Log, high_watermark: int, written: Iterable[Written]) -> None:
-    """Compare the last stable offset and the aborted transactions of the log with what was written to it."""
+    """Compare the last stable offset and the aborted transactions of the log with the batches that were written to
+    it.
+    """
     start, end = log.log_start_offset, log.log_end_offset
     there = [each for each in written if start <= each[1] and each[0] < end]
     undecided = _undecided(there)

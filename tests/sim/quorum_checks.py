@@ -1,4 +1,4 @@
-"""What must be true of a quorum whatever happens. Checked after each step, against what has ever been true."""
+"""The invariants of a quorum. They are checked after each step, against everything that has ever been true."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ class Machine(Protocol):
 
 
 class Checks:
-    """What is checked:
+    """These invariants are checked:
 
-    - One leader in each epoch, and one vote of each replica, whose epoch is on disk before anything is sent in it.
+    - Each epoch has at most one leader. Each replica votes at most once per epoch, and has the epoch on disk before it
+      sends anything in it.
     - A committed batch is on the disks of a majority of the voters that are in force when it is committed, never
-      changes, and is in the log of the leader of each later epoch, or in a snapshot of it. Nobody truncates it.
+      changes, and is in the log of the leader of each later epoch, or in a snapshot of it. No node truncates it.
     - Logs are equal up to the high watermark, which never goes back while a node lives.
     - A leader that a majority no longer fetches from resigns (KAFKA-15489), and so does one that is removed.
-    - Voters are those of the newest record in the log. A change concerns one voter, and follows the commit of the one
-      before, and of an entry of the leader's epoch. Only voters stand; who was removed is a voter again only if an
-      operator has added it (KAFKA-19850).
+    - Voters are those of the newest record in the log. A change concerns one voter, and follows the commit of the
+      change before, and of an entry of the leader's epoch. Only voters stand. A removed voter is a voter again only if
+      an operator has added it (KAFKA-19850).
     - A log begins where a snapshot ends (KAFKA-14238).
     """
 

@@ -139,7 +139,7 @@ def takes_any_response(patch: Patch) -> None:
 
 
 def cut_off_leader_never_resigns(patch: Patch) -> None:
-    """A leader that no majority fetches from goes on (KAFKA-15489)."""
+    """A leader that no majority fetches from continues (KAFKA-15489)."""
     patch.setattr(replication, "quorum_lost_ms", lambda state: NEVER)
 
 
@@ -170,12 +170,12 @@ def truncates_to_the_high_watermark(patch: Patch) -> None:
 
 
 def wiped_disk_votes(patch: Patch) -> None:
-    """A replica takes a vote request that is meant for another disk with its id, so that a wiped disk votes again."""
+    """A replica accepts a vote request for another disk with its id, so that a wiped disk votes again."""
     patch.setattr(elections, "_key_error", lambda state, voter: ErrorCode.NONE)
 
 
 def wiped_disk_acknowledges(patch: Patch) -> None:
-    """A leader counts the fetches of a replica by its id alone, whatever disk it is on."""
+    """A leader counts the fetches of a replica by its id alone, whatever disk the replica is on."""
     right = replication.progress_of
 
     def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:
@@ -269,8 +269,8 @@ def removed_leader_counts_itself(patch: Patch) -> None:
 
 
 def removed_leader_never_stands(patch: Patch) -> None:
-    """A leader that was removed by a record that is not committed does not stand, although the voters that are left
-    have shorter logs: there is no leader any more.
+    """A leader that was removed by an uncommitted record does not stand, although the remaining voters have shorter
+    logs: the quorum never gets a leader.
     """
     patch.setattr(QuorumState, "may_stand", property(lambda self: self.is_voter))
 
@@ -300,7 +300,7 @@ def removed_voter_rejoins(patch: Patch) -> None:
 
 
 def half_a_snapshot_is_used(patch: Patch) -> None:
-    """A follower takes the first chunk for the whole snapshot."""
+    """A follower treats the first chunk as the whole snapshot."""
     right = snapshots.fetch_answered
 
     def fetch_answered(state: QuorumState, source: int, response: FetchSnapshotResponse) -> None:
@@ -329,7 +329,7 @@ def no_snapshot_for_who_needs_it(patch: Patch) -> None:
 
 
 def snapshot_is_taken_by_offset_alone(patch: Patch) -> None:
-    """A leader takes a log that ends at the start of its own for the same log, whatever its epoch is."""
+    """A leader treats a log that ends at the start of its own as the same log, whatever its epoch is."""
     right = replication._snapshot_needed
 
     def needed(state: QuorumState, end: OffsetAndEpoch) -> OffsetAndEpoch | None:
@@ -375,7 +375,7 @@ def joins_beside_its_lost_disk(patch: Patch) -> None:
 
 
 def gone_leader_is_replaced_without_a_pre_vote(patch: Patch) -> None:
-    """Who takes the leader for gone begins a new epoch: a wrong suspicion of one node deposes a leader that works."""
+    """A voter that suspects the leader begins a new epoch: a wrong suspicion of one node deposes a working leader."""
 
     def leader_gone(state: QuorumState, event: LeaderGone) -> None:
         if event.epoch == state.epoch and event.leader_id == state.leader_id and state.role is Role.FOLLOWER:
@@ -386,13 +386,13 @@ def gone_leader_is_replaced_without_a_pre_vote(patch: Patch) -> None:
 
 
 def gone_leader_of_an_earlier_epoch_counts(patch: Patch) -> None:
-    """The end of the leader of an earlier epoch is taken for that of the present one."""
+    """The end of the leader of an earlier epoch counts as that of the current one."""
     right = elections.leader_gone
     patch.setattr(elections, "leader_gone", lambda state, event: right(state, event._replace(epoch=state.epoch)))
 
 
 def gone_leader_is_waited_for(patch: Patch) -> None:
-    """Who learns that the leader has gone waits for the fetch timeout all the same."""
+    """A voter that learns of the leader's end still waits for the fetch timeout."""
     patch.setattr(elections, "leader_gone", lambda state, event: None)
 
 

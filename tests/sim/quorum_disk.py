@@ -61,7 +61,7 @@ class Disk:
         self.is_dirty = False  # changed since the last sync began
 
     def persist(self, state: ElectionState, *, binds: bool) -> None:
-        """Write quorum-state. Nobody waits for the disk unless it `binds`."""
+        """Write quorum-state. The node waits for the disk only if it `binds`."""
         self.state = state
         if binds:
             self.durable_state = state
@@ -80,7 +80,7 @@ class Disk:
         return (newest is not None and newest.offset >= batch.end_offset) or find(self.durable, batch.offset) == batch
 
     def truncate(self, end_offset: int) -> list[Batch]:
-        """Truncate the log, and return what that removes."""
+        """Truncate the log, and return the removed batches."""
         length = len(self.log)
         while length and self.log[length - 1].offset >= end_offset:
             length -= 1
@@ -99,7 +99,9 @@ class Disk:
             del self.snapshots[snapshot_id]
 
     def replace(self, start: OffsetAndEpoch) -> list[Batch]:
-        """Empty the log; it begins behind a snapshot that is on disk. Return what that removes and does not have."""
+        """Empty the log, which then begins after a snapshot that is on disk. Return the removed batches that the
+        snapshot lacks.
+        """
         assert start in self.snapshots, f"the log is replaced by {start}, which is not on disk"
         removed = [batch for batch in self.log if batch.offset >= start.offset]
         self.start = start
@@ -115,7 +117,7 @@ class Disk:
             self.durable_state = self.state
 
     def cut_power(self, draw: random.Random) -> None:
-        """Leave what was synced, or also some of what was written since, or the truncation without it."""
+        """Leave only synced data, or also a part of the later writes, or drop only an unsynced truncation."""
         if draw.random() < 0.5:
             self.log = list(self.durable)
         else:
@@ -123,7 +125,7 @@ class Disk:
             del self.log[draw.randint(shared, len(self.log)) :]
 
     def load(self) -> tuple[LogEpochs, VoterHistory]:
-        """What a start reads; it syncs it, and drops a log that the newest snapshot does not continue."""
+        """Load the disk as a start does: it syncs the log, and drops one that does not continue the newest snapshot."""
         self.part = None
         newest = self.newest
         # A power cut may have brought back the log from before a snapshot replaced it.

@@ -91,7 +91,7 @@ class Operator:
     # --- what can be lost
 
     def may_lose(self, node: Node) -> bool:
-        """Whether the quorum goes on without what is on this disk, whichever of its records counts."""
+        """Whether the quorum can continue without this disk, whichever of its voter records is in force."""
         sets = [one.quorum.voters for one in self.world.nodes.values() if one.quorum is not None]
         for one in self.world.nodes.values():
             sets += [one.disk.formatted.voters, *(snapshot.voters for snapshot in one.disk.snapshots.values())]

@@ -1,11 +1,11 @@
-"""The world of the quorum simulation: voters and observers on one virtual clock, a network that loses, repeats and
-delays messages and whose links are cut one way, disks whose unsynced content a power cut takes and that may be wiped,
-snapshots that nodes write and fetch, and an operator who changes the voters.
+"""The world of the quorum simulation: voters and observers on one virtual clock. The network loses, repeats and delays
+messages, and its links are cut one way. A power cut takes the unsynced content of a disk, and disks may be wiped. Nodes
+write and fetch snapshots, and an operator changes the voters.
 
-Everything is drawn from one seed. After each step of a node, quorum_checks compares it with what is known of all.
+Everything is drawn from one seed. After each step of a node, quorum_checks compares it with the knowledge of all nodes.
 
-The file is long because what a node did is carried out in parts between which it may crash, lose its power or find its
-disk slow: the acts, the faults and the deliveries share one clock, one draw and the disks, and call each other.
+The file is long because the output of a node is carried out in parts, between which the node may crash, lose power or
+have a slow disk: the acts, the faults and the deliveries share one clock, one draw and the disks, and call each other.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Faults(NamedTuple):
     repeat: float = 0.0
     delay_ms: int = 5
     sync_ms: int = 5
-    crash: float = 0.0  # of each step
+    crash: float = 0.0  # per step
     failed_write: float = 0.0
     failed_sync: float = 0.0
-    wipe: float = 0.0  # of each crash
+    wipe: float = 0.0  # per crash
     down_ms: int = 1
     meddling_ms: int = 2000
 
@@ -167,7 +167,7 @@ class World:
         self.joined = 0
         self.trace: deque[tuple[int, int, Event, Output]] = deque(maxlen=TRACE_MAX)
         self.checks = Checks(self.nodes, self.timeouts)
-        # Draws of their own, so that seeds without them are what they were.
+        # Separate draws, so that seeds without them stay the same.
         self.doubts = random.Random(seed + 1_000_003)
         self.watches = self.doubts.random() < 0.5
         self.succeeded = 0
@@ -196,7 +196,7 @@ class World:
         self.succeed()
 
     def go(self, is_done: Callable[[], bool], until_ms: int) -> bool:
-        """Let the world go on; return whether it got to `is_done`."""
+        """Let the world continue until `is_done` or `until_ms`; return whether `is_done`."""
         while not is_done():
             if self._due[0][0] > until_ms:
                 return False
@@ -220,7 +220,7 @@ class World:
         )
 
     def doubt(self) -> None:
-        """Each follower takes the leader for gone, one after the other: it stays the leader."""
+        """Each follower suspects the leader, one after the other: the leader stays the leader."""
         leader = next(node for node in self.nodes.values() if node.is_leader)
         assert leader.quorum is not None
         epoch = leader.quorum.epoch
@@ -237,7 +237,7 @@ class World:
             assert leader.quorum.epoch == epoch, f"{leader.node_id} was deposed by a suspicion of {node.node_id}"
 
     def succeed(self) -> None:
-        """End the process of the leader for good: the others, who notice it, elect another one soon."""
+        """End the process of the leader forever: the others, who notice it, soon elect another one."""
         leader = next(node for node in self.nodes.values() if node.is_leader)
         assert leader.quorum is not None
         voters = leader.quorum.voters
@@ -258,8 +258,8 @@ class World:
         self.succeeded += 1
 
     def watch(self, leader: Node, within_ms: int) -> None:
-        """The other nodes learn that the process of the leader has ended for good: each of them once, in an epoch that
-        it knows or hears of later.
+        """The other nodes learn that the process of the leader has ended forever: each of them once, in an epoch that
+        it knows or learns of later.
         """
         reported: set[tuple[int, int]] = set()
 
@@ -356,7 +356,7 @@ class World:
                 self.take_snapshot(node)
 
     def take_snapshot(self, node: Node) -> None:
-        """Write a snapshot of what is committed, and later delete the log that it covers."""
+        """Write a snapshot of the committed entries, and later delete the log that it covers."""
         quorum, disk = node.quorum, node.disk
         if quorum is None or node.is_snapshotting:
             return
@@ -385,7 +385,7 @@ class World:
         self.at(self.draw.randint(0, 10 * self.faults.sync_ms), done)
 
     def known(self, snapshot_id: OffsetAndEpoch, kraft_version: int, voters: VoterSet) -> Snapshot:
-        """The snapshot of this id, which must have the same content wherever it is written."""
+        """Return the snapshot of this id, which must have the same content on all nodes."""
         made = Snapshot(kraft_version, voters, 1 + snapshot_id.offset % 4)
         snapshot = self.snapshots.setdefault(snapshot_id, made)
         assert snapshot == made, f"snapshot {snapshot_id} is {snapshot} on one node, and {made} on another"
@@ -476,7 +476,7 @@ class World:
             raise Crash
 
     def acts(self, node: Node, output: Output, part: str) -> list[Callable[[], bool]]:
-        """What must be done for one part of an output. Each returns whether to go on."""
+        """Return the actions for one part of an output. Each returns whether to continue."""
         match part:
             case "persist":
                 return [lambda: self.persist(node, output)] if output.persist is not None else []
@@ -631,7 +631,7 @@ class World:
         self.at(self.draw.randint(0, self.faults.sync_ms), done)
 
     def postpone(self, node: Node, work: Callable[[], None]) -> bool:
-        """Whether the node is paused: then the work is done when it goes on."""
+        """Whether the node is paused. If so, the work is done when it continues."""
         if node.paused_until_ms <= self.now_ms:
             return False
         self.at(node.paused_until_ms - self.now_ms, work)

@@ -158,7 +158,7 @@ class Checks:
             )
 
     def _check_stays(self, node: Node, proposal: Proposal) -> None:
-        """Who joins a set that is too small does not have to leave it at once."""
+        """A replica that joins a set that is too small need not leave it immediately."""
         assert node.replica is not None
         state = node.replica.in_sync
         assert state is not None

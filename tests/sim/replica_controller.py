@@ -18,7 +18,7 @@ class Broker:
 
 
 class Controller:
-    """Everything it decides is committed at once; `version` counts it."""
+    """All decisions are committed immediately; `version` counts them."""
 
     def __init__(self, replicas: tuple[int, ...], min_isr: int) -> None:
         self.brokers = {each: Broker() for each in replicas}

@@ -1,10 +1,10 @@
 """Defects of replication, which its simulation must find. Each is planted by replacing one function or value.
 
-Seven that it finds in thousands of seeds at best are in tests/broker_cy/replica instead: proposals without broker
-epochs (KAFKA-14617), records of a later epoch than the fetch (KAFKA-18723), answers from before a truncation, and
-proposals that are given up because no answer came (test_in_sync): hardly ever does the leader learn of the metadata so
-much later than of a lost answer that the high watermark moves meanwhile; followers that are dropped while their leader
-stands still or is cut off itself, and again and again (test_silence).
+Seven defects that it finds in thousands of seeds at best are in tests/broker_cy/replica instead: proposals without
+broker epochs (KAFKA-14617), records of a later epoch than the fetch (KAFKA-18723), answers from before a truncation,
+and proposals that are given up because no answer came (test_in_sync). The leader hardly ever learns of the metadata so
+much later than of a lost answer that the high watermark moves in between. The others are followers that are dropped
+while their leader stands still or is cut off itself, and followers that are dropped again and again (test_silence).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def moves_under_min_isr(patch: Patch) -> None:
 
 
 def answer_of_an_older_epoch_counts(patch: Patch) -> None:
-    """An answer to an AlterPartition is taken although the metadata has changed meanwhile (KAFKA-12686)."""
+    """An answer to an AlterPartition counts although the metadata has changed since the request (KAFKA-12686)."""
     right = InSync.answered
 
     def answered(self: InSync, proposal: Proposal, answer: Altered) -> None:
@@ -102,7 +102,7 @@ def proposed_replica_does_not_count(patch: Patch) -> None:
 
 
 def joins_behind_the_epoch_start(patch: Patch) -> None:
-    """A follower joins at the high watermark that the new leader knows, which may be older than what is committed."""
+    """A follower joins at the high watermark that the new leader knows, which may be behind the committed one."""
     patch.setattr(
         InSync,
         "_may_join",
@@ -148,12 +148,12 @@ def high_watermark_below_log_start(patch: Patch) -> None:
 
 
 def log_start_above_high_watermark(patch: Patch) -> None:
-    """A follower deletes what its leader has deleted, also above its own high watermark (KAFKA-9491)."""
+    """A follower deletes the records that its leader has deleted, even above its own high watermark (KAFKA-9491)."""
     patch.setattr(following, "log_start", lambda leader_start, high_watermark: leader_start)
 
 
 def fetches_before_the_write(patch: Patch) -> None:
-    """A follower acknowledges what it has received, before it is written and on disk."""
+    """A follower acknowledges received records before they are written and on disk."""
     patch.setattr(following, "acknowledged_end", lambda replica: replica.staged["offset"])
 
 
@@ -174,7 +174,7 @@ def takes_any_answer(patch: Patch) -> None:
 
 
 def fetch_of_an_older_epoch_acknowledges(patch: Patch) -> None:
-    """A delayed fetch of an earlier leader epoch counts, as if it had none, and did not say what it was behind."""
+    """A delayed fetch of an earlier leader epoch counts, as if it had no epoch and no last fetched epoch."""
     right = leading.refusal
 
     def refusal(replica: Any, fetch: leading.FollowerFetch) -> ErrorCode:
@@ -254,7 +254,7 @@ def waiting_fetch_is_silence(patch: Patch) -> None:
 
 
 def dropped_replica_holds_the_high_watermark(patch: Patch) -> None:
-    """A replica that comes back holds acks=all while it copies what it missed."""
+    """A replica that comes back delays acks=all while it catches up."""
 
     def commit(self: InSync, isr: frozenset[int]) -> None:
         self.isr = self.maximal = isr

@@ -17,16 +17,17 @@ LIMIT_MS = 400
 TICK_MS = 400  # between two ticks of a node, at most
 CUTS_MS = ((300, 6_000), (450, 1_000))
 STAND_MS = (100, 2_500)
-# Between a leader's first turn after it stood still, and the one in which it reads what came meanwhile, or ticks.
+# The time between a leader's first turn after it stood still, and the one in which it reads pending requests, or ticks.
 TURN_MS = 10
 
 
 class Silences:
-    """What must hold:
+    """These invariants are checked:
 
-    - Who leaves for its silence has sent nothing that the leader has read since its last answer, for the limit, or has
-      not read for longer than two ticks may be apart; the leader has heard another broker; and enough are left.
-    - Who lacks records and is quiet leaves soon after its limit.
+    - If a follower leaves because of its silence, the leader has read no request from it for the limit since its last
+      answer, or the follower has not read for longer than two ticks may be apart. The leader has heard another broker,
+      and enough members are left.
+    - A silent follower that lacks records leaves soon after its limit.
     - It leaves at most as often as its limit may double.
     """
 

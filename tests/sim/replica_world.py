@@ -1,13 +1,13 @@
 """The world of the replication simulation: one partition on several brokers, a controller, producers, and a network
-that delays, repeats and loses messages. Brokers are killed, lose their power, stop orderly, and are slow.
+that delays, repeats and loses messages. Brokers are killed, lose power, stop cleanly, and are slow.
 
 The replicas decide with the real state machines (broker_cy.replica); logs are lists. Everything is drawn from one
-seed. In half of the worlds flush.messages is 1. A power cut takes what was not synced; it hits no broker whose
-records are nowhere else, because then even a right cluster loses them. In some worlds throttles (KIP-73) hold replicas
-that are not in sync, until the faults end; in some links are cut, and leaders stand still (replica_silence).
+seed. In half of the worlds flush.messages is 1. A power cut takes unsynced records. It hits no broker with the only
+copy of a record, because then even a correct cluster loses it. In some worlds throttles (KIP-73) hold replicas that are
+not in sync until the faults end. In others links are cut, and leaders stand still (replica_silence).
 
-The file is long because every request may be lost, late or answered by an earlier life of a broker: sending, answering
-and what each life still owes are one state, from which the next act or fault is drawn.
+The file is long because every request may be lost, late or answered by an earlier life of a broker: requests, answers
+and the pending work of each life are one state, from which the next act or fault is drawn.
 """
 
 from __future__ import annotations
@@ -391,7 +391,7 @@ class World:
             self.at(self.draw.randint(0, self.faults.write_ms), lambda: self.flush(node, life))
 
     def flush(self, node: Node, life: int = -1) -> None:
-        """Write what is staged, unless that life of the node is over."""
+        """Write staged records, unless that life of the node is over."""
         if node.replica is None or life not in (-1, node.life):
             return
         node.is_flushing = False
@@ -426,7 +426,7 @@ class World:
         self.at(self.draw.randint(0, self.faults.sync_ms), done)
 
     def after(self, node: Node) -> None:
-        """What each step of a node leads to."""
+        """Do the follow-ups of each step of a node."""
         replica = node.replica
         if replica is None:
             return
@@ -550,7 +550,7 @@ class World:
             log = leader.log
             batches = [batch for batch in log.batches[: log.written] if batch.end_offset > ask.offset][:limit]
             if verdict.diverging is not None or (batches and batches[0].base_offset > ask.offset):
-                batches = []  # diverging, or deleted meanwhile
+                batches = []  # diverging, or deleted in the meantime
             batches = self.throttled(leader, node, batches)
             said = following.Answer(high, start, verdict.diverging, [batch.span for batch in batches])
             self.send(
@@ -563,7 +563,7 @@ class World:
         self.at(late_ms, leave)
 
     def throttled(self, leader: Node, node: Node, batches: list[Batch]) -> list[Batch]:
-        """What the leader sends of these now."""
+        """Return the batches that the leader sends now."""
         state = leader.replica.in_sync if leader.replica is not None else None
         if state is None or not batches:
             return batches

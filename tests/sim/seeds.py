@@ -1,5 +1,5 @@
-"""Which seeds a simulation runs: parts that test workers can share, or the one that its variable names; and how to run
-one again that found something.
+"""The seeds that a simulation runs: parts that test workers can share, or the seed that its variable names; and how to
+repeat a seed that found something.
 """
 
 from __future__ import annotations

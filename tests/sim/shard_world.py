@@ -46,11 +46,11 @@ class World:
         self.now_ms = 0
         self.often_ms = draw.choice([500, 5_000, 100_000])
         self.start_fails = draw.choice([0.0, 0.0, 0.3, 0.97])
-        self.is_calm_at_stop = draw.random() < 0.5  # nobody kills those that hang
+        self.is_calm_at_stop = draw.random() < 0.5  # hanging shards are not killed
         self.hangs = draw.choice([0.0, 0.2])  # stops that do not end
         self.processes: dict[int, Process] = {}
         self.supervisor: Supervisor
-        self.parent = 0  # which parent it is
+        self.parent = 0  # the number of the parent
         self.told: set[tuple[int, int]] = set()
         self.absent_since: dict[int, int] = {}
         self.attempts: dict[int, list[int]] = {shard: [] for shard in range(self.count)}
@@ -250,7 +250,7 @@ class World:
 
     def check(self) -> None:
         if self.stop_ms is None and self.supervisor.is_stopping:
-            # The first start failed; that is orderly, too.
+            # The first start failed; that also counts as a clean stop.
             self.stop_ms = self.now_ms
         if self.stop_ms is not None:
             assert self.exited is not None or self.now_ms - self.stop_ms <= STOPPED_MS_MAX, "the stop does not end"

@@ -46,7 +46,9 @@ def gives_up_a_proposal_that_timed_out(patch: Patch) -> None:
 
 
 def quiet_followers_are_late(patch: Patch) -> None:
-    """Of a partition without news nobody notes that its followers fetch: they are late when it is written to."""
+    """On a partition without new records, fetches of followers are not noted: they are late when a record is
+    written.
+    """
     patch.setattr(InSync, "kept_up", lambda self, broker_id, until_ms: None)
 
 
@@ -84,7 +86,7 @@ def offsets_that_are_not_written_are_returned(patch: Patch) -> None:
 
 
 def damaged_epochs_are_taken_for_none(patch: Patch) -> None:
-    """A log whose leader-epoch-checkpoint is damaged after a power loss goes on without epochs (KAFKA-16541)."""
+    """A log whose leader-epoch-checkpoint is damaged after a power loss continues without epochs (KAFKA-16541)."""
     right = log_loader._load_epochs
 
     def load(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]:
@@ -105,7 +107,7 @@ def partition_is_made_again_elsewhere(patch: Patch) -> None:
 
 
 def failed_directory_is_left_out(patch: Patch) -> None:
-    """A start goes on without a directory that cannot be used, and makes its partitions in the others (KAFKA-16234)."""
+    """A start continues without an unusable directory, and creates its partitions in the others (KAFKA-16234)."""
     right = data_directory.DataDirectory.lock
 
     def lock(self: data_directory.DataDirectory) -> None:
@@ -200,13 +202,13 @@ def _in_version_1(message: Any) -> Any:
 
 
 def resigned_leader_is_followed_again(patch: Patch) -> None:
-    """A voter takes the answer of a leader that has resigned, and names itself, for a sign of life."""
+    """A voter treats an answer of a resigned leader, which names itself, as a sign of life."""
     ignored = property(lambda self: False, lambda self, has_ended: None)
     patch.setattr(QuorumState, "has_ended", ignored, raising=False)
 
 
 def what_a_replica_had_long_ago_counts(patch: Patch) -> None:
-    """Who had everything when it fetched before, however long ago, has caught up now."""
+    """A replica that had everything at an earlier fetch, however long ago, counts as caught up now."""
     right = replication._acknowledge
     patch.setattr(
         replication,

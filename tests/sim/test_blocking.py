@@ -40,7 +40,7 @@ def test_the_document_lists_what_is_allowed() -> None:
 
 
 def test_only_the_loop_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, worlds report what workers do, or what a start does before it serves clients."""
+    """If this fails, worlds report calls of workers, or of a start before it serves clients."""
     monkeypatch.setattr(blocking, "_BY_KIND", {READ: {COMPILED: Allowed(READ, COMPILED, 2)}, SYNC: {}})
     with turn_of("host", is_watched=False):
         called(SYNC)

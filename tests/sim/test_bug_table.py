@@ -1,4 +1,4 @@
-"""What docs/simulation.md says of bugs and faults: each is found, by a defect that a test plants or by a test."""
+"""The bugs and faults that docs/simulation.md lists: each is found, by a planted defect or by a test."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def unknown(found_by: str) -> list[str]:
-    """What a cell names, and no test uses."""
+    """Return the names in a cell that no test uses."""
     missing = []
     for part in found_by.split(";"):
         simulation, colon, _ = part.strip().partition(":")

@@ -49,7 +49,7 @@ class Crash(BaseException):
 
 @dataclass(frozen=True)
 class Ending:
-    """What happens at a file operation: the process ends, or the operation fails, and the later ones may fail, too."""
+    """The event at a file operation: the process ends, or the operation fails, and the later ones may fail, too."""
 
     errno: int | None = None
     once: bool = False

@@ -1,5 +1,5 @@
-"""A broker's storage under power cuts, kills and failing disks, in a seeded simulation: what was synced survives, and
-nothing wrong is read. The rules are in docs/architecture-durability.md.
+"""A broker's storage under power cuts, kills and failing disks, in a seeded simulation: synced records survive, and no
+wrong record is read. The rules are in docs/architecture-durability.md.
 
 `POWER_SEEDS=5000 python -m pytest tests/sim/test_power_cut.py -k survives_power` runs more; a failing seed is printed
 with the command that repeats it.
@@ -88,7 +88,7 @@ def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: py
 
 @needs.memory
 def test_topics_that_are_created_again_survive_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, what was noted of a deleted topic hides records of the one that has its name now."""
+    """If this fails, notes about a deleted topic hide records of a new topic with its name."""
     run_seeds(FIRST_SEED, max(1, SEEDS // 4), monkeypatch, recreates=True)
 
 

@@ -1,4 +1,4 @@
-"""The disk of the power cut simulation keeps what was synced, and nothing that a failed sync dropped."""
+"""The disk of the power cut simulation keeps synced data, and drops data of failed syncs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def after_cuts(memory: Path, work: Callable[[Disk, str], None]) -> set[bytes | N
 
 
 def test_a_file_is_certain_once_it_and_its_directory_are_synced(memory: Path) -> None:
-    """If this fails, the simulation loses what no disk loses, or keeps what a disk may lose."""
+    """If this fails, the simulation loses data that no disk loses, or keeps data that a disk may lose."""
     content = b"x" * SECTOR
 
     def file_only(disk: Disk, root: str) -> None:

@@ -120,8 +120,8 @@ def test_deleted_segments_that_were_never_synced_take_no_synced_records_along(
     disk: Machine, monkeypatch: pytest.MonkeyPatch, is_checkpointed: bool
 ) -> None:
     """A deletion moves the recovery point past segments that were never synced, and that stay for a while. If this
-    fails, the gap that a power loss makes of them is taken for the end of the log, and the synced records after it are
-    removed; or they make the partition go offline.
+    fails, a start mistakes the gap that a power loss leaves there for the end of the log, and removes the synced
+    records after it; or the partition goes offline.
     """
     manager = started(disk)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -270,7 +270,7 @@ def test_a_rebuilt_transaction_index_survives_the_next_power_cut(disk: Machine) 
 
 def test_damage_that_was_found_is_not_cut_off_after_a_power_cut(disk: Machine) -> None:
     """A start finds a closed segment damaged, and the partition goes offline. Then the power is lost. If this fails,
-    the next start takes the damage for a torn write, and removes the records after it, which were acknowledged.
+    the next start treats the damage as a torn write, and removes the acknowledged records after it.
     """
     config = LogConfig(segment_bytes=300, flush_messages=1)
     manager = started(disk, config)

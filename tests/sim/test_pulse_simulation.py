@@ -38,7 +38,7 @@ def test_only_a_node_that_stands_still_is_silent() -> None:
 
 
 def own_pause_counts(patch: Patch) -> None:
-    """Who asks takes its own long turns for the silence of the other one."""
+    """The asking node mistakes its own long turns for the silence of the other one."""
     right = Pulse.turn
 
     def turn(self: Pulse, now_ms: int) -> Turn:
@@ -73,7 +73,7 @@ def answer_is_forgotten(patch: Patch) -> None:
 
 
 def flap_changes_nothing(patch: Patch) -> None:
-    """A broker that was taken for dead and is alive is taken for dead as fast the next time."""
+    """A broker that was wrongly considered dead is considered dead as fast the next time."""
     right = Pulse.answered
 
     def answered(self: Pulse, now_ms: int) -> None:
@@ -98,12 +98,12 @@ def interval_grows_for_ever(patch: Patch) -> None:
 
 
 def silence_is_never_noticed(patch: Patch) -> None:
-    """Nobody is silent."""
+    """No node is considered silent."""
     patch.setattr(pulse, "MISSED_MAX", 1 << 30)
 
 
 def second_question(patch: Patch) -> None:
-    """A node is asked again while it has not answered: answers are taken for those of other questions."""
+    """A node is asked again before it has answered: answers are matched to other questions."""
     right = Pulse.turn
     patch.setattr(Pulse, "turn", lambda self, now_ms: Turn(True, right(self, now_ms).is_silent))
 

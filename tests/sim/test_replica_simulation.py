@@ -37,7 +37,9 @@ def run(seed: int) -> World:
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_replicas_agree_whatever_happens(seeds: range) -> None:
-    """If this fails, acknowledged records are lost, consumers read what changes, or replicas never get in sync."""
+    """If this fails, acknowledged records are lost, consumers read records that change, or replicas never get in
+    sync.
+    """
     ends = acked = elections = truncations = held = deletions = 0
     for seed in seeds:
         world = run(seed)

@@ -39,7 +39,7 @@ def test_shards_are_supervised() -> None:
 
 
 def stale_end_counts(patch: Patch) -> None:
-    """A second process that ends is taken for the shard: its process is started again, although it runs."""
+    """The end of a second process counts as that of the shard: its process is started again, although it runs."""
 
     def hello(self: Supervisor, slot: Slot, shard: int, pid: int, is_current: bool, actions: list[sup.Action]) -> None:
         slot.pid, slot.greeted, slot.current = pid, True, is_current
@@ -72,7 +72,7 @@ def restarts_while_stopping(patch: Patch) -> None:
 
 
 def controller_stops_first(patch: Patch) -> None:
-    """All shards are asked to stop at once, and those that need the controller find none."""
+    """All shards are asked to stop together, and those that need the controller find none."""
     patch.setattr(Supervisor, "_may_stop", lambda self, shard: True)
 
 
@@ -87,7 +87,7 @@ def ends_are_not_told(patch: Patch) -> None:
 
 
 def frozen_one_is_adopted(patch: Patch) -> None:
-    """The next parent waits for ever for a shard that stands still."""
+    """The next parent waits forever for a shard that stands still."""
     right = Supervisor._has_deadline
     patch.setattr(
         Supervisor,
@@ -105,7 +105,7 @@ def stop_waits_for_ever(patch: Patch) -> None:
 
 
 def all_are_replaced_at_once(patch: Patch) -> None:
-    """All shards with other settings are stopped at once, so that nobody serves."""
+    """All shards with other settings are stopped together, so that no shard serves."""
 
     def roll(self: Supervisor, now_ms: int, actions: list[sup.Action]) -> None:
         for shard, slot in enumerate(self.slots):

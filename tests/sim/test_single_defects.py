@@ -28,7 +28,7 @@ class Failures:
 
 
 def run(test: str) -> Failures:
-    """Run a test in this process, with what is patched here."""
+    """Run a test in this process, with the patches of this one."""
     failures = Failures()
     options = [option for name in PLUGINS for option in ("-p", f"no:{name}")]
     pytest.main(["-q", *options, "--rootdir", str(TESTS.parents[1]), f"{TESTS}/{test}"], plugins=[failures])

@@ -258,7 +258,7 @@ def is_replayed(seed: int, count: int, profile: str) -> None:
 
 @pytest.mark.parametrize("garbage", [pytest.param(0, marks=pytest.mark.full), 30])
 def test_seeds_of_a_cluster_are_replayed_exactly(garbage: int) -> None:
-    """The same, for what nodes send to each other; also, the order of something is that of addresses of objects."""
+    """The same, for messages between nodes, and for orders that depend on object addresses."""
     first = digests(1, FIRST_SEED, CLUSTER_TWICE, CLUSTER)
     again = digests(2, FIRST_SEED, CLUSTER_TWICE, CLUSTER, garbage)
     assert len(first.splitlines()) == CLUSTER_TWICE
@@ -268,7 +268,7 @@ def test_seeds_of_a_cluster_are_replayed_exactly(garbage: int) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("profile", OTHER_CLUSTERS)
 def test_a_seed_of_another_cluster_is_replayed_exactly(profile: str) -> None:
-    """The same, for what only the other profiles of clusters do."""
+    """The same, for behaviours that only the other profiles of clusters have."""
     is_replayed(FIRST_SEED, 1, profile)
 
 
@@ -293,7 +293,7 @@ def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPa
     "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in CLUSTER_PLANTED]
 )
 def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, for what only several nodes do."""
+    """The same, for behaviours that only several nodes have."""
     must_be_found(name, CLUSTER_PLANTED[name], monkeypatch)
 
 
@@ -345,8 +345,8 @@ def test_a_plan_is_data() -> None:
 
 
 def test_the_clocks_of_a_cluster_are_set_alike_after_the_faults(tmp_path: Path) -> None:
-    """If this fails, a transaction that was begun by a node with a clock ahead lasts longer by that, if it has another
-    coordinator then: what nobody ends is open when everything should have been read.
+    """If this fails, a transaction that a node with a fast clock began lasts longer by the difference if another node
+    coordinates it later. If no client ends it, it is still open when everything should have been read.
     """
     for profile in (CLUSTER, EVERYTHING):
         (tmp_path / profile).mkdir()

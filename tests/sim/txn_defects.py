@@ -288,8 +288,8 @@ def late_end_is_accepted(patch: Patch) -> None:
 
 
 def commit_of_a_timed_out_transaction_is_fatal(patch: Patch) -> None:
-    """A commit that arrives after the coordinator has aborted the transaction is answered with INVALID_TXN_STATE, from
-    which no client recovers (KAFKA-20785).
+    """A commit that arrives after the coordinator has aborted the transaction is answered with INVALID_TXN_STATE, and
+    no client recovers from this error (KAFKA-20785).
     """
     right = end._check_bumping
 

@@ -97,7 +97,7 @@ class DataPartition:
         assert self.partition.last_stable_offset == stable, f"{self.place}: the last stable offset is not {stable}"
 
     def read_again(self) -> None:
-        """Check that reading the whole log gives what was read while it was written."""
+        """Check that reading the whole log gives the same result as reading it while it was written."""
         before = self.open, self.first_offsets, self.ended, self.end_offset
         self.begin()
         self.follow()
@@ -135,8 +135,8 @@ class LoggedHarness(TxnHarness):
         super().write()
 
     def successor(self, kept: int) -> LoggedHarness:
-        """The coordinator of the next leader epoch, on the broker that also has the records of the first `kept` steps
-        which wait here. It shares the answers, and nothing else that changes. This one does not know of it.
+        """Return the coordinator of the next leader epoch, on the broker that also has the records of the first `kept`
+        pending steps. It shares the answers, and no other mutable state. This one does not know of it.
         """
         records = [record for step in self.held[:kept] for record in step.records]
         if records:

@@ -45,7 +45,7 @@ LOST = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALI
 
 @dataclass(eq=False)
 class Producer:
-    """One producer program: what it believes, and the request it waits for."""
+    """One producer program: its view of its transaction, and the request that it waits for."""
 
     name: str
     transactional_id: str
@@ -89,7 +89,7 @@ class World:
         self.partitions = {place: DataPartition(self.store, place) for place in PARTITIONS}
         self.late: list[Late] = []
         self.deposed: LoggedHarness | None = None
-        """The coordinator before, which does not know yet that it is no longer."""
+        """The previous coordinator, which does not know yet that it was deposed."""
         self.stray: list[Markers] = []
         """Markers of earlier coordinators that are still on their way."""
         self.delayed: list[tuple[str, tuple[int, int], bool]] = []
@@ -272,8 +272,8 @@ class World:
                 producer.ending = not producer.ending
 
     def delay(self, producer: Producer) -> None:
-        """A copy of the request is on its way for longer. With the old protocol it could not be distinguished from one
-        of the next transaction (KIP-890).
+        """A copy of the request takes longer to arrive. With the old protocol it could not be distinguished from one of
+        the next transaction (KIP-890).
         """
         if producer.asked == "end" and producer.version >= 2 and producer.identity is not None:
             self.delayed.append((producer.transactional_id, producer.identity, producer.asked_about))
@@ -288,7 +288,7 @@ class World:
 
     def restart_producer(self, producer: Producer) -> None:
         producer.identity, producer.ending, producer.transaction = None, None, 0
-        # It may have been waiting: a batch of it was refused meanwhile.
+        # The producer may have been waiting: one of its batches was rejected in the meantime.
         producer.token = None
         producer.added = set()
 
@@ -318,7 +318,7 @@ class World:
             producer.identity = (answer.producer_id, answer.epoch)
             return
         if producer.coordinator is self.harness:
-            # One that was replaced may repeat what it answered before.
+            # A deposed coordinator may repeat its earlier answer.
             assert producer.generation == self.generations[where], f"{producer.name} is fenced, but received NONE"
         if producer.asked == "add":
             producer.added.add(producer.asked_about)
@@ -371,7 +371,7 @@ class World:
             self.harness.take(machine.remove_expired(self.harness.now))
 
     def move(self) -> None:
-        """Elect another broker, which has a part of what was not acknowledged yet."""
+        """Elect another broker, which has a part of the unacknowledged records."""
         self.learn()
         old = self.deposed = self.harness
         self.moves += 1
@@ -380,7 +380,7 @@ class World:
         old.next_producer_id += 1_000_000 * self.moves
 
     def learn(self) -> None:
-        """The old coordinator learns that it is no longer."""
+        """The old coordinator learns that it was deposed."""
         old, self.deposed = self.deposed, None
         if old is not None:
             old.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -388,7 +388,7 @@ class World:
             del self.stray[:-DELAYED_MAX]
 
     def old_coordinator(self) -> None:
-        """The old coordinator goes on: it retries, aborts, and writes."""
+        """The old coordinator continues: it retries, aborts, and writes."""
         old = self.deposed
         if old is None:
             return

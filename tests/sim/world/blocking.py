@@ -28,7 +28,7 @@ from tests.support.power import replaced
 SYNC, RENAME, READ, PARSE = "sync", "rename", "read", "parse"
 # By name of the methods of a Disk (support.power.CALLS).
 KINDS: Final = {"sync": SYNC, "sync_all": SYNC, "rename": RENAME}
-# Functions that parse what they are given as a whole.
+# Functions that parse their whole argument.
 PARSERS: Final[tuple[tuple[Any, str], ...]] = (
     (framing, "batches"),
     (checkpoints, "decode_entries"),
@@ -55,7 +55,7 @@ class Allowed:
 
 
 ALLOWED: Final = (
-    # A log is created: its topic id. Of one topic, creations.AT_ONCE of them, and the others in later turns.
+    # A log is created: its topic id. Each turn creates up to creations.AT_ONCE logs of a topic.
     Allowed(RENAME, "storage.log_manager.LogManager.create", 100),
     # A partition is deleted, or was moved to other brokers: its directory. One for each partition.
     Allowed(RENAME, "storage.log_manager.LogManager.delete", 100),
@@ -63,7 +63,8 @@ ALLOWED: Final = (
     Allowed(RENAME, "storage.epochs.LeaderEpochs.write", 100),
     # A segment is full: the producer state at its end. One for each log.
     Allowed(RENAME, "storage.snapshots.write", 100),
-    # Old segments: 64 of up to five files between two turns of Retention; what the one before it left is used up, too.
+    # Old segments: 64 of up to five files between two turns of Retention; the leftover of the turn before is also used
+    # up.
     Allowed(RENAME, "storage.retention.Retention._drop", 640),
     # A follower's log is cut, or begins again: up to five files of each segment that is dropped.
     Allowed(RENAME, "storage.log_manager._rename_segment", 320),
@@ -71,8 +72,8 @@ ALLOWED: Final = (
     Allowed(RENAME, "storage.cleaner.log_cleaner.LogCleaner._on_step", 640),
     # The note of damage in the directory of a log.
     Allowed(RENAME, "storage.damage.write", 100),
-    # A segment is full: its last index interval is read for the index entry of its end. Of batches of clients, and, in
-    # compiled code too, what a fetch reads after so many lookups that it waited for (COLD_LOOKUPS_MAX).
+    # A segment is full: its last index interval is read for the index entry of its end. This is for batches of clients
+    # and, also in compiled code, for the reads of a fetch after COLD_LOOKUPS_MAX lookups that it waited for.
     Allowed(READ, COMPILED, 100),
     Allowed(READ, "server.coordinators.record_writer.RecordWriter._stage_pending", 4),
     Allowed(READ, "server.coordinators.group_runtime.GroupRuntime.commit_transactional", 4),
@@ -85,15 +86,15 @@ ALLOWED: Final = (
     # A log is cut: the index, and the headers of batches behind the last producer state.
     Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
     Allowed(READ, "server.metadata.metadata_log.MetadataLog.truncate", 100),
-    # A write failed: what it had added to the transaction index.
+    # A write failed: its entries in the transaction index.
     Allowed(READ, "storage.txn_index.truncate_to", 100),
-    # The next log to compact is chosen: the first timestamp behind what is compacted.
+    # The next log to compact is chosen: the first timestamp after the compacted part.
     Allowed(READ, "storage.cleaner.log_cleaner.LogCleaner._begin", 100),
     # The position of the next piece that a coordinator loads; a worker reads the piece.
     Allowed(READ, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", 100),
     # A piece of a coordinator's log; LOAD_RECORDS_PER_TURN of its records are replayed in a turn.
     Allowed(PARSE, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
-    # A piece of the committed metadata; one batch is parsed whatever its size is.
+    # A piece of the committed metadata; one batch is parsed as a whole, whatever its size is.
     Allowed(PARSE, "server.metadata.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),
 )
 _BY_KIND: Final = {

@@ -51,7 +51,7 @@ def _notes_are_written_on_the_loop(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lookups_wait_for_the_disk(patch: pytest.MonkeyPatch) -> None:
-    """A lookup of a consumer reads what is not in memory itself."""
+    """A lookup of a consumer itself reads data that is not in memory."""
 
     def wrong(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)

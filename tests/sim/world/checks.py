@@ -1,4 +1,4 @@
-"""What must hold of a broker's partitions after each turn of its loop."""
+"""The invariants of a broker's partitions, checked after each turn of its loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a world that are one cluster: their settings, and what must hold of them together."""
+"""The nodes of a world that form one cluster: their settings, and their common invariants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 READ_BYTES = 1 << 20
-# Turns of a node between two looks at what it leads, if its metadata do not change.
+# Turns of a node between two checks of its leaderships, if its metadata does not change.
 LEADERS_EVERY = 10
 
 # Whom the clients of a cluster talk to.
@@ -63,7 +63,7 @@ SECURED = {
     "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
     # With it there are delegation tokens, which are swept later than any world ends.
     "delegation.token.secret.key": "secret of the tokens",
-    # Short windows: who is beyond a quota waits for a second or two.
+    # Short windows: a client beyond its quota is throttled for a second or two.
     "quota.window.num": "2",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:{NODE_USER};User:{CLIENT_USER}",
@@ -71,7 +71,7 @@ SECURED = {
 
 
 class Site(Protocol):
-    """What clients talk to: a machine, or a cluster."""
+    """The peer of clients: a machine, or a cluster."""
 
     @property
     def ends(self) -> int:
@@ -157,7 +157,7 @@ class Cluster:
     # --- after each turn of a node
 
     def check(self, machine: Machine) -> None:
-        """Raises AssertionError if two lead in one epoch, or if what a node knows contradicts what others know."""
+        """Raises AssertionError if two nodes lead in one epoch, or if a node's knowledge contradicts that of others."""
         assert machine.server is not None
         broker = machine.server.broker
         image = broker.image
@@ -201,7 +201,7 @@ class Cluster:
         )
 
     def check_leads_nothing(self, machine: Machine) -> None:
-        """Raises AssertionError if another node takes `machine` for a leader although other replicas are in sync."""
+        """Raises AssertionError if another node considers `machine` a leader although other replicas are in sync."""
         node = node_of(machine.host)
         for host, other in self._world.machines.items():
             if other is machine or other.server is None or not other.is_started:

@@ -120,7 +120,7 @@ def nobody_gives_up_on_followers(patch: pytest.MonkeyPatch) -> None:
 
 
 def requests_do_not_wait_for_coordinators(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator that is being loaded refuses requests at once."""
+    """A coordinator that is being loaded rejects requests immediately."""
     patch.setattr(CoordinatorService, "_wait_s", lambda self, index: 0.0)
 
 
@@ -166,7 +166,7 @@ def changes_are_acknowledged_before_they_are_committed(patch: pytest.MonkeyPatch
 
 
 def voters_are_removed_by_id_alone(patch: pytest.MonkeyPatch) -> None:
-    """Who removes a disk that was replaced removes the voter that has its place by now."""
+    """A removal of a replaced disk removes the voter that has its place by now."""
     right = changes._without
 
     def wrong(state: QuorumState, key: ReplicaKey) -> VoterSet:
@@ -213,7 +213,7 @@ def unclean_leaders_never_recover(patch: pytest.MonkeyPatch) -> None:
 
 
 def rights_outlive_the_rules(patch: pytest.MonkeyPatch) -> None:
-    """What was decided once is not decided again when the ACLs change."""
+    """Cached authorization decisions stay when the ACLs change."""
     patch.setattr(Authorizer, "forget", lambda self: None)
 
 
@@ -253,7 +253,7 @@ def ended_tokens_log_in(patch: pytest.MonkeyPatch) -> None:
 
 
 def sessions_outlive_their_token(patch: pytest.MonkeyPatch) -> None:
-    """Who has logged in with a token is served when it was ended, as in Kafka."""
+    """A session that logged in with a token is served after the token's end, as in Kafka."""
     patch.setattr(Tokens, "apply", lambda self, delta, image: None)
 
 
@@ -261,7 +261,7 @@ def sessions_outlive_their_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_has_to_wait(patch: pytest.MonkeyPatch) -> None:
-    """Who is beyond a quota gets a wait in the answer, and is served all the same."""
+    """A client beyond its quota gets a throttle time in the answer, but is served nevertheless."""
     right = SimLoop.call_later
 
     def wrong(self: SimLoop, delay: float, callback: Any, *args: Any) -> Any:
@@ -313,7 +313,7 @@ CLUSTER_PLANTED: dict[str, Planted] = (
         ]
     }
     | {
-        # Of which brokers have to be down while partitions are moved.
+        # A broker must be down while its partitions are moved.
         logs_of_moved_partitions_stay.__name__: Planted(logs_of_moved_partitions_stay, 60, 0, CLUSTER, "kill"),
     }
     | {

@@ -1,5 +1,5 @@
-"""What must hold of a broker's coordinators: their groups and transactions are consistent, and what is in memory is
-what a start would find in the log.
+"""The invariants of a broker's coordinators: their groups and transactions are consistent, and their state in memory is
+the one that a start would find in the log.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _check_group(group: ClassicGroup) -> None:
 
 
 def _check_pending(machine: Machine, pending: set[tuple[str, str]]) -> None:
-    """Member ids that nobody joined with are kept for a session."""
+    """Member ids without a join are kept for a session."""
     known, now_us = machine.pending_since_us, machine.world.time.now_us
     for key in [key for key in known if key not in pending]:
         del known[key]
@@ -88,7 +88,7 @@ def _check_pending(machine: Machine, pending: set[tuple[str, str]]) -> None:
 
 
 def check_transactions(machine: Machine) -> None:
-    """Check that whatever was begun will be ended. Raises AssertionError."""
+    """Check that every open transaction will end. Raises AssertionError."""
     assert machine.server is not None
     for runtime in machine.server.broker.transactions.runtimes.values():
         if runtime.state is not LoadState.ACTIVE:
@@ -127,7 +127,7 @@ def has_staged(machine: Machine) -> bool:
 
 
 def check_reloads(machine: Machine) -> None:
-    """Compare the coordinators with what the log says, wherever no record is being written. Raises AssertionError."""
+    """Compare the coordinators with their logs, unless a record is being written. Raises AssertionError."""
     assert machine.server is not None
     broker = machine.server.broker
     for groups in broker.groups.runtimes.values():

@@ -1,4 +1,6 @@
-"""What `broker-cy storage format` does for the nodes of a cluster, with static voters and with voters in the log."""
+"""Does what `broker-cy storage format` does for the nodes of a cluster, with static voters and with voters in the
+log.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The disks of the world's machines: the system calls go to that of the machine which runs at the moment.
+"""The disks of the world's machines: system calls go to the disk of the machine that runs at the moment.
 
-So do the bytes that C code may still write: the budget of the disk in use is that of the process, and what is left of
-it is kept while another disk is in use. A process that has ended changes nothing any more, whatever its `finally`
-blocks do.
+So do the bytes that C code may still write. The process has the budget of the disk in use, and the rest of it is kept
+while another disk is in use. A process that has ended changes nothing any more, whatever its `finally` blocks do.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tests.support.power import CALLS, Disk, PowerCut, replaced
 
 
 class End(Enum):
-    """How a process ends other than by an orderly stop."""
+    """The ends of a process other than a clean stop."""
 
     KILLED = "killed"
     POWER_LOST = "power lost"
@@ -43,7 +42,7 @@ class Current:
         self.dead: dict[int, str] = {}
 
     def refuse(self, first: Any, named: dict[str, Any]) -> None:
-        """Raise OSError for a call whose first argument is a path or a descriptor below what has died."""
+        """Raise OSError for a call whose first argument is a path or a descriptor in the dead part of the disk."""
         below = self.dead[id(self.disk)]
         fd = first if isinstance(first, int) else next((each for key, each in named.items() if "dir_fd" in key), None)
         path = os.fsdecode(first) if fd is None else os.readlink(f"/proc/self/fd/{fd}")
@@ -111,7 +110,7 @@ def repair(disk: Disk) -> None:
 
 
 def spared(write: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that writes in C to what is not on the part of a disk that has died."""
+    """Return a function that writes in C without the faults of the dead part of the disk."""
 
     def call(*arguments: Any) -> Any:
         if id(current.disk) not in current.dead:

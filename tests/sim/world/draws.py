@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 # The number of trace entries that are added to the digest together, because `Trace.add` is called very often.
 ENTRIES_MAX = 10_000
-# A line, the time of an event, or the name of a stream and what it drew.
+# A line, the time of an event, or the name of a stream and its draw.
 Entry = str | int | tuple[str, object]
 
 
@@ -72,7 +72,7 @@ class Draws(random.Random):
         return value
 
     def _randbelow(self, n: int) -> int:
-        """What random.Random does, in fewer calls: hardly anything is called as often."""
+        """The same as in random.Random, in fewer calls, because it is called very often."""
         bits = n.bit_length()
         value = self._bits(bits)
         while value >= n:

@@ -95,9 +95,7 @@ def _break_ending(world: World, machine: Machine, fault: Fault) -> None:
 
 
 def _fill_behind(world: World, machine: Machine, fault: Fault) -> None:
-    """The disk is full as soon as records of a group coordinator are in the log and not committed yet: what is written
-    behind them fails.
-    """
+    """The disk is full as soon as the log has uncommitted records of a group coordinator: later writes fail."""
 
     def begin() -> None:
         machine.disturbed_until_us = max(machine.disturbed_until_us, world.time.now_us + fault.us)
@@ -128,7 +126,7 @@ def _refuse_markers(world: World, machine: Machine, fault: Fault) -> None:
                 written.exception()
             if not answer.done():
                 answer.set_exception(KafkaError(code))
-                # It is no failure of the run if the process has ended, and nobody asks any more.
+                # This exception is not a failure of the run if the process has ended and nothing awaits it.
                 answer.exception()
 
         written.add_done_callback(lose)

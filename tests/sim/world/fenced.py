@@ -1,4 +1,6 @@
-"""Which producers were replaced: those with an older epoch than a later InitProducerId of the transactional id gave."""
+"""The producers that were replaced: those with an older epoch than a later InitProducerId of the transactional id
+returned.
+"""
 
 from __future__ import annotations
 

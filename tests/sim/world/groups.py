@@ -91,7 +91,7 @@ class Groups:
             self._heard_us[group][client] = sent_us
 
     def silent(self, group: str, client: str, until_us: int) -> None:
-        """The membership of this client may end before its session does, whatever it hears until then."""
+        """The membership of this client may end before its session does, whatever it receives until then."""
         self._heard_us[group].pop(client, None)
         self._silent_us[group, client] = until_us
 
@@ -125,7 +125,7 @@ class Groups:
     # --- commits
 
     def commit(self, group: str, life: int, place: Place, offset: int) -> None:
-        """A commit was acknowledged. Positions of a group only go on, so that the greatest one counts."""
+        """A commit was acknowledged. Positions of a group only increase, so that the greatest one counts."""
         if life == self.life(group) and self._world.time.now_us >= self._unsure_until_us.get(group, 0):
             key = group, place
             self._committed[key] = max(self._committed.get(key, -1), offset)
@@ -142,8 +142,8 @@ class Groups:
     # --- deletions
 
     def deleting(self, group: str, place: Place | None = None) -> Deletion | None:
-        """A request to delete the group, or its offset of one partition, is about to be sent. None if another one is
-        under way: what is left by two of them is not known.
+        """A request to delete the group, or its offset of one partition, is about to be sent. Returns None if another
+        one is in flight: the state after two of them is unknown.
         """
         if self._world.time.now_us < self._unsure_until_us.get(group, 0):
             return None

@@ -103,7 +103,7 @@ class SimLoop:
         events._set_running_loop(self.as_loop)
         try:
             with warnings.catch_warnings():
-                # Of coroutines that had not begun.
+                # Warnings about coroutines that had not begun.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 for task in list(self._tasks):
                     if not task.done():

@@ -1,7 +1,6 @@
 """One machine of the world with its disk, its clocks and, while it runs, one real broker.
 
-The process ends in the middle of a call to the disk (disks.die_at), between two turns of its loop, or by an orderly
-stop.
+The process ends in the middle of a call to the disk (disks.die_at), between two turns of its loop, or by a clean stop.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ if TYPE_CHECKING:
     from tests.sim.world.network import Listening
     from tests.sim.world.world import World
 
-# An orderly stop may take this long, and a broker that failed to start is started again after this time.
-# Turns between two checks of the coordinators, and of what a start would find of them; while the disk fails more often.
+# Turns between two checks of the coordinators, and of the state that a start would find, also while the disk fails.
 COORDINATORS_EVERY, RELOADS_EVERY, RELOADS_EVERY_BROKEN = 10, 500, 10
+# A clean stop may take this long, and a broker that failed to start is started again after this time.
 STOP_US = 20_000_000
 RESTART_US = 300_000
 # Few internal partitions, and short intervals: a world lasts for seconds.
@@ -106,7 +105,7 @@ class Machine:
         # Connections of this process to others, in the order of their beginnings.
         self.outgoing: dict[Outgoing, None] = {}
         self.paused_until_us = 0
-        # The start is over; an orderly stop is under way; the process ends after this turn.
+        # The start is complete; a clean stop is in progress; the process ends after this turn.
         self.is_started = self.is_stopping = self.has_failed = False
         self.stays_down = False
         # Called once, when a transaction is decided and its markers are not all written.
@@ -123,11 +122,11 @@ class Machine:
         self._turn_at_us = -1
         self._planned_us: set[int] = set()
         self._directories: list[DataDirectory] = []
-        # Of this life of the process: high watermark and log end that were seen last, and by (topic id, partition) the
-        # offset before which records were deleted. An unclean end may bring deleted records back, as in Kafka.
+        # In this life of the process: the last high watermark and log end, and by (topic id, partition) the offset
+        # before which records were deleted. An unclean end may bring deleted records back, as in Kafka.
         self.high_watermarks: dict[Partition, tuple[int, int, int]] = {}
         self.floors: dict[tuple[UUID, int], int] = {}
-        # Of (group, member id) that was given and that nobody joined with yet: since when.
+        # By (group, member id) that was given out but has not joined yet: the time.
         self.pending_since_us: dict[tuple[str, str], int] = {}
         self.turns = 0
 
@@ -173,7 +172,7 @@ class Machine:
         self._schedule()
 
     def stop(self) -> None:
-        """Stop in an orderly way, and start again."""
+        """Stop cleanly, and start again."""
         if self.server is None or self.loop is None or self.is_stopping or not self.is_started:
             return
         self.world.note(f"{self.host} stops")
@@ -207,7 +206,7 @@ class Machine:
         self.ends += 1
         self.is_started = self.is_stopping = self.has_failed = False
         with self._inside(is_dead=True):
-            # Packets of what the broker wrote before its end are on their way, and what it closed is closed.
+            # Packets that the broker wrote before its end are on their way, and its closed connections are closed.
             self._gathering.collect()
             for listening in self.listening:
                 listening.end(silently=how is End.POWER_LOST)
@@ -245,7 +244,7 @@ class Machine:
 
     @property
     def key(self) -> ReplicaKey:
-        """Who this machine is for a quorum with kraft.version 1: its id, with that of the directory of today."""
+        """The identity of this machine in a quorum with kraft.version 1: its id, and its current directory's id."""
         return key_of(self.world.plan.seed, self.host, self.disks_replaced)
 
     def discard(self) -> None:
@@ -336,7 +335,7 @@ class Machine:
             self.loop.turn()
 
     def run(self, work: Callable[[], object]) -> None:
-        """Let the process do something; it may end meanwhile. Raises what its loop caught."""
+        """Let the process work; it may end in the meantime. Raises the exception that its loop caught."""
         loop = self.loop
         assert loop is not None
         with self._inside():
@@ -360,7 +359,7 @@ class Machine:
     # --- what the broker is given
 
     def _inside(self, *, is_dead: bool = False) -> disks.use:
-        """What runs in it belongs to this machine: its time, and its disk."""
+        """Code that runs in it belongs to this machine: its time, and its disk."""
         self.clock.sync()
         return disks.use(self.disk, is_dead=is_dead)
 

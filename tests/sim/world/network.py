@@ -21,10 +21,10 @@ from tests.sim.world.draws import Draws
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-# What TCP waits before it sends a packet again, at first.
+# The first delay after which TCP sends a packet again.
 RETRANSMIT_US = 200_000
 READ_BYTES = 1 << 20
-# Where brokers listen for clients.
+# The port on which brokers listen for clients.
 PORT = 9092
 
 
@@ -141,7 +141,7 @@ class Connection:
         self.listening.wake()
 
     def push(self) -> None:
-        """Give the broker's socket what it takes."""
+        """Write to the broker's socket until it is full."""
         while self.unsent:
             try:
                 sent = self.ours.send(self.unsent)
@@ -176,7 +176,7 @@ class Connection:
             self.receiver.received(what)
 
     def drop(self) -> None:
-        """Nothing passes any more; what is on the way to the client still arrives."""
+        """Nothing passes any more; packets on their way to the client still arrive."""
         if not self.is_over:
             self.is_over = True
             self.listening.forget(self)
@@ -348,7 +348,7 @@ class Network:
         done: Callable[[Connection | None], None],
         port: int = PORT,
     ) -> None:
-        """Call `done` with a connection, or with None if nobody listens; not at all if packets do not pass."""
+        """Call `done` with a connection, or with None if no process listens; not at all if packets do not pass."""
         self._count += 1
         number = self._count
 

@@ -105,7 +105,7 @@ class Outgoing(asyncio.Transport):
                 self._read(what)
 
     def _read(self, data: bytes) -> None:
-        """Hand over what has arrived, in as many pieces as the protocol has room for."""
+        """Hand over the received bytes, in as many pieces as the protocol has room for."""
         left = memoryview(data)
         while left and not self._is_closing:
             room = memoryview(self._protocol.get_buffer(len(left)))

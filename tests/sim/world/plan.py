@@ -111,7 +111,7 @@ CLUSTER_CLIENTS = ("plain", "plain", "txn", "txn", "reader", "member", "refused"
 
 @dataclass(frozen=True)
 class Profile:
-    """What the plans of a profile are drawn from. A kind that is named twice is drawn twice as often."""
+    """The kinds that the plans of a profile are drawn from. A kind that is named twice is drawn twice as often."""
 
     clients: tuple[str, ...]
     always: tuple[str, ...] = ALWAYS
@@ -235,8 +235,8 @@ def _cluster_plan(seed: int) -> Plan:
 
 
 def _broken_cluster_plan(seed: int) -> Plan:
-    """Three nodes that are one cluster, in which everything is synced, and the disk of one of them fails: any part of
-    what it refuses may be lost, and the others must not lose anything.
+    """Three nodes that are one cluster, in which everything is synced, and the disk of one node fails: the data that it
+    rejects may be lost in part, and the others must not lose anything.
     """
     plan = _cluster_plan(seed)
     draw = Draws(seed, "disks", Trace())
@@ -247,8 +247,8 @@ def _broken_cluster_plan(seed: int) -> Plan:
 
 
 def _roles_plan(seed: int) -> Plan:
-    """The same plan with three brokers and three controllers; half of the faults are those of controllers. They have no
-    partitions, and sync what they have before they say so: each of them may lose its power.
+    """The same plan with three brokers and three controllers; half of the faults are those of controllers. Controllers
+    have no partitions, and sync everything before they acknowledge it: each of them may lose its power.
     """
     plan = _cluster_plan(seed)
     draw = Draws(seed, "roles", Trace())

@@ -73,7 +73,7 @@ def _producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _deleted_topics_stay(patch: pytest.MonkeyPatch) -> None:
-    """The partitions of a deleted topic go on; one that is created with its name gets its log."""
+    """The partitions of a deleted topic stay; a new topic with its name gets its log."""
     patch.setattr(PartitionService, "_delete", lambda self, topic: None)
 
 
@@ -87,7 +87,7 @@ def _nothing_is_served_after_a_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def _stop_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """An orderly stop waits for something that does not come."""
+    """A clean stop waits for something that never happens."""
 
     async def never(self: BrokerServer) -> None:
         await self.loop.create_future()
@@ -129,7 +129,7 @@ def _clocks_must_be_equal(patch: pytest.MonkeyPatch) -> None:
 
 
 def _names_lead_to_the_first_life(patch: pytest.MonkeyPatch) -> None:
-    """What is sent by name reaches the first topic that had the name; what is sent by id, the right one."""
+    """Requests by name reach the first topic that had the name; requests by id reach the right one."""
     add = PartitionTable.add
 
     def wrong(self: PartitionTable, partition: Partition) -> None:

@@ -148,7 +148,7 @@ class Router:
     def _answered(
         self, request: Any, host: str, sent: asyncio.Future[Any], answer: asyncio.Future[Any] | None
     ) -> asyncio.Future[Any]:
-        """Forget what was wrong about the route, and pass the answer on."""
+        """Forget the wrong route, and pass the answer on."""
         error = sent.exception()
         if error is not None:
             self._forget_host(host)
@@ -182,7 +182,7 @@ class Router:
         return channel
 
     async def _fetch(self, waiting: Waiting) -> None:
-        """Ask each leader for its partitions; what is lost is not in the answer. Raises Lost."""
+        """Ask each leader for its partitions; lost answers are left out. Raises Lost."""
         parts: dict[str, list[Any]] = {}
         request = waiting.request
         for topic in request.topics:
@@ -228,7 +228,7 @@ class Router:
     # --- routes
 
     async def _target(self, request: Any, version: int) -> str:
-        """Where to send a request. Raises Lost."""
+        """Return the host to which to send a request. Raises Lost."""
         if (coordinated := _coordinated(request)) is not None:
             return await self._coordinator(*coordinated)
         match request:

@@ -56,7 +56,7 @@ class Result:
 
     plan: Plan
     failure: BaseException | None
-    # Of all draws and events.
+    # The digest of all draws and events.
     digest: str
     draws: int
     steps: int
@@ -66,7 +66,7 @@ class Result:
 
     @property
     def signature(self) -> tuple[str, str]:
-        """What failures have in common that are the same defect: the type, and the function that raised it."""
+        """The common properties of failures with the same defect: the type, and the function that raised it."""
         assert self.failure is not None
         frames = traceback.extract_tb(self.failure.__traceback__)
         return type(self.failure).__name__, frames[-1].name if frames else ""

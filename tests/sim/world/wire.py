@@ -136,7 +136,7 @@ class Channel:
             await self._log_in(self._user, timeout_s)
 
     async def _log_in_with_token(self, token: Token, timeout_s: float) -> None:
-        # A nonce need not be drawn: nobody listens, and nobody repeats an exchange.
+        # A drawn nonce is unnecessary: no client listens, or repeats an exchange.
         exchange = ScramClient(TOKEN_MECHANISM, token.salted, "nonce")
         handshake = messages.SaslHandshakeRequest(mechanism=TOKEN_MECHANISM.name)
         answer = await self.send(handshake, HANDSHAKE_VERSION, timeout_s)

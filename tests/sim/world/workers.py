@@ -56,7 +56,7 @@ class Workers(Executor):
         self._next()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """With `wait` what runs ends now: the thread that waits for it does nothing else."""
+        """With `wait`, running jobs end now: the waiting thread does nothing else."""
         while cancel_futures and self._waiting:
             self._waiting.popleft()[0].cancel()
         while wait and self._running:

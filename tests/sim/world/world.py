@@ -77,7 +77,7 @@ SYNCED = {"log.flush.interval.messages": "1"}
 
 
 class Named(Protocol):
-    """A client, or whatever else takes time."""
+    """A client, or anything else that takes time."""
 
     @property
     def name(self) -> str: ...
@@ -134,7 +134,9 @@ class World:
         return Draws(self.plan.seed, name, self.trace)
 
     def at(self, us: int, work: Callable[[], object]) -> None:
-        """Do something at a time of the world; of what happens at the same time, what was asked for first."""
+        """Do something at a time of the world. Among events at the same time, the one that was requested first comes
+        first.
+        """
         self._count += 1
         heapq.heappush(self._events, (us, self._count, work))
 
@@ -167,7 +169,7 @@ class World:
     # --- the run
 
     def run(self) -> None:
-        """Raises AssertionError for what must not happen, and whatever a broker or a client raised."""
+        """Raises AssertionError if an invariant is violated, and any exception that a broker or a client raised."""
         # Modules that draw from the global stream.
         random.seed(self.plan.seed)
         try:
@@ -177,7 +179,7 @@ class World:
             self._close()
 
     def _machines_installed(self) -> AbstractContextManager[None]:
-        """What a broker asks its machine for is answered by the one whose disk is in use."""
+        """Requests of a broker to its machine are answered by the machine whose disk is in use."""
         machines = {id(machine.disk): machine for machine in self.machines.values()}
         return replaced(
             [

@@ -109,7 +109,7 @@ class Admin(Client):
             await self._delete(topic, found)
 
     async def _restart_topic(self) -> None:
-        """Delete a topic and create it again at once."""
+        """Delete a topic and recreate it immediately."""
         topic = self.draw.choice(VOLATILE)
         if (found := (await self._topics()).get(topic)) is not None:
             await self._delete(topic, found)

@@ -82,13 +82,13 @@ class Client:
         self.is_done = True
 
     async def begin(self) -> None:
-        """What precedes the first step."""
+        """Called before the first step."""
 
     async def step(self) -> None:
         raise NotImplementedError
 
     async def finish(self) -> None:
-        """What follows the last step."""
+        """Called after the last step."""
 
     # --- requests
 
@@ -106,7 +106,7 @@ class Client:
         return self.channel
 
     def hang_up(self) -> None:
-        """Drop the connection, whatever is on its way."""
+        """Drop the connection, with everything in flight."""
         if self.channel is not None:
             self.channel.close()
             self.channel = None
@@ -116,7 +116,7 @@ class Client:
         return await (await self.connected()).send(request, version)
 
     async def ask(self, request: Any, version: int) -> Any:
-        """The answer, however often the request must be sent: only for what may be repeated."""
+        """Return the answer, however often the request must be sent: only for repeatable requests."""
         while True:
             try:
                 return await self.once(request, version)
@@ -159,8 +159,8 @@ class Client:
         return leaders.get((spot.topic_id, spot.partition))
 
     async def is_alive(self, spot: Spot) -> bool:
-        """Whether the topic with this name still has this id: then what was sent by name since it was found reached it,
-        because ids are not used again.
+        """Whether the topic with this name still has this id. If so, requests by name since it was found reached it,
+        because ids are not reused.
         """
         known = self.spots
         await self.look()

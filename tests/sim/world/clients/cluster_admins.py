@@ -1,6 +1,6 @@
-"""An administrator of a cluster: as one of a single broker, and it moves partitions between brokers, also away from
-those that are down, and leadership to preferred replicas. The router chooses the broker that answers, so
-a change may not be visible at once.
+"""An administrator of a cluster. Like the one of a single broker, but it also moves partitions between brokers, even
+away from those that are down, and leadership to preferred replicas. The router chooses the broker that answers, so a
+change may not be visible immediately.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ClusterAdmin(Admin):
     def replication_of(self, topic: str) -> int:
         if topic[0] != "v":
             return 3
-        # A power cut may take the only copy of what was acknowledged.
+        # A power cut may take the only copy of acknowledged records.
         return max(self.draw.choice([1, 2, 3, 3]), 1 if self.world.keeps_unsynced else 2)
 
     def _check(self, what: str, code: int) -> None:
@@ -140,7 +140,9 @@ class ClusterAdmin(Admin):
         return [each for each in self.spots if each.topic[0] == "v" and (each.topic_id, each.partition) in there]
 
     async def _create_again(self) -> None:
-        """Create it again, led by that broker, which is back: what it still has of the topic is not of the new one."""
+        """Recreate the topic; that broker, which is back, leads it. Its leftovers of the old topic do not belong to the
+        new one.
+        """
         assert self._moved is not None
         spot, machine = self._moved
         await self._delete(spot.topic, spot.topic_id)

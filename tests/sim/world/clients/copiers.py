@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 TIMEOUT_MS = 20_000
-# The transaction was aborted, or another process of this one goes on.
+# The transaction was aborted, or another process of this copier has taken over.
 OVER = FENCED | {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE}
 NONE_YET = -1
 
 
 class Offset:
-    """What may be committed for one partition: after an answer that was lost, or that left it open, several values."""
+    """The offsets that may be committed for one partition: several, after a lost or inconclusive answer."""
 
     def __init__(self) -> None:
         self.allowed = {NONE_YET}
@@ -105,7 +105,7 @@ class Copier(Sender):
             self.plain.allowed = {self.position}
             self.successes += 1
         elif code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
-            # It was not written in time, or the broker stopped meanwhile: it may be committed later.
+            # The commit was not written in time, or the broker stopped in the meantime: it may be committed later.
             self.plain.allowed.add(self.position)
 
     async def _copy_answer(self, sent: Any) -> bool | None:
@@ -145,8 +145,8 @@ class Copier(Sender):
         await self.begin()
 
     async def _look_at(self, spot: Spot, offset: Offset) -> None:
-        """Fetch a committed offset. Raises Lost, and AssertionError if it is one that nobody committed. It is not known
-        before the markers of a transaction that has ended are written.
+        """Fetch a committed offset. Raises Lost, and AssertionError if no client committed it. The offset is unknown
+        until the markers of an ended transaction are written.
         """
         kind = m.OffsetFetchRequest
         topic = kind.OffsetFetchRequestTopics(name=spot.topic, partition_indexes=[spot.partition])

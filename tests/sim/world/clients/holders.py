@@ -124,7 +124,7 @@ class Holder(Client):
         return False
 
     async def _check_session(self, held: Held, host: str) -> None:
-        """What logged in with the token before its end is not served any more."""
+        """Sessions that logged in with the token before its end are no longer served."""
         channel = held.sessions.pop(host, None)
         if channel is None or channel.is_lost:
             return

@@ -73,7 +73,7 @@ class Member(Fetcher):
         if act < 0.09:
             return self._crash()
         if act < 0.12:
-            # It joins again with what it has: another subscription, or a cooperative rebalance.
+            # It rejoins with its current state: another subscription, or a cooperative rebalance.
             return self._end_generation()
         try:
             if act < 0.2 and self.past:
@@ -94,7 +94,7 @@ class Member(Fetcher):
     # --- the membership
 
     def _react(self, code: ErrorCode) -> bool:
-        """Take over what an answer says about the membership; returns whether the request succeeded."""
+        """Adopt the membership in an answer; returns whether the request succeeded."""
         groups = self.world.groups
         if code is ErrorCode.NONE:
             self.successes += self.generation >= 0
@@ -141,7 +141,7 @@ class Member(Fetcher):
         return ErrorCode((await self.once(request, 4)).error_code)
 
     async def _hang(self, seconds: float) -> None:
-        """Send nothing. Raises AssertionError if the session goes on all the same."""
+        """Send nothing. Raises AssertionError if the session continues nevertheless."""
         began_us, life, member_id, generation = self.world.time.now_us, self.life, self.member_id, self.generation
         ends_us = began_us + SESSION_MS * 1000 + LATE_US
         self.world.groups.silent(self.group, self.name, began_us)
@@ -264,7 +264,7 @@ class Member(Fetcher):
         except Lost:
             self._check_waited(began_us)
             if self.generation >= 0:
-                # It does not know where the group is in what it got, and has the positions of an earlier generation.
+                # It does not know the group's positions in its partitions, and has those of an earlier generation.
                 self._end_generation()
             return False
 
@@ -294,7 +294,7 @@ class Member(Fetcher):
 
     async def _dawdle(self, generation: int) -> bool:
         """Do not sync for a while, or never: with heartbeats, without, or as a process that has ended. Returns whether
-        to go on. Raises Lost.
+        to continue. Raises Lost.
         """
         how = self.draw.randrange(3)
         if how == 0:

@@ -50,7 +50,7 @@ class Batch:
 
 
 class Sender(Client):
-    """What all producers share."""
+    """The common part of all producers."""
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
@@ -108,7 +108,7 @@ def result_of(answer: Any) -> tuple[ErrorCode, int]:
 
 
 class PlainProducer(Sender):
-    """Idempotent; several batches at once, and all of them again, in order, after each loss of the connection."""
+    """Idempotent; several batches in flight, and all of them again, in order, after each loss of the connection."""
 
     takes_unclean = True
 
@@ -198,11 +198,11 @@ class PlainProducer(Sender):
         return left, is_lost
 
     def _is_forgotten(self, batch: Batch) -> bool:
-        """Whether the broker may not know a batch that was written: after a restart it knows those before the newest
+        """Whether the broker may have forgotten a written batch. After a restart it knows the batches before the newest
         one of a producer from the log (storage.resends), which may have been trimmed or compacted. A deposed leader
-        does not know what its successor wrote. One that refuses a batch (NOT_ENOUGH_REPLICAS) and takes the next one,
-        of a producer that it does not know, refuses the first one when it comes again, as in Kafka. A leader that
-        was elected uncleanly may lack any batch.
+        does not know the batches of its successor. As in Kafka, a leader that rejects a batch (NOT_ENOUGH_REPLICAS) of
+        an unknown producer and accepts the next one rejects the first one when it is sent again. A leader that was
+        elected uncleanly may lack any batch.
         """
         spot = batch.spot
         if spot.topic[0] == "u":

@@ -48,7 +48,7 @@ def records_of(spot: Spot, part: Any, position: int, *, committed: bool) -> tupl
 
 
 class Fetcher(Client):
-    """What consumers share."""
+    """The common part of consumers."""
 
     committed = False
 
@@ -59,7 +59,7 @@ class Fetcher(Client):
         self.high_watermarks: dict[Spot, int] = {}
 
     def assign(self, positions: dict[Spot, int], *, unknown: bool = False) -> None:
-        """Take other partitions; `unknown`: where to begin is not reported."""
+        """Take other partitions; `unknown`: the start positions are not reported."""
         self.positions = dict(positions)
         known = {spot.place: None if unknown else at for spot, at in positions.items()}
         self.world.recorder.add(Assign(self.name, self.committed, known))
@@ -147,7 +147,7 @@ class Fetcher(Client):
         return reads
 
     async def offset_of(self, spot: Spot, timestamp: int, *, committed: bool = False) -> int | None:
-        """ListOffsets; None if the partition is gone or does not answer."""
+        """Return the offset for a timestamp (ListOffsets); None if the partition is gone or does not answer."""
         part = m.ListOffsetsRequest.ListOffsetsPartition(
             partition_index=spot.partition, current_leader_epoch=-1, timestamp=timestamp
         )
@@ -201,7 +201,7 @@ class LastReader(Fetcher):
             ends[spot] = await self._stable_end(spot)
         starts: dict[Spot, int] = {}
         for spot in self.spots:
-            # The leader may have moved again meanwhile.
+            # The leader may have moved again in the meantime.
             while (start := await self.offset_of(spot, EARLIEST)) is None:
                 await self.back_off()
             starts[spot] = start

@@ -66,7 +66,7 @@ class TransactionalProducer(Sender):
         is_whole = await self._fill(name)
         choice = self.draw.random()
         if choice < 0.12:
-            # A successor aborts what was begun.
+            # A successor aborts the open transaction.
             self.hang_up()
             await self.begin()
             self._record(name, Outcome.ABORTED, None)
@@ -93,7 +93,7 @@ class TransactionalProducer(Sender):
         return None
 
     async def _end_for_ever(self) -> None:
-        """Another transactional id: nobody ends the transaction but its timeout."""
+        """Use another transactional id: only its timeout ends the transaction."""
         self.hang_up()
         self.transactional_id = f"{self.name}-{self.transactions}"
         self.producer_id = self.epoch = -1
@@ -124,7 +124,9 @@ class TransactionalProducer(Sender):
             await self.begin()
 
     async def _go_on_late(self, name: str) -> None:
-        """Go on with what was aborted because it took too long. Raises AssertionError if that is accepted."""
+        """Continue a transaction that was aborted because it took too long. Raises AssertionError if that is
+        accepted.
+        """
         spot = self.draw.choice(self.spots)
         codes: set[ErrorCode] = set()
         if self.is_v2:
@@ -164,7 +166,9 @@ class TransactionalProducer(Sender):
         await self.begin()
 
     async def _contradict(self) -> None:
-        """Ask to commit what was aborted: with the old protocol the same transaction, else that of an older epoch."""
+        """Ask to commit an aborted transaction: with the old protocol the same transaction, else one of an older
+        epoch.
+        """
         epoch = self.epoch - 1 if self.is_v2 else self.epoch
         if epoch < 0:
             return

@@ -1,9 +1,9 @@
-"""The operator of a metadata quorum with kraft.version 1: it removes voters, also the leader, adds them, also two at
-once, and replaces the disk of a controller by an empty one, whose entry it removes before it adds the new one. Some
+"""The operator of a metadata quorum with kraft.version 1. It removes voters, also the leader, adds up to two at once,
+and replaces the disk of a controller by an empty one, whose old entry it removes before it adds the new one. Some
 leaders end as soon as they have their own removal in their logs.
 
-It never loses or removes so many voters that those that are left need a disk that is lost: whatever it has asked for
-and does not know the outcome of may still happen.
+It never loses or removes so many voters that the remaining ones need a lost disk: a request with an unknown outcome may
+still take effect.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class VotersOperator(Client):
         }
         # Whether a replica is a voter, as far as it is known: the others are none.
         self._is_voter: dict[ReplicaKey, bool] = dict.fromkeys(self._committed.voters[0], True)
-        # Of whom it is not known.
+        # Replicas that may be voters or not.
         self._unsure: set[ReplicaKey] = set()
         # Changes that may be made at any time, because no answer came: by how many processes of nodes had ended then.
         self._late: dict[Change, dict[str, int]] = {}
@@ -72,7 +72,7 @@ class VotersOperator(Client):
             await self.back_off()
 
     async def finish(self) -> None:
-        """Ask again for what is not known, and remove disks that are lost."""
+        """Repeat requests with an unknown outcome, and remove lost disks."""
         answered: set[ReplicaKey] = set()
         while left := sorted((self._possible() & self._lost() | self._unsure) - answered, key=self._order):
             if await self._ask(Change(left[0], adds=left[0] not in self._lost())):
@@ -80,7 +80,7 @@ class VotersOperator(Client):
             await self.back_off()
 
     def _order(self, key: ReplicaKey) -> tuple[bool, ReplicaKey]:
-        """What is lost is removed first."""
+        """Lost disks are removed first."""
         return key not in self._lost(), key
 
     def check_end(self) -> None:
@@ -99,7 +99,7 @@ class VotersOperator(Client):
             await self._ask(change)
 
     async def _two_changes(self) -> None:
-        """Ask for two changes at once: the second one waits for the first one, or is refused."""
+        """Ask for two changes together: the second one waits for the first one, or is rejected."""
         first = self._some_change()
         if first is None:
             return
@@ -112,8 +112,8 @@ class VotersOperator(Client):
         await asking
 
     async def _replace_disk(self) -> tuple[ReplicaKey, ReplicaKey] | None:
-        """The disk of a controller is lost; it starts with an empty one, with which it is no voter. Returns its keys
-        before and after that, None if no disk may be lost.
+        """The disk of a controller is lost, and the controller starts with an empty one, with which it is not a voter.
+        Returns its keys before and after that, or None if no disk may be lost.
         """
         machines = [each for each in self._machines.values() if not each.is_broker]
         if not machines or self.world.recovers:
@@ -197,7 +197,7 @@ class VotersOperator(Client):
         return Change(key, adds=False)
 
     async def _ask(self, change: Change) -> bool:
-        """Ask once; returns whether the answer says what holds. Raises AssertionError for an answer that is wrong."""
+        """Ask once; returns whether the answer settles the outcome. Raises AssertionError for a wrong answer."""
         key, count = change.key, len(self._committed.voters)
         self._late[change] = {each.host: each.ends for each in self.world.machines.values()}
         waits = not change.adds or self.draw.chance(0.8)
@@ -272,7 +272,7 @@ class VotersOperator(Client):
         return {change.key for change in self._late_changes() if not change.adds}
 
     def _possible(self) -> set[ReplicaKey]:
-        """All that may be voters, now or by what is under way."""
+        """Return all replicas that may be voters, now or by pending changes."""
         late = {change.key for change in self._late_changes() if change.adds}
         return {key for key, is_voter in self._is_voter.items() if is_voter} | self._unsure | late
 
@@ -281,7 +281,7 @@ class VotersOperator(Client):
         return {key for key in (*self._is_voter, *self._unsure) if self._machines[key.id].key != key}
 
     def _may_lose(self, lost: ReplicaKey) -> bool:
-        """Whether the quorum goes on without this disk, whatever happens of what is not known."""
+        """Whether the quorum can continue without this disk, for all outcomes that are unknown."""
         unsure = sorted(self._unsure | {change.key for change in self._late_changes()})
         certain = self._possible() - set(unsure)
         gone = self._lost() | {lost}

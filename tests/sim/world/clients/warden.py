@@ -244,7 +244,7 @@ class Warden(Sender):
     async def _look_around(self, host: str) -> None:
         channel = await self._as_mallory(host)
         answer = await channel.send(m.MetadataRequest(topics=None, allow_auto_topic_creation=False), 13)
-        # Where it is not listed, the broker may not know it yet.
+        # If the topic is not listed, the broker may not know it yet.
         if any(topic.name == TOPIC for topic in answer.topics):
             self._observe(host, DESCRIBE, ErrorCode.NONE)
 
