@@ -14,7 +14,7 @@ from broker_cy.metrics.events import BrokerFenced, BrokerStarted, BrokerStopped,
 
 
 def newest_about(events: Iterable[Stamped]) -> dict[int, Event]:
-    """The newest event about the state of each broker; `events` are in the order in which they happened."""
+    """The newest event about the state of each broker; `events` are in the order of their occurrence."""
     found: dict[int, Event] = {}
     for each in events:
         event = each.event
@@ -26,7 +26,7 @@ def newest_about(events: Iterable[Stamped]) -> dict[int, Event]:
 
 
 def state_of(row: BrokerRow, newest: Event | None) -> tuple[str, Tone]:
-    """`fenced (lost)`, `shutting down`, `cordoned`, `controller` or `broker`, and how much attention that deserves."""
+    """`fenced (lost)`, `shutting down`, `cordoned`, `controller` or `broker`, and its tone."""
     if row.info.is_fenced:
         cause = (newest.reason or newest.cause).replace("_", " ") if isinstance(newest, BrokerFenced) else ""
         return (f"fenced ({cause})" if cause else "fenced"), Tone.BAD

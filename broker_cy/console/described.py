@@ -16,10 +16,10 @@ _NONE: Final = -1
 
 
 async def described_now(client: AdminClient) -> ClusterDescription:
-    """The cluster; `controller_id` is the leader of the metadata quorum, -1 if there is none.
+    """The cluster; `controller_id` is the leader of the metadata quorum, -1 without a leader.
 
-    Brokers answer DescribeCluster with any of them, because each one forwards changes (KIP-590). Where no quorum is
-    reported, the answer stays. Raises ClientError.
+    DescribeCluster names any broker, because each broker forwards changes (KIP-590). Without a reported quorum, that
+    answer stays. Raises ClientError.
     """
     found = await client.cluster.describe()
     try:

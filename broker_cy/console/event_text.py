@@ -1,4 +1,4 @@
-"""Full text of cluster events, and how much attention each deserves; broker_cy.client.event_text has one-line texts."""
+"""Full text of cluster events, and the tone of each; broker_cy.client.event_text has one-line texts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _lines(value: Any, depth: int, utc: bool) -> list[str]:
 
 
 def tone_of(event: Event) -> Tone:
-    """Return how much attention an event deserves."""
+    """Return the tone of an event."""
     if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted | LoginFailed | AccessDenied):
         return Tone.WARN
     if isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged):

@@ -20,7 +20,7 @@ _LOOP_LAG_HIGH_US = 100_000
 
 
 class Fact(NamedTuple):
-    """A name, its value as text, and how much attention it deserves."""
+    """A name, its value as text, and its tone."""
 
     name: str
     value: str
@@ -127,7 +127,7 @@ def open_transactions(sample: Sample) -> int:
 
 
 def api_p99_us(sample: Sample, name: str) -> float | None:
-    """The p99 of whole requests of an API; None if there were none."""
+    """The p99 of whole requests of an API; None without requests."""
     api = sample.apis.get(name)
     times = None if api is None else api.phases.get(TOTAL)
     return times.p99_us if times is not None and times.count else None

@@ -1,4 +1,4 @@
-"""Listeners, which are called when data is new; and the event loop to which a session belongs."""
+"""Listeners, which are called with new data, and the event loop of a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Source(Protocol):
 
     @property
     def age_s(self) -> float | None:
-        """Return the age of the newest data; None if there is none yet."""
+        """Return the age of the newest data; None before the first data."""
 
     def subscribe(self, listener: Listener, /) -> None: ...
     def unsubscribe(self, listener: Listener, /) -> None: ...
@@ -49,7 +49,7 @@ class Listeners:
 
 
 def call(listener: Listener) -> None:
-    """Call one listener; what it raises is logged."""
+    """Call one listener, and log its exception."""
     try:
         listener()
     except Exception:

@@ -1,4 +1,4 @@
-"""The replicas that are being moved now, whoever started it: how much each has copied, and the throttle."""
+"""The replicas that are being moved now, by any client: the bytes that each has copied, and the throttle."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Moving:
         return left / self.rate_bytes_per_s if self.rate_bytes_per_s else None
 
     def with_rate_since(self, before: Moving, elapsed_s: float) -> Moving:
-        """The same with its rate: what was copied since the look `before`, which was so long ago."""
+        """The same with its rate: the bytes copied since `before`, which was taken `elapsed_s` earlier."""
         return replace(self, rate_bytes_per_s=self.copied_since(before) / elapsed_s)
 
     def copied_since(self, before: Moving) -> int:

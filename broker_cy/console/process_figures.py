@@ -1,4 +1,4 @@
-"""What the process of a broker uses, from its newest sample; for a host, that of all its shards (console/hosts.py)."""
+"""The resources that a broker's process uses, by its newest sample; for a host, all its shards (console/hosts.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker_cy.client.text import count, duration, percent, size
 from broker_cy.console.rows import BrokerRow
 from broker_cy.metrics.sample import Sample
 
-# Where no sample is known.
+# The text without a sample.
 UNKNOWN = "-"
 
 

@@ -1,4 +1,4 @@
-"""Quotas as rows: those that are set, which of them apply to a client, and what clients use of them."""
+"""Quotas as rows: the set quotas, those that apply to a client, and the use by clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QuotaRow:
 
     @property
     def id(self) -> str:
-        """What identifies it; names may contain anything, so it is JSON."""
+        """Its identity, as JSON because names may contain any character."""
         return json.dumps([*sorted(self.entity.items()), self.key], ensure_ascii=False)
 
     @property
@@ -74,7 +74,7 @@ def quota_rows(entries: Iterable[QuotaEntry]) -> list[QuotaRow]:
 
 
 def effect_lines(entries: Sequence[QuotaEntry], user: str, client_id: str, ip: str) -> list[str]:
-    """Which quotas apply to a user with a client id, and to an address, where they are given: a line each."""
+    """The quotas that apply to a user with a client id, and to an address, if given: one line each."""
     found: list[Effect] = []
     asked = []
     if user or client_id:
@@ -107,8 +107,8 @@ def reason(effect: Effect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """What was used of a quota at one broker. `rate` is None if it is not known (changes of partitions); waits are
-    those of the samples.
+    """The use of a quota at one broker. `rate` is None if unknown (changes of partitions); waits are those of the
+    samples.
     """
 
     broker: int

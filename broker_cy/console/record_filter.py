@@ -106,7 +106,7 @@ def header_test(text: str) -> Match:
 
 
 def path_test(text: str) -> Match:
-    """Return a test whether the value is JSON in which the path exists, or for which the comparison holds."""
+    """Return a test whether the value is JSON with the path, or whether the comparison holds for it."""
     steps, operator, wanted = parse_path(text)
     # Records that do not contain the name need not be parsed.
     hint = path_hint(steps)

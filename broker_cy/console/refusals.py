@@ -53,7 +53,7 @@ def refusals_of(events: Iterable[Stamped]) -> list[Refusal]:
 
 
 def asked_texts(stamped: Stamped) -> dict[str, str] | None:
-    """What was refused, as texts for `acts.acls.explain_form`; None for a login."""
+    """The denied operation, as texts for `acts.acls.explain_form`; None for a login."""
     event = stamped.event
     if not isinstance(event, AccessDenied):
         return None

@@ -147,7 +147,7 @@ def topic_rows(
 def each_topic_row(
     topics: Iterable[TopicInfo], sizes: Mapping[str, int] | None, samples: Sequence[Sample]
 ) -> Iterator[TopicRow]:
-    """Yield the rows of `topic_rows`: whoever has 15,000 topics lets other tasks run in between."""
+    """Yield the rows of `topic_rows`: with 15,000 topics, the caller lets other tasks run in between."""
     rates = {each.name: each for each in busiest(newest_of(samples))}
     idle = 0.0 if samples else None
     for info in topics:
@@ -205,7 +205,7 @@ class LagRow:
 
 
 def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
-    """Return a row for every partition for which the group has committed an offset."""
+    """Return a row for every partition with a committed offset of the group."""
     owners: Mapping[TopicPartition, str] = {
         key: member.client_id for member in view.description.members for key in member.assignment
     }
@@ -229,8 +229,8 @@ def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
 def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:
     """Return the estimated time until the group has caught up.
 
-    The slowest partition decides. Where it does not catch up although the lag of the group falls, the time is a lower
-    bound, from the sum: "never" beside a falling trend would contradict it.
+    The slowest partition decides. If it does not catch up although the lag of the group falls, the time is a lower
+    bound, from the sum: "never" beside a falling trend would be a contradiction.
     """
     if lag == 0 or lag_trend is None:
         return "-"

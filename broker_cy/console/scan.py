@@ -70,9 +70,9 @@ class State(Enum):
 class Scan:
     """Reads `spans` and keeps the records that match `wanted` in `rows`.
 
-    With `newest`, it reads everything and keeps only this number of newest records; without, it pauses when a page
-    is full. `run` resumes where the scan stopped. `match` filters instead of `wanted.compile()`, which says the same:
-    a program with many users must not run their regular expressions in its event loop.
+    With `newest`, it reads all records and keeps only this number of newest ones; without it, the scan pauses when a
+    page is full. `run` resumes at the same place. `match` is an equivalent filter instead of `wanted.compile()`: a
+    program with many users must not run their regular expressions in its event loop.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Scan:
         taken = 0
         for record in found:
             if self._newest is None:
-                # One record always fits, whatever its size.
+                # One record of any size always fits.
                 full = len(self.rows) - begun >= self._page_max or self._page_bytes >= self._bytes_max
                 if full:
                     return taken

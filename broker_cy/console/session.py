@@ -42,7 +42,7 @@ SICK_TOPICS_MAX = 1_000
 # They are found in an answer of this age at most: that of the feed of topics.
 TOPICS_AGE_S = 5.0
 MOVES_RATE_MS = 15_000
-# Groups whose lag is requested at once.
+# Groups whose lag one request asks for.
 LAG_GROUPS_A_CALL = 50
 _TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
 
@@ -196,7 +196,7 @@ class Session:
         return self._readers
 
     def topic_counts(self) -> TopicCounts | None:
-        """Of the newest answer of `topics`; None before the first one."""
+        """The counts of the newest answer of `topics`; None before the first one."""
         topics = self.topics().value
         if topics is not self._counts_of:
             self._counts_of, self._counts = topics, None if topics is None else counts_of(topics)
@@ -249,8 +249,8 @@ class Session:
         return self._feeds.get("moves", self._moves, 2.0)
 
     def sick(self) -> Feed[tuple[PartitionHealth, ...]]:
-        """Partitions without a leader, or with replicas out of sync: what each needs, and who may lead it; of at most
-        SICK_TOPICS_MAX topics.
+        """Partitions without a leader, or with replicas out of sync: the remedy and the possible leaders of each; at
+        most SICK_TOPICS_MAX topics.
         """
         return self._feeds.get("sick", self._sick, 5.0)
 

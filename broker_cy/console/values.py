@@ -41,7 +41,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_position(text: str) -> Start:
-    """Parse the position from which to read. kcat's form `s@TIME` is also accepted."""
+    """Parse the position to read from. kcat's form `s@TIME` is also accepted."""
     if text in ("beginning", "earliest"):
         return Start.earliest()
     if text in ("end", "latest"):

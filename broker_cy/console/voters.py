@@ -11,7 +11,7 @@ from broker_cy.console.tone import Tone
 
 
 async def quorum_now(client: AdminClient) -> QuorumDescription | None:
-    """None where the broker does not report it. Raises ClientError."""
+    """The quorum; None if the broker does not report it. Raises ClientError."""
     try:
         return await client.quorum.describe()
     except ClientError as error:
@@ -26,7 +26,7 @@ def spare_text(quorum: QuorumDescription) -> str:
 
 
 def away_text(quorum: QuorumDescription) -> str:
-    """`the metadata quorum has lost voter 3 of 3`; only where one is away."""
+    """`the metadata quorum has lost voter 3 of 3`; only if one is away."""
     return f"the metadata quorum has lost {ids_text('voter', quorum.away)} of {len(quorum.voters)}"
 
 

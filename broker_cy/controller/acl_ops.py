@@ -30,7 +30,7 @@ _Described = messages.DescribeAclsResponse.AclDescription
 @dataclass(slots=True)
 class CreateAcls(Operation[list[Any]]):
     """Create the AclCreations of a request that do not exist yet. The reply has one result for each, in their order.
-    `by` is who asks for it.
+    `by` is the requester.
     """
 
     creations: Sequence[Any]
@@ -80,8 +80,8 @@ def _record(binding: Binding, context: OperationContext, tags: Tags) -> Any:
 
 @dataclass(slots=True)
 class DeleteAcls(Operation[list[Any]]):
-    """Delete what the filters of a request select. The reply has one result for each filter, in their order; an entry
-    that several select is in the results of all of them. `by` is who asks for it.
+    """Delete the ACLs that the filters of a request select. The reply has one result for each filter, in their order;
+    an ACL that several filters select is in the results of all of them. `by` is the requester.
     """
 
     filters: Sequence[Any]
@@ -123,7 +123,7 @@ def _matching(record: Any) -> Any:
 
 
 def describe(records: Iterable[Any], wanted: Filter) -> list[Any]:
-    """The resources of a DescribeAclsResponse: what the filter selects, by pattern. Unknown numbers select nothing."""
+    """The resources of a DescribeAclsResponse: the selected ACLs by pattern. Unknown numbers select no ACL."""
     resources: dict[tuple[int, str, int], Any] = {}
     for record in records:
         if wanted.matches(record):

@@ -52,7 +52,7 @@ class Activate(Operation[None]):
                 records.append(VersionedRecord(messages.BeginTransactionRecord(name="Bootstrap records")))
             records += self.bootstrap
             if _level_of(self.bootstrap, features.ELIGIBLE_LEADER_REPLICAS) > 0:
-                # It decides who may lead, so that it is the same on all nodes (KIP-966).
+                # The setting decides which replicas may lead, so it must be the same on all nodes (KIP-966).
                 records += one_min_isr(state, context)
             if transactional:
                 records.append(VersionedRecord(messages.EndTransactionRecord()))

@@ -1,9 +1,9 @@
 """AlterPartition (56): a leader proposes an in-sync set (KIP-497, KIP-841, KIP-903).
 
-A proposal is based on a leader epoch and a partition epoch, and holds only if both are those of the controller: what
-the leader did not know of, such as a broker that was fenced, may make its set wrong. A member must be in service and
-have the broker epoch that the leader saw in its fetches, so that a broker that was started again without its records is
-not taken for the one that had them.
+A proposal is based on a leader epoch and a partition epoch, and holds only if both are those of the controller: a
+change that the leader did not know, such as a fenced broker, may make its set wrong. A member must be in service and
+have the broker epoch that the leader saw in its fetches. So a broker that was restarted without its records is not
+taken for the one that had them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ANY_EPOCH = -1
 
 @dataclass(slots=True)
 class AlterPartition(Operation[Any]):
-    """`request` is an AlterPartitionRequest of `version` (2 or 3); the reply is an AlterPartitionResponse, in which
-    every partition succeeds or fails by itself. Raises KafkaError(STALE_BROKER_EPOCH).
+    """`request` is an AlterPartitionRequest of `version` (2 or 3); the reply is an AlterPartitionResponse. Every
+    partition succeeds or fails by itself. Raises KafkaError(STALE_BROKER_EPOCH).
     """
 
     request: Any

@@ -21,14 +21,14 @@ from broker_cy.wire import messages
 
 PRODUCER_ID_BLOCK_SIZE = 1000  # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 PRODUCER_ID_MAX = 2**63 - 1
-# The end of a PartitionImage, from `removing_replicas` on, where nothing goes on: no reassignment, no ELR, no recovery.
+# The end of a PartitionImage, from `removing_replicas` on, of a settled partition: no reassignment, ELR or recovery.
 _SETTLED = PartitionImage((), (), 0, 0, 0)[6:]
 
 
 @dataclass(frozen=True, slots=True)
 class StartBroker(Operation[int]):
     """Register this broker with a new epoch, unfence it and make it the leader of the partitions that it may lead, in
-    one step: what registration and the first heartbeat do, for a node that is alone. The reply is the broker epoch.
+    one step: the work of registration and the first heartbeat for a single-node cluster. The reply is the broker epoch.
 
     Every partition that it leads starts one new leader epoch. Kafka's controller does the same by fencing and unfencing
     a broker that restarts, and consumers rely on it: records that a crash removed from the end of a log and new records
@@ -96,7 +96,7 @@ class StartBroker(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class CordonDirectories(Operation[None]):
-    """Note which log directories of this broker take no new replicas: what heartbeats do, for a node that is alone."""
+    """Note the cordoned log directories of this broker, as heartbeats do in a cluster of several nodes."""
 
     broker_id: int
     cordoned: tuple[UUID, ...]

@@ -1,12 +1,12 @@
-"""BrokerHeartbeat (63), and fencing: the states of a broker, and what a change of state does to its partitions.
+"""BrokerHeartbeat (63), and fencing: the states of a broker, and the effect of a change of state on its partitions.
 
     FENCED -> UNFENCED            it has applied its own registration, and its hold-down has ended if it flaps (or it is
                                   needed: it alone can lead a partition)
-    UNFENCED -> FENCED            it asks for it, or its session ends (`FenceBrokers`)
-    UNFENCED -> SHUTTING_DOWN     it asks to stop and leads partitions: they move to others first
-    any -> SHUTDOWN_NOW           nothing holds it any more; it is fenced, and may stop
+    UNFENCED -> FENCED            it requests that, or its session ends (`FenceBrokers`)
+    UNFENCED -> SHUTTING_DOWN     it requests a shutdown and leads partitions: they move to others first
+    any -> SHUTDOWN_NOW           it leads no partition any longer; it is fenced, and may stop
 
-A fenced broker leads nothing, is in no in-sync set (but may be its last member), and clients are not sent to it.
+A fenced broker leads no partition, is in no in-sync set (except as its last member), and clients are not sent to it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def cordon_records(level: int, broker: BrokerImage, cordoned: Iterable[UUID]) ->
 def fence(
     state: MetadataImage, context: OperationContext, brokers: Iterable[BrokerImage], reason: FenceReason
 ) -> list[VersionedRecord]:
-    """The records that fence brokers: all of them at once, so that none of them becomes the successor of another."""
+    """The records that fence brokers: all in one step, so that none of them becomes the successor of another."""
     fenced = list(brokers)
     gone = frozenset(broker.broker_id for broker in fenced)
     rules = Rules(state, context.config, gone=gone)
@@ -92,8 +92,8 @@ def _of_all(state: MetadataImage, brokers: frozenset[int]) -> elections.Partitio
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal(Operation["Withdrawal | None"]):
-    """A step in which brokers that `FenceBrokers` fences next leave partitions. Each has a bound (elections.Part), and
-    `skip` is where it begins; the reply is the next one, None before the fence.
+    """A step that removes brokers from partitions before `FenceBrokers` fences the brokers. Each step is bounded
+    (elections.Part) and begins at `skip`; the reply is the next step, None before the fence.
     """
 
     broker_ids: tuple[int, ...]
@@ -132,7 +132,7 @@ class ReplaceLeaders(Withdrawal):
 
 @dataclass(frozen=True, slots=True)
 class LeaveInSync(Withdrawal):
-    """Take the brokers out of the in-sync sets of partitions that others lead: what clients of these wait for."""
+    """Remove the brokers from the in-sync sets of partitions that others lead: clients with acks=all wait for this."""
 
     def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part:
         return elections.out_of_in_sync(rules, _of_all(state, gone), gone, self.skip)
@@ -274,7 +274,7 @@ class Heartbeat(Operation[HeartbeatReply]):
     def _directories(
         self, state: MetadataImage, context: OperationContext, broker: BrokerImage
     ) -> list[VersionedRecord]:
-        """What the log directories that went offline (KIP-858), or that take no new partitions (KIP-1066), change."""
+        """The changes by log directories that went offline (KIP-858), or that take no new partitions (KIP-1066)."""
         records: list[VersionedRecord] = []
         level = state.features.metadata_version
         offline = frozenset(self.request.offline_log_dirs) & frozenset(broker.log_dirs)

@@ -188,7 +188,7 @@ def _listed(text: str | None) -> set[str]:
 
 
 def _clear_elr(state: MetadataImage, records: list[VersionedRecord]) -> list[VersionedRecord]:
-    """With another min.insync.replicas, eligible leaders need not have every acknowledged record any more (KIP-966)."""
+    """Clear the ELR: after a change of min.insync.replicas, its members may lack acknowledged records (KIP-966)."""
     if state.features.level(features.ELIGIBLE_LEADER_REPLICAS) == 0:
         return []
     changed = [record.message for record in records if record.message.name == "min.insync.replicas"]

@@ -19,7 +19,7 @@ from broker_cy.metadata.replay import replay
 R = TypeVar("R")
 
 # These records start and end a transaction; the records between them take effect when it ends. Here only `Activate`
-# writes them. Its step is a single batch, so nothing can fail in between, and its records are applied at once.
+# writes them. Its step is a single batch, so no part of it can fail alone, and its records are applied immediately.
 _TRANSACTION_MARKS = frozenset({"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"})
 
 
@@ -90,8 +90,8 @@ class Controller:
         self._layers.append(Layer(offset + 1, changes))
 
     def commit(self, end_offset: int, epoch: int) -> ImageDelta | None:
-        """Fold the layers that end at or below `end_offset` into the image, which the records of `epoch` lead to.
-        Returns the changes, None if there is no such layer.
+        """Fold the layers that end at or below `end_offset` into the image; `epoch` is that of their records. Returns
+        the changes, None without such a layer.
         """
         if not self._layers or self._layers[0].end_offset > end_offset:
             return None

@@ -166,7 +166,7 @@ class Working:
 
 @dataclass(slots=True)
 class ElectLeaders(Operation[Any]):
-    """Elect leaders for `request`, an ElectLeadersRequest: the preferred replica, or, where a partition has no leader,
+    """Elect leaders for `request`, an ElectLeadersRequest: the preferred replica, or, for a partition without a leader,
     a live replica that may lack records. The reply is an ElectLeadersResponse.
 
     With `topic_partitions` None, all partitions are meant, and those that need no election are not in the reply.
@@ -235,7 +235,7 @@ def _results(topic: str, outcomes: list[tuple[int, KafkaError | None]]) -> Any:
 @dataclass(frozen=True, slots=True)
 class BalanceLeaders(Operation[bool]):
     """One step towards preferred leaders (auto.leader.rebalance.enable): at most `elections_max` elections. The reply
-    is whether there may be more; the caller waits a moment then, so that clients are not all sent elsewhere at once.
+    is whether more may follow; then the caller waits a moment, so that clients do not all reconnect at the same time.
     """
 
     elections_max: int = ELECTIONS_PER_STEP_MAX

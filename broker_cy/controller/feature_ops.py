@@ -1,12 +1,14 @@
 """Changes of feature levels, with the rules and messages of Kafka's FeatureControlManager.
 
-Every registered broker and controller has to support a level. With eligible leader replicas, min.insync.replicas
-decides who may lead, so it is set for the cluster, and removed from single brokers, before they are enabled (KIP-966).
+Every registered broker and controller must support a level. With eligible leader replicas, min.insync.replicas decides
+which replicas may lead. So it is set for the cluster, and removed from single brokers, before they are enabled
+(KIP-966).
 
-kraft.version is kept by the quorum: the operation checks its level, and the reply is what the quorum has to finalize.
+The quorum keeps kraft.version: the operation checks its level, and the reply is the level that the quorum must
+finalize.
 
-A downgrade of metadata.version is refused if it would lose what records of the levels between have. An upgrade changes
-the form of the records that are written from then on.
+A downgrade of metadata.version is refused if it would lose fields of the levels between. An upgrade changes the form of
+later records.
 """
 
 from __future__ import annotations
@@ -140,7 +142,7 @@ def _check_downgrade(current: int, update: FeatureUpdate) -> None:
 
 
 def _missing_dependency(state: MetadataImage, update: FeatureUpdate, updates: list[FeatureUpdate]) -> str | None:
-    """What the level needs and is not there after the request."""
+    """The feature level that the level needs and that is missing after the request."""
     after = {**state.features.levels(), **{each.name: each.level for each in updates}}
     for name, level in releases.DEPENDENCIES.get((update.name, update.level), {}).items():
         if after.get(name, 0) < level:

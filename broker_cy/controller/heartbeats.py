@@ -18,17 +18,17 @@ from broker_cy.metadata.image import BrokerImage
 
 SESSION_TIMEOUT_MS = 9_000  # Kafka's default of broker.session.timeout.ms
 _NEVER = 2**63 - 1
-# A broker that was fenced and is alive is back at once. If that happens again within FLAP_FORGIVEN_MS, it stays fenced
-# for so long, and twice as long each further time: each change moves leaders, and clients with them.
+# A live broker that was fenced is unfenced immediately. If it is fenced again within FLAP_FORGIVEN_MS, it stays fenced
+# for FLAP_HOLD_MS, and twice as long each further time: each change moves leaders, and clients with them.
 FLAP_HOLD_MS = 500
 FLAP_HOLD_MS_MAX = 8_000
 FLAP_FORGIVEN_MS = 300_000
-# How long a refusal counts; whoever is still refused says so again within that time.
+# How long a refusal counts; a node that is still refused reports again within that time.
 REFUSED_MS = 3_000
 
 
 class Refusal(NamedTuple):
-    """When a node said first and last that a broker refuses its connections, without a pause of REFUSED_MS."""
+    """The times of a node's first and last report that a broker refuses it, without a pause of REFUSED_MS."""
 
     first_ms: int
     last_ms: int
@@ -38,13 +38,13 @@ class Refusal(NamedTuple):
 class Contact:
     """The last contact of one incarnation of a broker.
 
-    The broker is to have applied the metadata up to `registered_at`, the offset of its registration, before it is
+    The broker must have applied the metadata up to `registered_at`, the offset of its registration, before it is
     unfenced. `shutdown_at` is the end of the log when its controlled shutdown began, -1 before: it may stop when the
-    other brokers have applied the log to there, so that no client is sent to it any more. `heard` is whether it has
-    sent a heartbeat, and got no answer since that it may stop. `flaps` is how often in a row it was fenced without
-    asking for it, the last time at `fenced_ms`. Since its last heartbeat, `refused_by` has the nodes, by id, whose
-    connections it refused after it had taken earlier ones, and with `is_cut` the connection of the active controller to
-    it has ended.
+    other brokers have applied the log up to there, so that they send no client to it. `heard` is whether it has sent a
+    heartbeat, and got no answer since that it may stop. `flaps` counts how often in a row it was fenced without a
+    request, the last time at `fenced_ms`. Since its last heartbeat, `refused_by` has the nodes, by id, whose
+    connections it refused after it had accepted earlier ones; `is_cut`: the connection of the active controller to it
+    has ended.
     """
 
     epoch: int
@@ -95,8 +95,8 @@ class Contact:
 
 
 class Heartbeats:
-    """The contacts of all registered brokers, by id. Those of brokers that were unregistered stay, until another
-    controller is active: there are as many as ids.
+    """The contacts of all registered brokers, by id. Contacts of unregistered brokers stay until another controller is
+    active, so their number is bounded by the ids.
     """
 
     __slots__ = ("_contacts", "session_timeout_ms")
@@ -118,7 +118,7 @@ class Heartbeats:
         }
 
     def register(self, broker_id: int, epoch: int, registered_at: int, now_ms: int) -> None:
-        """Note a registration. A controlled shutdown, if there was one, begins again with the next heartbeat."""
+        """Note a registration. An earlier controlled shutdown begins again with the next heartbeat."""
         old = self._contacts.get(broker_id)
         if old is None or old.epoch != epoch:
             self._contacts[broker_id] = Contact(epoch, now_ms, registered_at=registered_at)
@@ -128,7 +128,7 @@ class Heartbeats:
         old.metadata_offset = old.shutdown_at = -1
 
     def contact(self, broker: BrokerImage) -> Contact:
-        """The contact of the registered incarnation; a new one, as if never heard from, if there is none."""
+        """The contact of the registered incarnation; a new one, as if never heard from, if none is known."""
         found = self._contacts.get(broker.broker_id)
         if found is None or found.epoch != broker.epoch:
             found = self._contacts[broker.broker_id] = Contact(broker.epoch, -_NEVER, registered_at=broker.epoch)
@@ -153,8 +153,8 @@ class Heartbeats:
 
     def lowest_offset(self, brokers: Mapping[int, BrokerImage]) -> int:
         """The metadata offset that all brokers have reached that are neither fenced nor about to stop; the greatest
-        int64 if there is none. A broker that was to stop and has registered again since, or that this controller has
-        not heard from, is one of them (its registration still says that it stops): it may be a broker that leads.
+        int64 without such a broker. A broker that was about to stop counts if it has registered again since, or if this
+        controller has not heard from it (its registration still says that it stops): it may lead partitions.
         """
         contacts = (self.contact(b) for b in brokers.values() if not b.fenced)
         return min((each.metadata_offset for each in contacts if not each.is_shutting_down), default=_NEVER)

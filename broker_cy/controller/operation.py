@@ -1,8 +1,8 @@
 """The operations of the controller: they take a request and the state, and return records and a reply.
 
 An operation validates its request against the given state (which includes every earlier operation, committed or not),
-changes nothing, and returns a `Step`. The controller replays the records at once; the reply is sent when they are
-committed. Time and randomness are taken from the context.
+changes nothing, and returns a `Step`. The controller replays the records immediately; the reply is sent when they are
+committed. Time and randomness come from the context.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _MV_NO_EPOCH_FOR_SHRINK: Final = 12
 
 
 class Election(Enum):
-    """Which replica is wanted: any that keeps the partition online, the first of the assignment, or, if there is none
-    in sync, one that may lack records.
+    """The wanted leader: any replica that keeps the partition online, the first of the assignment, or, without an
+    in-sync replica, one that may lack records.
     """
 
     ONLINE = "online"
@@ -40,7 +40,7 @@ class Election(Enum):
 
 
 class PartitionChange:
-    """The wanted state of a partition; what is not set stays. `record` may be called once."""
+    """The wanted state of a partition; unset parts do not change. `record` may be called once."""
 
     __slots__ = (
         "_elected_uncleanly",
@@ -111,10 +111,10 @@ class PartitionChange:
             return None
         return VersionedRecord(change, self.rules.change_version)
 
-    # --- who leads
+    # --- the leader
 
     def _elect(self) -> int:
-        """The leader; the in-sync set and the ELR become what the election makes of them."""
+        """The leader; sets the in-sync set and the ELR to the result of the election."""
         chosen = self._cleanly_elected()
         if chosen == NO_LEADER:
             chosen = self._last_known_leader()
@@ -128,7 +128,7 @@ class PartitionChange:
             self.isr = (chosen,)
             self.elr = tuple(r for r in self.elr if r != chosen)
         elif chosen != self.partition.leader and self.partition.leader == NO_LEADER:
-            # All its members went at once, so each of them was kept as a possible leader. Now they are out of sync.
+            # All its members were lost together, so each was kept as a possible leader. Now the others are out of sync.
             self.isr = tuple(r for r in self.isr if r == chosen or self.rules.may_lead(r, self.partition))
         if not self.rules.elr_enabled:
             self.elr = ()
@@ -154,7 +154,7 @@ class PartitionChange:
         is_electable = known[0] in self.replicas and self.rules.may_lead(known[0], self.partition)
         return known[0] if is_electable else NO_LEADER
 
-    # --- what follows
+    # --- consequences
 
     def _complete_reassignment(self) -> None:
         """End the reassignment (KIP-455) if all replicas that stay are in sync: with fewer, the partition could end up
@@ -168,8 +168,8 @@ class PartitionChange:
             self.isr, self.replicas, self.removing, self.adding = isr, replicas, (), ()
 
     def _update_elr(self) -> None:
-        """Who leaves an in-sync set that is below min.insync.replicas has all committed records: the high watermark
-        does not move there (KIP-966).
+        """Update the eligible leaders. A replica that leaves an in-sync set below min.insync.replicas has all committed
+        records: the high watermark does not move then (KIP-966).
         """
         if not self.rules.elr_enabled:
             return
@@ -177,12 +177,12 @@ class PartitionChange:
             self.elr = ()
             return
         candidates = {*self.elr, *self.partition.isr} - {*self.isr} - self.unclean_shutdown
-        # Not who has left the partition, as Kafka has it: added again later, it would be eligible without any record.
+        # Unlike Kafka, drop replicas that have left the partition: one added again would be eligible without records.
         self.elr = tuple(sorted(candidates & {*self.replicas}))
 
     def _set_last_known_leader(self, change: messages.PartitionChangeRecord) -> None:
         """Note the leader that the partition loses, in sync or not, until it has one again. A change that moves
-        replicas of a partition without a leader has nobody to note (Kafka notes -1 then).
+        replicas of a partition without a leader notes no leader (Kafka notes -1 then).
         """
         old = self.partition
         if not self.rules.elr_enabled:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# The name of the software of whoever asks; nodes of this kind answer it with a feature of this name.
+# The software name of the node that asks; nodes of this kind answer it with a feature of this name.
 LIVENESS: Final = "broker-cy-liveness"
 # Turns without an answer.
 MISSED_MAX: Final = 3
@@ -38,7 +38,7 @@ class Turn(NamedTuple):
 
 
 class Pulse:
-    """Of one incarnation of a node. Times are milliseconds of any monotonic clock."""
+    """The pulse of one incarnation of a node. Times are milliseconds of any monotonic clock."""
 
     __slots__ = ("_asked_ms", "_floor_ms", "_is_silent", "_missed", "_prompt", "_turn_ms", "base_ms", "interval_ms")
 

@@ -59,8 +59,8 @@ class Match(IntEnum):
 @dataclass(slots=True)
 class AlterClientQuotas(Operation[Any]):
     """Set and remove quotas for `request`, an AlterClientQuotasRequest. The reply is its response, with one result for
-    each entity. An entity that is changed twice in a request, or a key twice for one entity, is an error, as in Kafka;
-    what the first of them changes counts all the same. `by` is who asks for it.
+    each entity. As in Kafka, an entity that a request changes twice, or a key twice for one entity, is an error, but
+    the first change still applies. `by` is the requester.
     """
 
     request: Any
@@ -102,7 +102,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def _names(parts: Iterable[Any]) -> dict[str, str | None]:
-    """The names by type, in the order in which Kafka looks at them: that of its hash table."""
+    """The names by type, in Kafka's order of checks: that of its hash table."""
     names = {part.entity_type: part.entity_name for part in parts}
     return {kind: names[kind] for kind in sorted(names, key=(CLIENT_ID, USER, IP, *names).index)}
 
@@ -116,7 +116,7 @@ def _text(names: Mapping[str, str | None]) -> str:
 def _records(
     state: MetadataImage, names: Mapping[str, str | None], entity: Entity, values: Mapping[str, float | None]
 ) -> list[VersionedRecord]:
-    """What the changes of one entity write: all of them, or nothing. Raises KafkaError."""
+    """The records for the changes of one entity: for all changes, or none. Raises KafkaError."""
     keys = _keys(names)
     records = []
     for key, value in values.items():

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (45) and ListPartitionReassignments (46): other replicas for a partition (KIP-455).
 
-While a reassignment goes on, the replicas are the target followed by those that are to leave. It ends by itself, in the
-change that brings the last replica of the target into the in-sync set (`PartitionChange`). Cancelling restores the
-replicas of before.
+During a reassignment, the replicas are the target followed by those to remove. The reassignment ends in the change that
+brings the last replica of the target into the in-sync set (`PartitionChange`). Cancelling restores the earlier
+replicas.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class AlterReassignments(Operation[Any]):
 
 
 def _retarget(change: PartitionChange, target: list[int]) -> None:
-    """Begin the reassignment to `target`, or replace one that goes on.
+    """Begin the reassignment to `target`, or replace the current one.
 
     Replicas that an earlier reassignment was adding, and that are in the target or leave again, stay marked as added,
-    so that cancelling restores the replicas of before both (Kafka restores those of before the second).
+    so that cancelling restores the replicas before both reassignments (Kafka restores those before the second one).
     """
     old = change.partition
     original = set(old.replicas) - set(old.adding_replicas)

@@ -29,8 +29,8 @@ from broker_cy.metadata.image import BrokerImage, MetadataImage
 
 # How long the controller's connections must be refused if it is the only other node.
 ALONE_MS: Final = 50
-# The tagged field of BrokerHeartbeat in which a broker says who refuses it, sent to controllers of broker-cy only:
-# Kafka's specification does not have it.
+# The tagged field of BrokerHeartbeat with the brokers that refuse the sender. It is sent to controllers of broker-cy
+# only: Kafka's specification does not have it.
 TAG: Final = 10_000
 _ENTRY: Final = struct.Struct(">iq")
 # A cluster does not lose more brokers at the same time.
@@ -38,7 +38,7 @@ ENTRIES_MAX: Final = 1_000
 
 
 def tag_of(epochs: Mapping[int, int]) -> tuple[tuple[int, bytes], ...]:
-    """The tagged field for brokers that refuse connections, given with their epochs; none if there are none."""
+    """The tagged field for brokers that refuse connections, with their epochs; empty without such brokers."""
     if not epochs:
         return ()
     return ((TAG, b"".join(_ENTRY.pack(*each) for each in sorted(epochs.items())[:ENTRIES_MAX])),)

@@ -1,4 +1,4 @@
-"""BrokerRegistration (62), UnregisterBroker (64) and ControllerRegistration (70): who is a member of the cluster.
+"""BrokerRegistration (62), UnregisterBroker (64) and ControllerRegistration (70): the members of the cluster.
 
 A broker epoch is the offset of the first record of the step that registers an incarnation, so it is unique and grows.
 """
@@ -82,9 +82,9 @@ class RegisterBroker(Operation[int]):
         return Step(records, epoch, atomic=False)
 
     def _is_alive(self, existing: BrokerImage, context: OperationContext) -> bool:
-        """Whether the registered process may be there. Two processes cannot listen at the same addresses, so if the
-        connection to the registered one has ended since its last heartbeat, one that has its addresses is its successor
-        (Kafka lets it wait until the session ends).
+        """Whether the registered process may still run. Two processes cannot listen at the same addresses: if the
+        connection to the registered one has ended since its last heartbeat, a process with its addresses is its
+        successor (Kafka makes the successor wait until the session ends).
         """
         if not context.heartbeats.has_session(existing, context.monotonic_ms):
             return False

@@ -1,4 +1,4 @@
-"""What elections need to know of the state: which brokers may lead, the settings of topics, the form of the records.
+"""The state that elections depend on: the brokers that may lead, the settings of topics, the form of the records.
 
 One `Rules` serves one operation: the state does not change meanwhile, so the settings of a topic are read once.
 """
@@ -99,7 +99,7 @@ class Rules:
         self._any_directory = any_directory
         self.gone = gone
         self.back = back
-        # Those that may lead, apart from their directories.
+        # The brokers that may lead, apart from their directories.
         self._usable = {
             broker.broker_id: broker
             for broker in state.brokers.values()

@@ -4,9 +4,9 @@ messages of Kafka's ScramControlManager and ScramImage (KIP-554).
 The records are in the image's `kept`, by (SCRAM, user, type of the mechanism); server.connections.login checks logins
 with them.
 
-One of them is nobody's: the user with the empty name, which no login and no request can have. Its server key is the
-secret that answers for users who do not exist are made of (security.sasl.scram.Decoys). In the metadata log it is the
-same on each node and after each restart, as the credentials of users are; it is written with the first of those.
+One of them belongs to no user: it has the empty name, which no login and no request can have. Its server key is the
+secret for answers about users that do not exist (security.sasl.scram.Decoys). In the metadata log it is the same on
+each node and after each restart, like the credentials of users; it is written with the first credential.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Credential = messages.UserScramCredentialRecord
 @dataclass(slots=True)
 class AlterScramCredentials(Operation[Any]):
     """Delete and set credentials for `request`, an AlterUserScramCredentialsRequest. The reply is its response, with
-    one result for each user: a user may occur only once in a request, whatever the mechanism. `by` is who asks for it.
+    one result for each user: a user may occur only once in a request, with any mechanism. `by` is the requester.
     """
 
     request: Any
@@ -91,9 +91,9 @@ def secret_record(secret: bytes) -> VersionedRecord:
 
 
 def secret_of(kept: Mapping[tuple[Any, ...], Any]) -> bytes | None:
-    """The secret of a cluster. Where a controller of Kafka, or an older one of ours, has written all credentials it is
-    one that only nodes know, too, but it changes with the password of a user; None if there are no users. O(entries)
-    then.
+    """The secret of a cluster. If a controller of Kafka, or an older one of ours, has written all credentials, it is
+    the server key of one user: only nodes know it, too, but it changes with the user's password; None without users.
+    That search is O(entries).
     """
     record = kept.get(SECRET)
     if record is None:
@@ -103,7 +103,7 @@ def secret_of(kept: Mapping[tuple[Any, ...], Any]) -> bytes | None:
 
 
 def _record(state: MetadataImage, wanted: Any) -> VersionedRecord:
-    """What a deletion or an upsertion writes. Raises KafkaError."""
+    """The record of a deletion or an upsertion. Raises KafkaError."""
     if state.features.metadata_version < features.MV_SCRAM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not wanted.name:
@@ -160,7 +160,7 @@ def describe(state: MetadataImage, users: list[Any] | None) -> Any:
 
 
 def _described(user: str, times: int, iterations: dict[int, int]) -> _Described:
-    """The result of a user that was asked for so many times; `iterations` by type of the mechanism."""
+    """The result of a user that the request names `times` times; `iterations` by type of the mechanism."""
     code, message = ErrorCode.NONE, ""
     if times > 1:
         code = ErrorCode.DUPLICATE_RESOURCE

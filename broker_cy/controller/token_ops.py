@@ -3,8 +3,8 @@ of those that have expired, with the rules of Kafka's DelegationTokenControlMana
 
     issue <= expiration <= max      a token counts until its expiration, which a renewal moves, at most to max
 
-Only users own tokens here: Kafka also makes tokens of owners of another type, with which the client is then the user of
-the same name, although the requester had no right to that. The records are in the image's `tokens`.
+Only users own tokens here. Kafka also makes tokens of owners of another type: the client is then the user of the same
+name, although the requester had no permission for that. The records are in the image's `tokens`.
 
 Bounds: TOKENS_MAX tokens of a cluster, RENEWERS_MAX of a token, SWEPT_MAX records of a sweep. A token is found by its
 HMAC in O(tokens).
@@ -63,7 +63,7 @@ def in_parts(principal: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class CreateToken(Operation[Any]):
-    """The reply is the CreateDelegationTokenResponse for `request`; `by` is who asks for it."""
+    """The reply is the CreateDelegationTokenResponse for `request`; `by` is the requester."""
 
     request: Any
     by: Author
@@ -114,7 +114,7 @@ class CreateToken(Operation[Any]):
 
 @dataclass(slots=True)
 class RenewToken(Operation[Any]):
-    """The reply is the RenewDelegationTokenResponse for `request`; `by` is who asks for it."""
+    """The reply is the RenewDelegationTokenResponse for `request`; `by` is the requester."""
 
     request: Any
     by: Author
@@ -131,7 +131,7 @@ class RenewToken(Operation[Any]):
 
 @dataclass(slots=True)
 class ExpireToken(Operation[Any]):
-    """The reply is the ExpireDelegationTokenResponse for `request`; `by` is who asks for it."""
+    """The reply is the ExpireDelegationTokenResponse for `request`; `by` is the requester."""
 
     request: Any
     by: Author

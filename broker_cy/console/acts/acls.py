@@ -52,7 +52,7 @@ class DeleteAcls:
 
 
 def new_acl_form(like: Binding | None = None) -> Form:
-    """What creating an ACL asks for; `like` is one that was selected."""
+    """The form for a new ACL; `like` is the selected one."""
     is_prefixed = like is not None and like.pattern_type is PatternType.PREFIXED
     return Form(
         "Create an ACL",
@@ -151,7 +151,7 @@ async def plan_delete_acls(command: Command, bindings: Sequence[Binding]) -> Pla
 
 
 def explain_form(asked: Mapping[str, str] | None = None) -> Form:
-    """What explaining a decision asks for; `asked` are texts by field."""
+    """The form to explain a decision; `asked` are texts by field."""
     texts = asked or {}
     return Form(
         "Explain a decision",
@@ -183,7 +183,7 @@ def _check_asked(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def asked_of(values: Mapping[str, Any]) -> Asked:
-    """What was entered into `explain_form`."""
+    """The values entered into `explain_form`."""
     kind, name = values["resource"]
     return Asked(values["principal"], values["host"], values["operation"], kind, name)
 

@@ -18,7 +18,7 @@ from broker_cy.console.voters import quorum_now
 
 @dataclass(frozen=True, slots=True)
 class DrainForGood(MoveReplicas):
-    """Drains broker `broker_id`, and removes its registration if it does not run any more."""
+    """Drains broker `broker_id`, and removes its registration if it no longer runs."""
 
     broker_id: int = -1
     is_away: bool = False
@@ -73,7 +73,7 @@ async def plan_decommission(client: AdminClient, command: Command, broker_id: in
 
 
 async def _votes(client: AdminClient, node_id: int) -> list[Change]:
-    """What is to be done if the node is a controller as well: the quorum counts it for ever otherwise."""
+    """The further step if the node is a voter as well: without it, the quorum counts the node forever."""
     quorum = await quorum_now(client)
     if quorum is None or all(each.replica_id != node_id for each in quorum.voters):
         return []

@@ -1,4 +1,4 @@
-"""Acts that elect partition leaders: the preferred ones, or unclean ones where no replica in sync is left (KIP-460)."""
+"""Acts that elect partition leaders: the preferred ones, or unclean ones if no in-sync replica is left (KIP-460)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import ids_text
 from broker_cy.console.values import optional, parse_partitions, topic_name
 
-# Partitions that change their leader at once: clients of each pause for a moment.
+# Partitions that change their leader in one step: clients of each pause for a moment.
 STEP_MAX = 100
 NONE_ELIGIBLE = EligibleReplicas((), ())
 
@@ -46,7 +46,7 @@ class Elect:
 async def plan_preferred(
     client: AdminClient, command: Command, wanted: Callable[[TopicPartition], bool], words: Sequence[str | int] = ()
 ) -> Plan:
-    """Plan giving partitions back to their preferred leader, the first replica, where that one is in sync."""
+    """Plan to give partitions back to their preferred leader, the first replica, if it is in sync."""
     changes, keys, late = [], [], 0
     for topic in await client.topics.list_all():
         for part in topic.partitions:
@@ -125,7 +125,7 @@ async def plan_unclean(
 
 
 def _instead(known: Iterable[EligibleReplicas]) -> str:
-    """What loses nothing, where that is possible (KIP-966)."""
+    """The alternative without loss, if any (KIP-966)."""
     found = [each.eligible for each in known if each.eligible]
     if not found:
         return ""

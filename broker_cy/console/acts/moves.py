@@ -31,9 +31,9 @@ _ANY_DIR = "any"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a plan of moves is to reach: exactly one of the fields is set. `moves_max` limits `add` and `balance`; with
-    `is_shrinking`, `drain` lets partitions lose replicas that have no other place;
-    `topics`, with their partitions or all of them (None), belong to `replication_factor`.
+    """The goal of a plan of moves: exactly one of the fields is set. `moves_max` limits `add` and `balance`; with
+    `is_shrinking`, `drain` lets partitions lose replicas that have no other place; `topics`, with their partitions or
+    all of them (None), belong to `replication_factor`.
     """
 
     drain: tuple[int, ...] = ()
@@ -81,7 +81,7 @@ class Pace:
 
 
 def pace_form(title: str) -> Form:
-    """What a plan of moves asks for before it is made; see `pace_of`."""
+    """The fields of the form for a plan of moves; see `pace_of`."""
     return Form(
         title,
         [
@@ -98,7 +98,7 @@ def pace_of(values: Mapping[str, Any]) -> Pace:
 
 
 def _ignore(progress: MoveProgress) -> None:
-    """For a run that nobody watches."""
+    """Progress of a run without a display."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Plans describe as data what an act would do; and their execution.
+"""Plans, which describe the effect of an act as data, and their execution.
 
 A console shows the plan (how much is affected, each change, the equivalent command line), asks for the name if the
 act cannot be undone, and passes the plan to `execute`. A plan holds no client: it can be kept while a user reads it,
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One resource for which an act failed, and why."""
+    """One resource whose act failed, and the reason."""
 
     what: str
     error: ClientError
@@ -94,9 +94,9 @@ class Act(Protocol):
 class Plan:
     """A dry run of an act.
 
-    `affected` says how much is affected (3 partitions, 12,345 offsets), `changes` lists the resources, and `command` is
-    the equivalent command line. `typed` is the name that has to be typed, None if nothing is lost irrecoverably.
-    `problem` says why the act cannot be done now; with `is_done`, because everything is as it should be.
+    `affected` counts the affected resources (3 partitions, 12,345 offsets), `changes` lists them, and `command` is the
+    equivalent command line. `typed` is the name that the user must type, None if no data is lost irrecoverably.
+    `problem` says why the act cannot be done now; with `is_done`, because its goal is already reached.
     """
 
     title: str

@@ -52,7 +52,7 @@ class KeepVoters:
 
 
 def add_voter_form(node: int | None = None) -> Form:
-    """What adding a voter asks for; `node` is an observer that was selected."""
+    """The form to add a voter; `node` is the selected observer."""
     return Form(
         "Add a voter",
         [
@@ -71,7 +71,7 @@ async def plan_add_voter_of(client: AdminClient, command: Command, values: Mappi
 
 
 def remove_voter_form(node: int | None = None) -> Form:
-    """What removing a voter asks for; `node` is one that was selected."""
+    """The form to remove a voter; `node` is the selected one."""
     return Form(
         "Remove a voter",
         [
@@ -213,7 +213,7 @@ def _chosen(among: Sequence[QuorumReplica], node_id: int, directory_id: str | No
 
 
 def _newest(among: Sequence[QuorumReplica]) -> list[QuorumReplica]:
-    """Of each node the directory that fetched last: a node has one at a time."""
+    """Each node's directory that fetched last: a node has one at a time."""
     found: dict[int, QuorumReplica] = {}
     for each in sorted(among, key=lambda each: each.last_fetch_ms or 0):
         found[each.replica_id] = each

@@ -59,7 +59,7 @@ class RemoveQuotas:
 
 
 def new_quota_form() -> Form:
-    """What setting a quota asks for."""
+    """The form for a new quota."""
     return Form(
         "Set a quota",
         [
@@ -75,7 +75,7 @@ def new_quota_form() -> Form:
 
 
 def change_quota_form(row: QuotaRow) -> Form:
-    """What changing a quota asks for."""
+    """The form to change a quota."""
 
     def value(text: str) -> float:
         return parse_quota(row.key, text)
@@ -110,7 +110,7 @@ def _address_problem(text: str) -> str:
 
 
 def new_row_of(values: Mapping[str, Any]) -> QuotaRow:
-    """What was entered into `new_quota_form`."""
+    """The values entered into `new_quota_form`."""
     given = {USER: values["user"], CLIENT_ID: values["client_id"], IP: values["ip"]}
     entity = {kind: None if text.strip() == DEFAULT else text.strip() for kind, text in given.items() if text.strip()}
     return QuotaRow(entity, values["key"], parse_quota(values["key"], values["value"]))
@@ -159,7 +159,7 @@ def _command(command: Command, verb: str, entity: Entity, what: str) -> str:
 
 
 def effect_form(asked: Mapping[str, str] | None = None) -> Form:
-    """What asking for the quotas in effect needs; `asked` are texts by field."""
+    """The form for the quotas in effect; `asked` are texts by field."""
     texts = asked or {}
     return Form(
         "Which quotas apply",

@@ -24,7 +24,7 @@ from broker_cy.wire.records import Record
 
 # The largest file that is read as one value; brokers accept 1 MiB by default.
 FILE_BYTES_MAX = 64 << 20
-# A longer command line is not shown: nobody types it, and shells refuse it.
+# A longer command line is not shown: it is too long to type, and shells refuse it.
 SHOWN_COMMAND_BYTES_MAX = 2_000
 KINDS = ("text", "escaped", "hex", "base64", "null", "file")
 

@@ -73,7 +73,7 @@ def token_time(ms: int, *, utc: bool = True) -> str:
 
 
 def new_token_form() -> Form:
-    """What a token asks for."""
+    """The form for a new token."""
     return Form(
         "Create a delegation token",
         [

@@ -23,7 +23,7 @@ _REPLICAS_MAX = 32_767
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Creates a topic; `source` is the topic from which settings are copied, or empty."""
+    """Creates a topic; `source` is the topic whose settings are copied, or empty."""
 
     new: NewTopic
     source: str = ""

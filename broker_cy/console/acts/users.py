@@ -40,7 +40,7 @@ class DeleteCredential:
 
 
 def password_form(of: ScramCredential | None = None) -> Form:
-    """What a password asks for; `of` is the credential that gets another one, None for a new user."""
+    """The form for a password; `of` is the credential to change, None for a new user."""
     known = of is not None and of.mechanism in _NAMES
     return Form(
         f"Another password for {of.user}" if of else "Create a user",

@@ -194,8 +194,8 @@ async def _leaderless(session: Session, rule: Rule) -> list[Broken]:
 
 
 async def _voter_away(session: Session, rule: Rule) -> list[Broken]:
-    """Return the voters that the leader does not hear from; none where no quorum is reported, or it has no leader,
-    which is a rule of its own.
+    """Return the voters that the leader does not hear from. Returns none without a reported quorum, and without a
+    leader: that has its own rule.
     """
     await session.cluster().fresh(AGE_MAX_S)
     try:

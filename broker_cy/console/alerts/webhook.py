@@ -16,7 +16,7 @@ from broker_cy.console.alerts.rules import WebhookSettings
 from broker_cy.console.figures import Fact
 from broker_cy.console.tone import Tone
 
-# Alerts that wait for delivery; when there are more, the oldest are dropped, and counted.
+# Alerts that wait for delivery; beyond it, the oldest are dropped and counted.
 QUEUE_MAX: Final = 1_000
 # The backoff doubles from the first value up to the second one: 10 attempts take about three minutes.
 BACKOFF_S: Final = 0.5
