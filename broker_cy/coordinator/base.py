@@ -1,5 +1,5 @@
-"""Base of the state machines of both coordinators: their timers, and what follows when records were written, or could
-not be.
+"""Base of the state machines of both coordinators: their timers, and the effects of written records, and of records
+that could not be written.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> mess
 def commit(
     machine: GroupShard, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
 ) -> None:
-    """Commit offsets. Topics have their name and their id, whichever the request carried; they and the partitions
-    exist.
+    """Commit offsets. Topics have their name and their id, even if the request carried only one; they and the
+    partitions exist.
     """
     try:
         _validate(machine, request, version, now)
@@ -97,7 +97,7 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
     # Kafka counts UTF-16 units: one or two per character.
     if 2 * len(metadata) > units_max and len(metadata.encode("utf-16-le")) // 2 > units_max:
         return True
-    # The longest string of a record, whatever `offset.metadata.max.bytes` allows.
+    # The longest string of a record, even if `offset.metadata.max.bytes` allows more.
     return 3 * len(metadata) > STRING_BYTES_MAX and len(metadata.encode("utf-8")) > STRING_BYTES_MAX
 
 

@@ -19,10 +19,10 @@ LOOKS_PER_STEP = 10_000
 
 
 def sweep(machine: GroupShard, step: Step, now: Now) -> None:
-    """Delete expired offsets of classic groups, and empty groups that have none left: a part of them now, the others by
-    `delete_some`. A sweep that has not ended goes on.
+    """Delete expired offsets of classic groups, and empty groups without offsets: a part of them now, the others by
+    `delete_some`. An unfinished sweep continues.
 
-    Groups of other types are left alone as long as nothing here keeps them up to date.
+    Groups of other types are not touched as long as this broker does not keep them up to date.
     """
     if not machine.unswept:
         machine.unswept.extend(machine.groups)
@@ -71,7 +71,7 @@ def _expired(machine: GroupShard, group: ClassicGroup, now: Now) -> tuple[list[R
 
 
 def _retention_begin(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """Return the time from which the retention of an offset counts; None if no offset of the group expires now."""
+    """Return the start of an offset's retention; None if no offset of the group expires now."""
     if group.protocol_type is None:
         # A group without members ever: offsets of consumers that assign their partitions themselves.
         return lambda offset: offset.commit_timestamp_ms

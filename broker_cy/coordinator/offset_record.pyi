@@ -3,7 +3,7 @@ from uuid import UUID
 
 @final
 class CommittedOffset:
-    """One committed offset. `expire_timestamp_ms`, `leader_epoch` and `record_offset` are -1 where they are not known."""
+    """One committed offset. `expire_timestamp_ms`, `leader_epoch` and `record_offset` are -1 if unknown."""
 
     committed_offset: int
     commit_timestamp_ms: int

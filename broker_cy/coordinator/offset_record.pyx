@@ -169,7 +169,7 @@ def encode_offset_key(str group not None, str topic not None, int32_t partition)
 
 def encode_offset_value(int64_t committed_offset, int32_t leader_epoch, str metadata not None, int64_t commit_timestamp_ms,
                         int64_t expire_timestamp_ms, bytes topic_id not None):
-    """The value as Kafka 4.3 writes it: version 1 where the commit has its own expiry (not -1), else 4. `topic_id` is
+    """The value as Kafka 4.3 writes it: version 1 if the commit has its own expiry (not -1), else 4. `topic_id` is
     16 bytes.
     """
     cdef Writer writer = Writer(64)

@@ -17,8 +17,8 @@ NO_PRODUCER_ID = -1
 
 
 class OffsetsBefore(NamedTuple):
-    """What a record replaced: the committed offset of each place (None if there was none), and for each producer and
-    place the offset of its open transaction.
+    """The state that a record replaced: the committed offset of each place (None without one), and for each producer
+    and place the offset of its open transaction.
     """
 
     committed: tuple[tuple[Place, CommittedOffset | None], ...] = ()

@@ -79,7 +79,7 @@ class GroupShard(StateMachine[TimerKey, Step]):
             self.next_offset += 1
 
     def ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
-        """Create a simple group for committed offsets if there is no group of that id; returns whether it was
+        """Create a simple group for committed offsets unless a group of that id exists; returns whether it was
         created.
         """
         if group_id in self.groups or self.other_groups.get(group_id) is not None:

@@ -102,7 +102,7 @@ class GroupStateMachine(GroupShard):
     def join(
         self, request: messages.JoinGroupRequest, client: ClientFacts, token: Token, unique: str, now: Now
     ) -> Step:
-        """`unique` becomes part of the member id, where one is made."""
+        """`unique` becomes part of a new member id, if one is made."""
         step = Step()
         join.join(self, step, request, client, token, unique, now)
         return step

@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class ClientFacts(NamedTuple):
-    """Who sent a request: `host` in the form Kafka stores ("/127.0.0.1"), `version` of the API."""
+    """The sender of a request: `host` in the form that Kafka stores ("/127.0.0.1"), `version` of the API."""
 
     client_id: str
     host: str
@@ -51,8 +51,8 @@ class Reply(NamedTuple):
 
 
 class Follow(Protocol):
-    """What follows once the records of a step are on disk, or cannot be: a value without references to live state. The
-    machine calls one of the two methods with itself and the step that it will return.
+    """The effect of a step whose records are on disk, or failed: a value without references to live state. The machine
+    calls one of the two methods with itself and the step that it will return.
     """
 
     def written(self, machine: Any, out: Any, now: Now) -> None: ...

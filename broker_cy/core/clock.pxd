@@ -1,7 +1,7 @@
-"""The clock that is handed to everything that needs the time.
+"""The clock that is passed to all code that needs the time.
 
-The functions read the machine's clocks, or the fields of a clock that stands still: one well-predicted branch, so that a broker
-under virtual time runs the same code. They take a pointer, because an object as an argument would cost more than the branch.
+The functions read the machine's clocks, or the fields of a stopped clock: one well-predicted branch, so that a broker under virtual
+time runs the same code. They take a pointer, because an object as an argument would cost more than the branch.
 """
 
 from libc.stdint cimport int64_t

@@ -51,7 +51,7 @@ cdef class ManualClock(Clock):
         self.source.wall_ms = wall_ms
 
     def sleep(self, double seconds):
-        """Return at once, with both clocks advanced by `seconds`."""
+        """Return immediately, with both clocks advanced by `seconds`."""
         self.advance_ns(<int64_t>(seconds * 1e9))
 
 

@@ -21,7 +21,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of record batches (RFC 3720, appendix B.4), in hardware where the processor has it."""
+"""CRC-32C (Castagnoli), the checksum of record batches (RFC 3720, appendix B.4), in hardware if the processor supports it."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint32_t

@@ -124,7 +124,7 @@ cdef class Cursor:
         return self.ptr - self.begin
 
     cdef inline const uint8_t* take(self, Py_ssize_t n) except NULL:
-        """The next `n` bytes (valid while `owner` lives); raises Truncated if there are fewer, or if `n` is negative."""
+        """The next `n` bytes (valid while `owner` lives); raises Truncated if fewer are left, or if `n` is negative."""
         cdef const uint8_t* at = self.ptr
         if n < 0 or n > self.end - at:
             self._short(n)

@@ -85,7 +85,7 @@ cdef class Cursor:
         return self.varlong()
 
     def read_bytes(self, Py_ssize_t n):
-        """A copy of the next `n` bytes. Raises Truncated if there are fewer, before anything is allocated."""
+        """A copy of the next `n` bytes. Raises Truncated, before any allocation, if fewer are left."""
         cdef const uint8_t* at = self.take(n)
         return PyBytes_FromStringAndSize(<const char*>at, n)
 

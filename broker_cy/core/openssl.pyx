@@ -171,7 +171,7 @@ cdef enum:
 
 VERSIONS = {"TLSv1.2": TLS1_2_VERSION, "TLSv1.3": TLS1_3_VERSION}
 
-# Of all sessions that are in the thread of the loop.
+# The buffers of all sessions in the thread of the loop.
 cdef uint8_t* shared_input = NULL
 cdef uint8_t* shared_output = NULL
 cdef uint8_t* shared_plain = NULL
@@ -328,7 +328,7 @@ def read_pkcs12(bytes data not None, bytes password not None):
         raise TlsError("it is no key store of the type PKCS12")
     try:
         if not PKCS12_parse(store, PyBytes_AS_STRING(password), &key, &own, &others):
-            # Those of older programs are encrypted with RC2.
+            # Key stores of older programs are encrypted with RC2.
             ERR_clear_error()
             OSSL_PROVIDER_try_load(NULL, b"legacy", 1)
             ERR_clear_error()
@@ -592,7 +592,7 @@ cdef class TlsSession:
         self.wire.left = 0
 
     cdef bint keep_shaken(self) noexcept nogil:
-        """What came behind the handshake is the first request."""
+        """Keep the bytes behind the handshake: they begin the first request."""
         cdef uint8_t* rest = NULL
         cdef size_t size = self.wire.left
         if size > 0:
@@ -606,7 +606,7 @@ cdef class TlsSession:
         return True
 
     cdef int answer_shake(self) noexcept nogil:
-        """Send what the library has written; what the socket does not take becomes `unsent`. FAILED, WANTS_WRITE or 0."""
+        """Send the output of the library; the rest that the socket does not take becomes `unsent`. FAILED, WANTS_WRITE or 0."""
         cdef ssize_t n
         self.unsent = self.wire.output
         self.unsent_at = 0
@@ -621,7 +621,7 @@ cdef class TlsSession:
 
     @property
     def has_peer_left(self):
-        """Whether the handshake failed because the connection ended: nobody refused anything."""
+        """Whether the handshake failed because the connection ended, without a refusal by either side."""
         return self.failure_kind == PEER_ENDED or self.failure_kind == SOCKET_FAILED
 
     @property
@@ -688,7 +688,7 @@ cdef class TlsSession:
                 break
             if is_drained or self.has_ended or self.wire.reads_left <= 0:
                 break
-            # About as much as there is room for: what is left over has to be kept.
+            # About as much as the caller has room for: the rest must be kept.
             wanted = room - total + 1024
             if wanted > RECEIVE_BYTES:
                 wanted = RECEIVE_BYTES
@@ -805,7 +805,7 @@ cdef class TlsSession:
         return self.send_chunks(NULL, fd, position, size, False)
 
     cdef ssize_t send_chunks(self, const uint8_t* data, int fd, long position, size_t size, bint more) except? -1:
-        """Send what is at `data`, or, where that is NULL, in a file from `position` on."""
+        """Send the bytes at `data`, or, if it is NULL, those of a file from `position` on."""
         cdef size_t taken = 0
         cdef ssize_t chunk
         cdef const uint8_t* at
@@ -839,7 +839,7 @@ cdef class TlsSession:
         return taken
 
     cdef int goodbye(self) except -1:
-        """Report the end to the peer, if that can be done at once."""
+        """Report the end to the peer, if that is possible without waiting."""
         if not self.is_shaken or self.flush() < 0:
             return 0
         self.begin_output()

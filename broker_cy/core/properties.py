@@ -44,7 +44,7 @@ def _read_text(path: str | Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # Java's default encoding, in which every byte is valid.
+        # Java's default encoding; every byte is valid in it.
         return data.decode("latin-1")
 
 

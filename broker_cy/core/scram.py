@@ -1,4 +1,4 @@
-"""SCRAM credentials (RFC 5802, RFC 7677): what a server keeps of a password, as Kafka computes and limits it (KIP-84).
+"""SCRAM credentials (RFC 5802, RFC 7677): the keys that a server stores for a password, as in Kafka (KIP-84).
 
 A password is its UTF-8 bytes, without SASLprep, as in Kafka. The salted password suffices to log in; the stored key and
 the server key only let a server check that a client has it.
@@ -27,14 +27,14 @@ ITERATIONS_DEFAULT: Final = 4_096
 
 
 class Keys(NamedTuple):
-    """What a server keeps."""
+    """The keys that a server stores."""
 
     stored_key: bytes
     server_key: bytes
 
 
 def of_type(number: int) -> Mechanism | None:
-    """The mechanism that a record or a request names by its number; None if there is none."""
+    """The mechanism that a record or a request names by its number; None for an unknown number."""
     return next((each for each in MECHANISMS if each.type == number), None)
 
 

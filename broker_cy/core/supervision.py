@@ -10,7 +10,7 @@ from typing import Any, Final
 # with each failure, so that a lasting one takes neither the loop nor the log.
 AGAIN_S: Final = 0.1
 AGAIN_S_MAX: Final = 10.0
-# Work that has run for so long before it failed begins again soon.
+# Work that has run for this time before it failed restarts after the shortest pause.
 SOUND_S: Final = 60.0
 
 

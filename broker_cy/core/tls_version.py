@@ -14,7 +14,7 @@ WITHOUT_TLS: Final = (
 
 
 def openssl_version() -> str | None:
-    """Such as "OpenSSL 3.5.5 27 Jan 2026"; None where this build has no TLS."""
+    """Such as "OpenSSL 3.5.5 27 Jan 2026"; None if this build has no TLS."""
     try:
         from broker_cy.core import openssl
     except ImportError:

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): what a token is, apart from its record. Its secret is the HMAC-SHA-512 of its id with
+"""Delegation tokens (KIP-48): the secret of a token. It is the HMAC-SHA-512 of the token's id with
 delegation.token.secret.key, so each node that has the key knows it, and no record contains it.
 """
 
@@ -9,10 +9,10 @@ import hmac
 
 
 def hmac_of(secret_key: str, token_id: str) -> bytes:
-    """What whoever has the token knows."""
+    """The secret that a holder of the token knows."""
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
 
 
 def password_of(token_hmac: bytes) -> str:
-    """What a client logs in with, by SCRAM; its user is the id of the token."""
+    """The password of a client's login by SCRAM; its user is the id of the token."""
     return base64.b64encode(token_hmac).decode()

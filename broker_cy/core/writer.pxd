@@ -49,7 +49,7 @@ cdef class Writer:
     cdef bytes take_value(self)
 
     cdef inline int reserve(self, Py_ssize_t n) except -1:
-        """Make room for `n` more bytes; raises WireError beyond the frame limit, MemoryError if there is none."""
+        """Make room for `n` more bytes; raises WireError beyond the frame limit, MemoryError without memory."""
         if n > self.capacity - self.pos:
             self._grow(n)
         return 0

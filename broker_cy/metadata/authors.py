@@ -1,7 +1,7 @@
-"""Who asked for a change of ACLs, SCRAM credentials, quotas or delegation tokens: for events, nothing depends on it.
+"""The requesters of changes of ACLs, SCRAM credentials, quotas and delegation tokens. Only events use them.
 
-The broker that writes the event need not be the node that carried the change out, so the records say it. Kafka's
-records do not, so it is a tagged field that Kafka's specification does not know, as in metadata.fence_reasons: nodes of
+The broker that writes the event need not be the node that carried out the change, so the records name the requester.
+Kafka's records do not, so it is a tagged field outside Kafka's specification, as in metadata.fence_reasons: nodes of
 Apache Kafka skip it, and its controllers never write it. Images and snapshots do not keep it.
 """
 

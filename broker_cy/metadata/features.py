@@ -1,4 +1,4 @@
-"""Features and their levels (KIP-584): what this broker supports, and the record versions of each metadata.version."""
+"""Features and their levels (KIP-584): those that this broker supports, and the record versions of metadata.version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 # Levels of metadata.version at which the form of a record changed.
-MV_MIN: Final = 7  # 3.3-IV3, the oldest with which Kafka 4 starts
+MV_MIN: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts with
 MV_ZK_MIGRATION: Final = 8  # 3.4-IV0: RegisterBrokerRecord 2
 MV_SCRAM: Final = 11  # 3.5-IV2: UserScramCredentialRecord (KIP-900)
 MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
@@ -28,7 +28,7 @@ TV_LATEST: Final = 2
 MV_TV_BY_DEFAULT: Final = 24  # 4.0-IV2: a new cluster has transaction.version 2
 
 # The supported levels of this broker, lowest and highest. A feature whose protocol is not served yet stays at level 0,
-# whichever level a log of Apache Kafka has finalized: clients then use the served protocols.
+# even if a log of Apache Kafka has finalized another level: clients then use the served protocols.
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     METADATA_VERSION: (MV_MIN, MV_LATEST),
     KRAFT_VERSION: (0, 1),
@@ -51,7 +51,7 @@ KEPT_BY_CONTROLLERS: Final[dict[str, tuple[int, int]]] = {
 
 
 def of_new_cluster(metadata_version: int) -> dict[str, int]:
-    """The levels above 0 with which a cluster begins, in the order of Kafka's records."""
+    """The levels above 0 of a new cluster, in the order of Kafka's records."""
     levels = {METADATA_VERSION: metadata_version}
     if metadata_version >= MV_ELR_BY_DEFAULT:
         levels[ELIGIBLE_LEADER_REPLICAS] = 1

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-# Of BrokerRegistrationChangeRecord, and of RegisterBrokerRecord in snapshots.
+# The tagged field of BrokerRegistrationChangeRecord, and of RegisterBrokerRecord in snapshots.
 TAG: Final = 10_000
 
 

@@ -449,9 +449,9 @@ class TopicDelta(NamedTuple):
 
 
 class ImageDelta(NamedTuple):
-    """What one commit changed. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords, `scram`
-    UserScramCredentialRecords, `quotas` ClientQuotaRecords and `tokens` DelegationTokenRecords as (before, after), None
-    where there is none; `authors` has who asked for these changes as far as that is known, by keys as in
+    """The changes of one commit. `configs` names resources as (type, name). `acls` has AccessControlEntryRecords,
+    `scram` UserScramCredentialRecords, `quotas` ClientQuotaRecords and `tokens` DelegationTokenRecords as (before,
+    after), None for a missing one; `authors` has the known requesters of these changes, by keys as in
     `MetadataImage.authors`.
     """
 
@@ -495,7 +495,7 @@ class ImageDelta(NamedTuple):
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> ImageDelta:
-        """What differs in two images without a common table, as when a snapshot has replaced one by the other."""
+        """The differences of two images without a common table, as when a snapshot has replaced one by the other."""
         ids = {topic.topic_id for topic in before.topics} | {topic.topic_id for topic in after.topics}
         topics = [TopicDelta(before.topics.by_id(each), after.topics.by_id(each)) for each in ids]
         resources = {*before.configs.resources(), *after.configs.resources()}

@@ -77,7 +77,7 @@ class Loader:
         self._target.offset = self._target.features.epoch = offset
         self._target.epoch = epoch
         if self._target is self.image:
-            # Nobody wants to know what has changed, and by whom.
+            # The caller does not need the changes and their authors.
             self.image.authors.clear()
 
     def _apply(self, batch: Batch) -> None:

@@ -17,10 +17,10 @@ RELEASES: Final = (
 )  # fmt: skip
 STABLE: Final = RELEASES[: features.MV_LATEST - features.MV_MIN + 1]
 
-# The levels of metadata.version with which the form of records changed: a downgrade beyond one of them loses metadata.
+# The levels of metadata.version that changed the form of records: a downgrade beyond one of them loses metadata.
 CHANGED: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
-# For each level of a feature, from 0 on, the first metadata.version with which a new cluster has it. In Kafka's order.
+# For each level of a feature, from 0 on, the first metadata.version whose new clusters have it. In Kafka's order.
 DEFAULTS: Final[dict[str, tuple[int, ...]]] = {
     features.KRAFT_VERSION: (7, 21),
     features.TRANSACTION_VERSION: (7, 24, 24),

@@ -48,7 +48,7 @@ cdef class Snapshot:
         return self.values.max_ns
 
     def quantile_ns(self, double quantile):
-        """The value at `quantile` (0 to 1): at least this fraction of all values is not larger. 0 if there are no values."""
+        """The value at `quantile` (0 to 1): at least this fraction of all values is not larger. 0 without values."""
         cdef uint64_t rank, seen = 0
         cdef int bucket
         if not 0 <= quantile <= 1:

@@ -47,7 +47,7 @@ cdef class RequestMetrics:
         return [key for key in range(METRIC_APIS) if self.apis[key].requests]
 
     def phase(self, int key, int phase):
-        """A Snapshot of the time that requests of an API spent in a phase, or None if there was none."""
+        """A Snapshot of the time that requests of an API spent in a phase; None without requests."""
         cdef LatencyHistogram* histogram
         if not 0 <= phase < PHASES:
             raise ValueError(f"a phase is from 0 to {PHASES - 1}, not {phase}")

@@ -20,7 +20,7 @@ from broker_cy.quorum.step import AddVoter, ChangeVoters, RemoveVoter, Reply, Ro
 from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
 
 DYNAMIC = 1
-"""The kraft.version from which on the voters are in the log."""
+"""The first kraft.version that keeps the voters in the log."""
 
 
 class _Refused(Exception):
@@ -129,7 +129,7 @@ def _without(state: QuorumState, key: ReplicaKey) -> VoterSet:
 
 
 def _dynamic(state: QuorumState, level: int) -> VoterSet:
-    """The static voters with the directory ids from which they fetch."""
+    """The static voters with the directory ids of their fetches."""
     if level < state.kraft_version:
         raise _Refused(ErrorCode.INVALID_REQUEST, f"kraft.version cannot be lowered from {state.kraft_version}")
     found = []

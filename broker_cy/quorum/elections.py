@@ -1,8 +1,8 @@
-"""Elections (KIP-595) with a pre-vote (KIP-996): who becomes the leader of an epoch, and how the others learn it.
+"""Elections (KIP-595) with a pre-vote (KIP-996): how a node becomes the leader of an epoch, and how others learn it.
 
-A vote counts for the replica that gave it: a request names the voter with its directory id, and a disk that was wiped
-refuses it with INVALID_VOTER_KEY (KIP-853). With voters in the log, whoever is asked votes, even if it does not know
-yet that it is a voter, and for candidates that it does not know: the log of the candidate may be newer.
+A vote belongs to the replica that gave it: a request names the voter with its directory id, and a node with a wiped
+disk refuses it with INVALID_VOTER_KEY (KIP-853). With voters in the log, a node votes on each request, even if it does
+not know yet that it is a voter, and for unknown candidates: the log of the candidate may be newer.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ def stand(state: QuorumState) -> None:
 
 
 def leader_gone(state: QuorumState, event: LeaderGone) -> None:
-    """Its followers need not wait for the end of the fetch timeout. The voter with the lowest id stands at once, the
-    others one after the other, so that they do not take votes from it; an observer searches at once.
+    """The followers of the ended leader need not wait for the fetch timeout. The voter with the lowest id stands for
+    election immediately, the others one after the other, so that they do not take votes from it; an observer searches
+    for the new leader immediately.
     """
     if event.epoch != state.epoch or event.leader_id != state.leader_id or state.role not in _LEADERLESS_SOON:
         return
@@ -100,7 +101,7 @@ def _search(state: QuorumState) -> None:
 
 def _ask_for_leader(state: QuorumState, voters: tuple[int, ...]) -> None:
     """Fetch from the next bootstrap server, or voter of the log in `voters`: its response names the leader. Bootstrap
-    servers may be the hosts of former voters, which nobody answers for any longer.
+    servers may be hosts of former voters that no longer answer.
     """
     count = state.bootstrap_servers + len(voters)
     if not count or state.synced_end < state.log.end_offset:
@@ -221,8 +222,8 @@ def epoch_begun(state: QuorumState, source: int, request: BeginQuorumEpoch) -> N
 
 
 def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> None:
-    """The leader has resigned. Its first successor stands at once, the others one election timeout after each other, so
-    that they do not take votes from it.
+    """The leader has resigned. Its first successor stands immediately, the others one election timeout after each
+    other, so that they do not take votes from it.
     """
     error = _leader_error(state, source, request.epoch)
     if error is ErrorCode.NONE:

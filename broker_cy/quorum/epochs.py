@@ -1,4 +1,4 @@
-"""The leader epochs in the metadata log, and where each begins: what divergence is found by (KIP-101, KIP-595)."""
+"""The leader epochs in the metadata log, and the start of each: they show where logs diverge (KIP-101, KIP-595)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ BEGINNING = OffsetAndEpoch(0, 0)
 
 
 class LogEpochs:
-    """Of the log from `start` on and below `end_offset`. `start` is the id of the snapshot that the log begins behind,
-    (0, 0) if it has all entries. Invariant: epochs and start offsets both ascend, and none starts behind the end.
+    """The epochs of the log from `start` on and below `end_offset`. `start` is the id of the snapshot that the log
+    begins behind, (0, 0) if it has all entries. Invariant: epochs and start offsets both ascend, and none starts behind
+    the end.
 
     An epoch is one election, so that the list is short; a snapshot that replaces the start of the log shortens it.
     """
@@ -70,7 +71,7 @@ class LogEpochs:
         return at is not None and at[0] == snapshot_id.epoch
 
     def end_of(self, epoch: int) -> OffsetAndEpoch:
-        """The end of the newest epoch here that is not above `epoch`; the start of the log if there is none."""
+        """The end of the newest epoch here that is not above `epoch`; the start of the log without one."""
         end_offset = self.end_offset
         for start_epoch, start in reversed(self._starts):
             if start_epoch <= epoch:

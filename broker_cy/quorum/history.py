@@ -22,8 +22,8 @@ class VotersAt(NamedTuple):
 
 
 class VoterHistory:
-    """Never empty. A change must be committed before the next one, so that a leader adds one entry at a time; whatever
-    a snapshot covers is one entry.
+    """Never empty. A change must be committed before the next one, so that a leader adds one entry at a time; all
+    changes that a snapshot covers are one entry.
     """
 
     __slots__ = ("_entries",)
@@ -37,7 +37,7 @@ class VoterHistory:
 
     @property
     def before_newest(self) -> VotersAt | None:
-        """What was in force before the newest record; None if that is from before the log."""
+        """The entry before the newest one; None if that is from before the log."""
         return self._entries[-2] if len(self._entries) > 1 else None
 
     def note(self, offset: int, control: Iterable[Control]) -> bool:
@@ -62,11 +62,11 @@ class VoterHistory:
         return len(self._entries) < length
 
     def at(self, end_offset: int) -> VotersAt:
-        """What is in force before `end_offset`: what a snapshot that ends there contains."""
+        """The voters in force before `end_offset`: those in a snapshot that ends there."""
         return next((entry for entry in reversed(self._entries) if entry.offset < end_offset), self._entries[0])
 
     def begin_at(self, start_offset: int) -> None:
-        """Forget what a snapshot that ends at `start_offset` covers."""
+        """Forget the changes that a snapshot that ends at `start_offset` covers."""
         while len(self._entries) > 1 and self._entries[1].offset < start_offset:
             del self._entries[0]
 

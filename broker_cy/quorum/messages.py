@@ -22,7 +22,7 @@ MARK_UNKNOWN = (1 << 63) - 1
 """The high watermark in the Fetch of a replica that does not send it: it is woken only by new entries."""
 FETCH_WAIT_MS = 500
 SNAPSHOT_BYTES = 8 << 20
-"""How much of a snapshot is asked for at once: what Kafka's followers ask for."""
+"""The size of a snapshot's chunk in a request, as in Kafka."""
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -39,7 +39,7 @@ NO_SNAPSHOT = OffsetAndEpoch(-1, -1)
 
 class Leadership(NamedTuple):
     """The first entry of each epoch (Kafka's LeaderChangeMessage). The log does not keep the directory ids: they are
-    ZERO where it was read.
+    ZERO in an entry that was read from the log.
     """
 
     leader_id: int
@@ -73,8 +73,8 @@ class Batch(NamedTuple):
 
 
 class VoteRequest(NamedTuple):
-    """`pre_vote` asks whether the receiver would vote for the sender in the next epoch, and binds nobody. `voter` is
-    whom the sender takes the receiver for, None if it does not say.
+    """`pre_vote` asks whether the receiver would vote for the sender in the next epoch, and binds no node. `voter` is
+    the receiver as the sender knows it, None if the request does not name it.
     """
 
     epoch: int
@@ -136,11 +136,11 @@ class Fetch(NamedTuple):
 
 class FetchResponse(NamedTuple):
     """`diverging` is the end of the newest epoch that both logs may share: the receiver truncates to it. `snapshot_id`
-    names the snapshot that the receiver must fetch, because the log no longer has what it needs. Otherwise the response
-    has entries from `offset` on. In an Output `batches` is empty: whoever sends the response adds whole batches of its
-    log from `offset` on, as many as it likes.
+    names the snapshot that the receiver must fetch, because the log no longer has the entries that it needs. Otherwise
+    the response has entries from `offset` on. In an Output `batches` is empty: the sender of the response adds any
+    number of whole batches of its log from `offset` on.
 
-    A response with an error has none of them.
+    A response with an error has none of these.
     """
 
     epoch: int
@@ -169,7 +169,7 @@ class FetchSnapshot(NamedTuple):
 
 class FetchSnapshotResponse(NamedTuple):
     """`content` is a part of the snapshot, which has `size` bytes in total. In an Output it is empty and `size` is -1:
-    whoever sends the response fills them in, or answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE.
+    the sender of the response fills them in, or answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE.
     """
 
     epoch: int
@@ -213,7 +213,7 @@ class DropVoter(NamedTuple):
 
 
 class ChangeResponse(NamedTuple):
-    """The result of a JoinVoters or DropVoter. It does not say who leads."""
+    """The result of a JoinVoters or DropVoter. It does not name the leader."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""

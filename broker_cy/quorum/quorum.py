@@ -1,9 +1,8 @@
-"""One node of the metadata quorum as a state machine (KIP-595): `step(event, now_ms)` returns what must be persisted,
-appended and sent, and in which order. It holds no file, socket or clock, and draws only from the source that it is
-given.
+"""One node of the metadata quorum as a state machine (KIP-595): `step(event, now_ms)` returns the data to persist, to
+append and to send, in that order. It holds no file, socket or clock, and draws only from the source that it is given.
 
-A quorum of one takes the same way as a larger one: it stands for election, votes for itself, and leads when its vote is
-a majority, all in the step of the first event. It commits what it has synced.
+A quorum of one behaves like a larger one: it stands for election, votes for itself, and leads when its vote is a
+majority, all in the step of the first event. It commits entries when they are synced.
 
 A node that is not among the voters is an observer: it searches for the leader, fetches the log, and never stands.
 """
@@ -76,12 +75,12 @@ class Quorum:
         bootstrap_servers: int = 0,
         auto_join: bool = False,
     ) -> None:
-        """`me` is this node, also if it is no voter; without `endpoints` it never reports them to the leader. `history`
-        has the configured voters (kraft.version 0) or those of the newest snapshot, and what the log has noted since.
-        `stored` is the content of quorum-state, None for a node that never voted; `log` is the log as it is on disk.
-        The machine keeps both `history` and `log` up to date. `draw` is what election timeouts are drawn with.
-        `snapshot_id` is the newest snapshot on disk, None if there is none but one with offset 0, which
-        `storage format` writes; a log that does not contain its last entry was emptied, and begins behind it.
+        """`me` is this node, even if it is not a voter; without `endpoints` it never reports them to the leader.
+        `history` has the configured voters (kraft.version 0) or those of the newest snapshot, and later changes in the
+        log. `stored` is the content of quorum-state, None for a node that never voted; `log` is the log on disk. The
+        machine keeps both `history` and `log` up to date. `draw` draws the election timeouts. `snapshot_id` is the
+        newest snapshot on disk, None without one above offset 0 (`storage format` writes one with offset 0); a log that
+        does not contain the snapshot's last entry was emptied, and begins behind it.
         `bootstrap_servers` is the number of controller.quorum.bootstrap.servers; with `auto_join` an observer asks to
         become a voter. Raises QuorumError if log and snapshot do not fit together.
         """
@@ -116,7 +115,7 @@ class Quorum:
 
     @property
     def announced_end(self) -> int:
-        """What the leader of this epoch has announced as committed, which may not be in this log yet; 0 before that."""
+        """The end that the leader of this epoch has announced as committed, maybe beyond this log; 0 before that."""
         state = self._state
         if state.role is Role.LEADER:
             return state.high_watermark if state.high_watermark > state.epoch_start_offset else 0
@@ -141,7 +140,7 @@ class Quorum:
         return self._state.is_voter
 
     def voters_at(self, end_offset: int) -> VotersAt:
-        """What a snapshot that ends at `end_offset` contains of the quorum itself."""
+        """The quorum's own state in a snapshot that ends at `end_offset`."""
         return self._state.history.at(end_offset)
 
     def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
@@ -323,7 +322,7 @@ def _receive(state: QuorumState, source: int, message: Message) -> None:
 
 
 def _not_written(state: QuorumState, end_offset: int) -> None:
-    """What was to be appended is not in the log. A leader whose Leadership is among it has nothing to lead with."""
+    """The entries from `end_offset` on were not appended. If its Leadership is among them, a leader cannot lead."""
     state.truncate(end_offset)
     if state.role is Role.FOLLOWER:
         state.refetch_later()

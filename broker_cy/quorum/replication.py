@@ -14,9 +14,9 @@ from broker_cy.quorum.state import NEVER, OBSERVERS_MAX, Parked, Progress, Quoru
 from broker_cy.quorum.step import Role
 from broker_cy.quorum.voters import ReplicaKey
 
-# Kafka's CHECK_QUORUM_TIMEOUT_FACTOR, in tenths: the leader gives up later than its followers do.
+# Kafka's CHECK_QUORUM_TIMEOUT_FACTOR, in tenths: the leader resigns later than its followers time out.
 CHECK_QUORUM_TENTHS = 15
-# An observer that did not fetch for so long is no longer shown, as in Kafka.
+# As in Kafka, an observer that did not fetch for this time is no longer shown.
 OBSERVER_MS = 300_000
 
 # --- the follower
@@ -255,7 +255,7 @@ def advance(state: QuorumState) -> None:
 
 
 def answer_parked(state: QuorumState) -> None:
-    """Answer the fetches for which there is something new, or which have waited long enough."""
+    """Answer the fetches with news, and those that have waited long enough."""
     if not state.parked:
         return
     is_leader = state.role is Role.LEADER
@@ -286,7 +286,7 @@ def quorum_lost_ms(state: QuorumState) -> int:
 
 
 def remind(state: QuorumState) -> None:
-    """Tell the voters who leads that have not fetched for half a fetch timeout."""
+    """Send BeginQuorumEpoch to the voters that have not fetched for half a fetch timeout."""
     interval_ms = state.timeouts.fetch_ms // 2
     for voter, progress in state.progress.items():
         if progress.end_offset < 0 or state.now_ms - progress.counted_ms >= interval_ms:

@@ -1,8 +1,8 @@
 """Snapshots (KIP-630): a replica whose log ends before the leader's begins fetches the leader's newest snapshot in
-chunks, and then its log begins behind the snapshot. Nothing relies on a snapshot before it is completely on disk.
+chunks, and then its log begins behind the snapshot. A snapshot is not used before it is completely on disk.
 
-The machine decides; whoever carries out its outputs stores and sends the bytes. One snapshot is fetched at a time, one
-chunk after the other, each when the one before is written.
+The machine decides; the caller that carries out its outputs stores and sends the bytes. One snapshot is fetched at a
+time, one chunk after the other, each when the previous one is written.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def done(state: QuorumState, event: SnapshotDone) -> None:
 
 
 def forget_fetch(state: QuorumState) -> None:
-    """Ignore the response to a fetch that is on its way: it continues the log that this one has replaced. The snapshot
-    may be of a fetch that was given up when its leader was, so that the node fetches from the log again.
+    """Ignore the response to the current fetch: it continues the log that this snapshot has replaced. The snapshot may
+    come from a fetch that ended with its leader; then the node fetches from the log again.
     """
     if state.is_fetching and state.snapshot_fetch is None:
         state.correlation += 1

@@ -48,8 +48,9 @@ Draw = Callable[[int, int], int]
 
 @dataclass(slots=True)
 class Progress:
-    """What the leader knows of another replica in this epoch. `end_offset` is on the replica's disk, -1 if unknown.
-    `counted_ms` is when it fetched at last, at first when this node became the leader: what the leader waits from.
+    """The leader's state of another replica in this epoch. `end_offset` is on the replica's disk, -1 if unknown.
+    `counted_ms` is the time of its last fetch, at first the time when this node became the leader: the leader's timeout
+    starts there.
     """
 
     counted_ms: int
@@ -91,7 +92,7 @@ class SnapshotFetch:
 class QuorumState:
     """Invariants: `epoch` never decreases; at most one vote is given in an epoch, and none once its leader is known;
     the node leads at most once per epoch; `log.start.offset <= high_watermark <= log.end_offset` once the node has
-    heard from a leader, and it never decreases; `synced_end <= log.end_offset`; a snapshot exists where the log starts.
+    heard from a leader, and it never decreases; `synced_end <= log.end_offset`; a snapshot exists at the log's start.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class QuorumState:
         self.finish_change(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} leads no longer")
 
     def enter_epoch(self, epoch: int) -> None:
-        """Begin a newer epoch, whose leader is unknown and in which this node has not voted."""
+        """Begin a newer epoch, without a known leader and without a vote of this node."""
         assert epoch > self.epoch
         self.epoch = epoch
         self.leader_id = NO_LEADER
@@ -309,8 +310,8 @@ class QuorumState:
         self.wait_for_election()
 
     def wait_for_election(self) -> None:
-        """Stand for election after the election timeout, or search for the leader again. It is drawn, so that voters do
-        not all stand at once.
+        """Stand for election after the election timeout, or search for the leader again. The timeout is random, so that
+        voters do not all stand at the same time.
         """
         election_ms = self.timeouts.election_ms
         if self.hurry:
@@ -356,7 +357,7 @@ class QuorumState:
         self.retry_ms = self.now_ms + self.timeouts.backoff_ms
 
     def take_record(self) -> ElectionState | None:
-        """What quorum-state must contain, None if it contains that."""
+        """The content for quorum-state, None if the file already has it."""
         if self.role is Role.CLOSED:
             return None
         # A leader that resigned stays recorded as the leader: after a restart it must not lead this epoch again.
@@ -382,6 +383,6 @@ class QuorumState:
         self._recorded = state
         if voted is not None:
             self._voted_epoch = self.epoch
-        # An only voter leads at once, without a vote on disk.
+        # An only voter leads immediately, without a vote on disk.
         self.record_binds = voted is not None or (leader_id == self.node_id and self._voted_epoch != self.epoch)
         return state

@@ -1,4 +1,4 @@
-"""The events of the quorum's state machine, and what it returns for each: values, which can be printed and compared."""
+"""The events of the quorum's state machine, and its outputs: values, which can be printed and compared."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Received(NamedTuple):
 
 
 class LeaderGone(NamedTuple):
-    """The process that leads `epoch` has ended, as far as anybody can tell from here. It need not be true: the others
-    decide, by a pre-vote.
+    """The process that leads `epoch` has ended, as seen from this node. It need not be true: the other voters decide,
+    by a pre-vote.
     """
 
     leader_id: int
@@ -124,7 +124,7 @@ class ChunkWritten(NamedTuple):
 
 class SnapshotDone(NamedTuple):
     """The last chunk is written, and the snapshot is complete and on disk under its own name. `kraft_version` and
-    `voters` are those in its header; `voters` is None if there are none, as with kraft.version 0.
+    `voters` are those in its header; `voters` is None if the header has none, as with kraft.version 0.
     """
 
     snapshot_id: OffsetAndEpoch
@@ -133,8 +133,8 @@ class SnapshotDone(NamedTuple):
 
 
 class AddVoter(NamedTuple):
-    """AddRaftVoter. `voter` has the range of kraft.version from its response to ApiVersions, which whoever takes the
-    request has asked for.
+    """AddRaftVoter. `voter` has the range of kraft.version from its response to ApiVersions; the receiver of the
+    request has sent it that ApiVersions request.
     """
 
     voter: Voter
@@ -188,7 +188,7 @@ Event = (
 
 
 class Send(NamedTuple):
-    """`to` is a node id, whose addresses Quorum.endpoints returns, or a bootstrap_id. A response goes to whoever sent
+    """`to` is a node id, whose addresses Quorum.endpoints returns, or a bootstrap_id. A response goes to the sender of
     the request, on the same connection.
     """
 
@@ -215,16 +215,16 @@ class SnapshotChunk(NamedTuple):
     is_last: bool
 
 
-# The order in which the parts of an Output are carried out.
+# The order of the parts of an Output.
 DURABILITY_ORDER: Final = ("persist", "truncate_to", "replace_log", "append", "chunk", "send")
 
 
 class Output(NamedTuple):
-    """What one event leads to. The parts are carried out in DURABILITY_ORDER:
+    """The output of one event. Its parts are carried out in DURABILITY_ORDER:
 
     1. `persist` (None: unchanged) is on disk before 4 and 6 if it `binds`. Otherwise a node that crashes could vote
-       twice in one epoch, or lead an epoch twice. It may be brought there while the machine takes further events. If
-       that fails, nothing is appended and nothing leaves any more, and the node must stop. A state that does not bind
+       twice in one epoch, or lead an epoch twice. It may be written while the machine takes further events. If that
+       fails, no entry is appended, no message is sent, and the node must stop. A state that does not bind
        (an epoch or a leader that this node has learned of) may be written later: no second leader is elected in an
        epoch without a voter that has voted for the first, and the entries of an epoch have its number.
     2. The log is truncated to `truncate_to` (-1: it is not).

@@ -47,7 +47,7 @@ class Voter(NamedTuple):
 
 
 class VoterSet:
-    """Immutable, ordered by id, at most one voter of each id. May be empty: then nobody knows of a voter yet."""
+    """Immutable, ordered by id, at most one voter of each id. May be empty: then no voter is known yet."""
 
     __slots__ = ("_by_id", "ids", "majority", "voters")
 
@@ -78,7 +78,7 @@ class VoterSet:
         return f"VoterSet({', '.join(str(voter.key) for voter in self.voters)})"
 
     def get(self, voter_id: int) -> Voter | None:
-        """The voter with this id, in whatever directory."""
+        """The voter with this id, in any directory."""
         return self._by_id.get(voter_id)
 
     def __contains__(self, key: ReplicaKey) -> bool:

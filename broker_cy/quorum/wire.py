@@ -65,11 +65,11 @@ VERSIONS: Final = {
     ApiKey.REMOVE_RAFT_VOTER: (0, 0),
     ApiKey.UPDATE_RAFT_VOTER: (0, 0),
 }
-"""The versions in which nodes of the quorum send requests."""
+"""The versions of the requests that nodes of the quorum send."""
 JOIN_MS: Final = 2000
 """How long the leader may take to add a voter that asks for it: Kafka's controller.quorum.request.timeout.ms."""
 FETCH_BYTES_MAX: Final = 8 << 20
-"""What a follower asks for at once, as in Kafka; a leader sends at least one batch."""
+"""The size that a follower's fetch asks for, as in Kafka; a leader sends at least one batch."""
 PRE_VOTE_VERSION: Final = 2
 
 
@@ -78,7 +78,7 @@ PRE_VOTE_VERSION: Final = 2
 
 def to_request(me: Identity, message: Request, version: int) -> Message:
     """The request of `message`, to encode in `version`. Raises KafkaError (UNSUPPORTED_VERSION) for a pre-vote in a
-    version before 2: the receiver knows no pre-votes, and a prospective voter goes on as if it had granted it.
+    version before 2: the receiver knows no pre-votes, and a prospective voter treats it as granted.
     """
     match message:
         case VoteRequest():
@@ -100,7 +100,7 @@ def to_request(me: Identity, message: Request, version: int) -> Message:
 
 
 def from_request(me: Identity, request: Message, correlation: int = 0) -> tuple[int, Request]:
-    """Who sends the request, and its value. Raises Refused. `correlation` becomes that of a Fetch or FetchSnapshot."""
+    """The sender of the request, and its value. Raises Refused. A Fetch or FetchSnapshot gets `correlation`."""
     match request:
         case wire.VoteRequest():
             part = _part(me, request, wire.VoteResponse)
@@ -159,7 +159,7 @@ def _part(me: Identity, request: Any, response: type[Any]) -> Any:
     return found
 
 
-# The attributes that contain the name of the topic and the index of the partition, where they have other names.
+# The attributes with the name of the topic and the index of the partition, for requests with other names.
 _PLACES: Final = {
     "FetchRequest": ("topic", "partition"),
     "FetchResponse": ("topic", "partition_index"),
@@ -268,7 +268,7 @@ def _snapshot_request(me: Identity, message: FetchSnapshot) -> Message:
 
 # --- responses
 
-# Those that name a leader.
+# The responses that name a leader.
 _Named = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
 
 

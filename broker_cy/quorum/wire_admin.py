@@ -1,5 +1,5 @@
-"""Kafka's form of what is asked about the quorum: DescribeQuorum 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0 (KIP-853),
-and of UpdateRaftVoter 0, by which a voter reports itself. Pure functions, as in `wire`.
+"""Kafka's form of requests about the quorum: DescribeQuorum 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0 (KIP-853), and of
+UpdateRaftVoter 0, the report of a voter about itself. Pure functions, as in `wire`.
 """
 
 from __future__ import annotations

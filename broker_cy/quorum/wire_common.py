@@ -1,4 +1,4 @@
-"""What every conversion from and to Kafka's requests needs: who this node is, and how a request is refused."""
+"""The common parts of conversions from and to Kafka's requests: this node's identity, and the refusal of requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def replica_key(replica_id: int, directory_id: UUID) -> ReplicaKey | None:
 
 
 def endpoints_of(listeners: list[Any]) -> tuple[Endpoint, ...]:
-    """Those of a list of structures with name, host and port, without a second one of the same name."""
+    """The endpoints in a list of structures with name, host and port, without a second one of the same name."""
     return tuple({one.name: Endpoint(one.name, one.host, one.port) for one in reversed(listeners)}.values())[::-1]
 
 

@@ -1,3 +1,3 @@
-"""Client quotas: what a client may use, what it has used, and how long it has to wait. State machines without a clock:
-the time is an argument.
+"""Client quotas: the limits, the use and the throttle times of clients. State machines without a clock: the time is an
+argument.
 """

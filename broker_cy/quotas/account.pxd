@@ -1,4 +1,4 @@
-"""What counts for one client: its rates of each kind of quota."""
+"""The account of one client: its rates of each kind of quota."""
 
 from libc.stdint cimport int64_t
 

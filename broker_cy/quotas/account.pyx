@@ -1,4 +1,4 @@
-"""What counts for one client; a record, described in the .pxd."""
+"""The account of one client; a record, described in the .pxd."""
 
 cdef class Account:
     def __init__(self, str principal not None, bytes client_id not None, int64_t generation, PacedRate produce, PacedRate fetch,

@@ -1,5 +1,5 @@
-"""How many changes of partitions one entity may still ask of the controller: a bucket of tokens (KIP-599), as Kafka's
-TokenBucket, and the two ways in which a request draws from it.
+"""The changes of partitions that one entity may still request from the controller: a token bucket (KIP-599), as Kafka's
+TokenBucket, and the two ways of a request to draw from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Bucket:
         self._window_ms = window_ms
         self._last_ms = now_ms
         self._tokens = self._full
-        # How often somebody had to wait, and for how long.
+        # How often requests were throttled, and for how long.
         self.waits = 0
         self.waited_ms = 0
 
@@ -65,8 +65,8 @@ class Bucket:
 
 
 class MutationQuota:
-    """What one request draws. A strict one draws nothing from a bucket below zero, and the change is refused; one that
-    is not strict (of clients that do not know the error) changes everything, and waits afterwards.
+    """The draw of one request. A strict request draws nothing from a bucket below zero, and its change is refused.
+    Other requests (of clients that do not know the error) make all their changes, and are throttled afterwards.
     """
 
     __slots__ = ("_at_ms", "_strict", "_wait_ms", "bucket")

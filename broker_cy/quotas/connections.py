@@ -23,8 +23,8 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class Arrival(NamedTuple):
-    """What becomes of a new connection: the listener accepts nothing for `pause_ms`; it is closed after `close_ms`
-    unless that is 0.
+    """The decision on a new connection: the listener accepts no connection for `pause_ms`; the new one is closed after
+    `close_ms` unless that is 0.
     """
 
     pause_ms: int

@@ -1,9 +1,8 @@
-"""What the entities of one kind of quota have used.
+"""The use of quotas by the entities of one kind.
 
-Bound: ENTITIES_MAX, of about 1 KB each. Entities that have used nothing for all windows, and so would count the same if
-they were new, make room for others. While all are in use, those that find no room share one for each limit: they get
-less than is theirs, rather than nothing being counted. Entities that have used nothing for IDLE_MS are dropped by
-`expire`, as in Kafka.
+Bound: ENTITIES_MAX, of about 1 KB each. Entities without use in all windows are dropped for others, because a new meter
+would count the same. While all are in use, further entities share one meter per limit: they get less than their quota,
+but their use is counted. As in Kafka, `expire` drops entities without use for IDLE_MS.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from broker_cy.quotas.limits import Limits, Tags
 
 ENTITIES_MAX: Final = 10_000
 IDLE_MS: Final = 3_600_000
-# Between two looks for idle entities when there is no room.
+# The time between two searches for idle entities while all places are in use.
 SWEEP_MS: Final = 1_000
 # The tags of those that share.
 OTHERS: Final[Tags] = ("(others)", "(others)")
@@ -98,7 +97,7 @@ class Entities(Generic[M]):
         self._drop_shared([limit for limit, meter in self._shared.items() if meter.is_idle(now_ms)])
 
     def _share(self, limit: float, now_ms: int) -> M:
-        # There are no more limits than quotas.
+        # Bounded: quotas bound the number of limits.
         if limit not in self._shared:
             self._shared[limit] = self._make(OTHERS, limit, now_ms)
         return self._shared[limit]

@@ -43,7 +43,7 @@ class Limits:
     __slots__ = ("_by_entity", "_kinds")
 
     def __init__(self) -> None:
-        # By (user, client id); None where the entity has no such part.
+        # By (user, client id); None for a part that the entity does not have.
         self._by_entity: dict[tuple[Name, Name], float] = {}
         # How many have (a user, a client id).
         self._kinds: dict[tuple[bool, bool], int] = {}
@@ -55,7 +55,7 @@ class Limits:
         return len(self._by_entity)
 
     def set(self, parts: list[Any], limit: float | None) -> None:
-        """Take over the quota of an entity of a ClientQuotaRecord; None: it has none any more."""
+        """Take over the quota of an entity of a ClientQuotaRecord; None: the quota was removed."""
         names: dict[str, Name] = {each.entity_type: each.entity_name for each in parts}
         user, client_id = (
             DEFAULT if kind in names and names[kind] is None else names.get(kind) for kind in (USER, CLIENT_ID)

@@ -42,7 +42,7 @@ cdef class Rate:
     cdef int64_t charge_at(self, double value, int64_t now_ms) except -1
 
 cdef class PacedRate(Rate):
-    cdef double credit                  # what may be used now; negative: what has to be waited for
+    cdef double credit                  # may be used now; negative: the client is throttled until it is 0
     cdef int64_t credit_ms              # when it was that
 
     cdef double most(self) noexcept     # that may be used in a burst

@@ -289,7 +289,7 @@ def _persist_replacement(
 
 
 class Replaced(NamedTuple):
-    """The record of a group in which a static member got a new member id, and what it had `before`: its protocols,
+    """The record of a group that gave a static member a new member id. `before` has the member's earlier protocols,
     rebalance timeout and session timeout in ms.
     """
 

@@ -23,7 +23,7 @@ TRIGGERS_MAX = 100
 
 
 class Observed(Protocol):
-    """What the journal reads of a group."""
+    """The parts of a group that the journal reads."""
 
     group_id: str
     generation: int

@@ -11,7 +11,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class ClassicMember:
-    """The data with which a member joined, and which of its requests are waiting.
+    """The data of a member's join, and its waiting requests.
 
     `join_token` and `sync_token` identify the waiting JoinGroup and SyncGroup, or are None. Only the group sets them,
     because it counts them. `is_new` holds from the first join until that join is answered.

@@ -47,7 +47,7 @@ def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> Record:
 
 
 def new_group_record(group: ClassicGroup) -> Record:
-    """The record of a group without members, whatever state it is in."""
+    """The record of a group without members, in any state."""
     value = messages.GroupMetadataValue(
         protocol_type="",
         generation=0,

@@ -24,7 +24,7 @@ from broker_cy.core.errors import ErrorCode
 
 
 class Ended(NamedTuple):
-    """The answer. The producer continues with this id and epoch; they are -1 where the answer does not have them."""
+    """The answer. The producer continues with this id and epoch; they are -1 if the answer does not have them."""
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID

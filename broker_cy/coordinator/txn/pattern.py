@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-# For the compiled pattern and the states that are kept while matching. A pattern that needs more is refused, and where
-# the states need more they are dropped and computed again.
+# The limit for the compiled pattern and for the states that are kept while matching. A larger pattern is refused;
+# states beyond the limit are dropped and computed again.
 MEMORY_BYTES_MAX: Final = 1 << 20
 # RE2 alone also takes this one, which matches a single byte and is no part of re2j.
 SINGLE_BYTE: Final = "\\C"

@@ -18,7 +18,7 @@ class TxnSettings(NamedTuple):
     expiration_interval_ms: int = 3_600_000
     """`transaction.remove.expired.transaction.cleanup.interval.ms`: how often expired ids are searched for."""
     add_backoff_ms: int = 20
-    """`add.partitions.to.txn.retry.backoff.ms`: interval of attempts to add partitions to which a producer writes."""
+    """`add.partitions.to.txn.retry.backoff.ms`: interval of attempts to add partitions that a producer writes to."""
     add_backoff_max_ms: int = 100
     """`add.partitions.to.txn.retry.backoff.max.ms`: time limit of these attempts."""
     request_timeout_ms: int = 30_000

@@ -23,9 +23,9 @@ from broker_cy.metadata.image import MetadataImage
 @dataclass(slots=True)
 class TxnStep(Step):
     """`markers` are to be written; the caller reports the results to `markers_written`. `settled` are transactional ids
-    that can be asked again, after CONCURRENT_TRANSACTIONS. With `needs_producer_id`, the operation did not take place:
-    the caller adds a producer id and runs it again. `timeout_ms` is that of the transaction, for which requests wait,
-    as in Kafka, until its record is committed.
+    whose requests can be repeated, after CONCURRENT_TRANSACTIONS. With `needs_producer_id`, the operation did not take
+    place: the caller adds a producer id and runs it again. `timeout_ms` is that of the transaction; as in Kafka,
+    requests wait that long until its record is committed.
     """
 
     markers: list[Markers] = field(default_factory=list)
@@ -138,8 +138,8 @@ class TransactionShard(StateMachine[str, TxnStep]):
             self.ongoing.pop(transactional_id, None)
 
     def unwritten(self, transactional_id: str) -> TxnStep | None:
-        """Return the newest step with a record of this id that is not on disk yet. No request waits for it any more
-        if it is late.
+        """Return the newest step with a record of this id that is not on disk yet. No request waits any longer for a
+        late one.
         """
         waiting = self._unwritten.get(transactional_id)
         return waiting[-1] if waiting else None

@@ -189,4 +189,4 @@ class Ending:
     under_way: bool = False
     """Markers, or the last record, are being written."""
     fenced: bool = False
-    """Another coordinator is responsible for the producer: there are no more retries."""
+    """Another coordinator is responsible for the producer: no retry follows."""

@@ -49,8 +49,8 @@ class TransactionStateMachine(TransactionShard):
         return step
 
     def abort_timed_out(self, now: Now) -> TxnStep:
-        """Abort transactions that are open for longer than their producer's timeout. One that needs a producer id when
-        there is none is left to the next call, and the step needs one.
+        """Abort transactions that are open for longer than their producer's timeout. If one needs a producer id and
+        none is available, the step asks for one, and the next call aborts the transaction.
         """
         step = TxnStep()
         expiry.abort_timed_out(self, step, now)
