@@ -52,11 +52,11 @@ EXCEPTIONS = {
 }
 # Programs that measure: options and names are checked, but nothing is measured.
 MEASURING = re.compile(r"(\.venv/bin/)?broker-bench |python -m (bench|tools)\.")
-# The same for load; tests/loadgen/run runs each mode.
+# Programs that generate load, checked in the same way; tests/loadgen/run runs each mode.
 LOADING = re.compile(r"broker-load ")
-# The same for Spark; tests/spark_analytics runs each command.
+# Programs that use Spark, checked in the same way; tests/spark_analytics runs each command.
 ANALYSING = re.compile(r"broker-analytics |spark-submit .*/main\.py ")
-# Lines that run until Ctrl-C, and what they show before it.
+# Lines that run until Ctrl-C, and the text that they show before it.
 ENDLESS = {
     "make run": "to open the console",
     "make demo": "broker-tui",
@@ -72,7 +72,7 @@ LINES = documented()
 README_BENCH = next(line.command for line in LINES if line.command.startswith(".venv/bin/broker-bench compare"))
 
 
-# Pages whose command lines another test carries out, with its file.
+# Pages whose command lines another test runs, with its file.
 ELSEWHERE = {
     "migrating.md": "tests/e2e/test_migration.py",
     "deploy.md": "tests/deploy/test_documents.py",
@@ -171,7 +171,7 @@ class World:
         """Ctrl-C to all processes of a line, as in the foreground of a terminal; it ends without a traceback."""
         os.killpg(child.pid, signal.SIGINT)
         code = child.wait(START_TIMEOUT_S)
-        # make itself is ended by the signal.
+        # The signal also ends make itself.
         assert code in (0, 130, -signal.SIGINT), f"exit code {code}\n{child.stderr()}"
         assert "Traceback" not in child.stderr(), child.stderr()
 
@@ -226,7 +226,7 @@ def test_commands_run_as_they_stand(world: World) -> None:
     shown = world.broker.stdout().replace(f"{ROOT}/", "").splitlines()[-len(first.output) :]
     for expected, text in zip(first.output, shown, strict=True):
         assert shape_of(expected).fullmatch(text), f"README shows {expected!r}, make run says {text!r}"
-    # What the documents assume: a topic, a group that read it, and a change to be shown.
+    # The state that the documents assume: a topic, a group that read it, and a change to show.
     world.run("broker-cy produce orders -K :", b"".join(b"order-%d:%d\n" % (n, n) for n in range(20)))
     world.run("broker-cy groups reset billing --topic orders --to-earliest --yes")
     world.run("broker-cy configs alter topic orders --set retention.ms=3600000 --yes")
@@ -234,7 +234,7 @@ def test_commands_run_as_they_stand(world: World) -> None:
     with_output = [line for line in quick if line.place.startswith("README") and ("greetings" in line.command)]
     for line in with_output:
         run_one(world, line, 0)
-    # They listen on the same port.
+    # These lines listen on the same port.
     dashboards = [line for line in quick if "dash" in words_of(line)[0] or words_of(line)[:2] == ["make", "dashboard"]]
     others = [
         (number, line) for number, line in enumerate(quick, 1) if line not in with_output and line not in dashboards
@@ -245,14 +245,14 @@ def test_commands_run_as_they_stand(world: World) -> None:
     for number, line in enumerate(dashboards, len(quick) + 1):
         run_one(world, line, number)
     world.interrupt(world.broker)
-    # Uses the port that is free again.
+    # Uses the port, which is free again.
     run_one(world, next(line for line in lines if words_of(line) == ["make", "demo"]), 0)
 
 
 def run_one(world: World, line: Line, number: int) -> None:
-    """Run one line, and compare its output with what the document shows."""
+    """Run one line, and compare its output with the documented one."""
     if "groups reset" in line.command:
-        # It asks for confirmation.
+        # The line asks for confirmation.
         shown = in_terminal(
             world.argv(line.command), typed_at={"[y/N]": b"y\n"}, env=world.checkout.env, cwd=world.checkout.path
         )

@@ -1,7 +1,7 @@
-"""A cluster whose nodes have the rights of brokers by ACLs alone: no node is a super user. It has one controller,
-because several would have to be super users, as with Kafka, to elect a leader before they know the ACLs.
+"""A cluster whose nodes get their permissions only from ACLs: no node is a super user. It has one controller: several
+would have to be super users, as with Kafka, to elect a leader before they have read the ACLs.
 
-All are anonymous, so that rights are given by host: nodes come from 127.0.0.1, the client from 127.0.0.2.
+All connections are anonymous, so that ACLs are by host: nodes connect from 127.0.0.1, the client from 127.0.0.2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.wait import until
 
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Until there are ACLs.
+    # Only until the first ACL is created.
     "allow.everyone.if.no.acl.found": "true",
     "replica.lag.time.max.ms": "2000",
 }
@@ -68,7 +68,7 @@ def leader(nodes: list[ClusterNode]) -> ClusterNode | None:
 
 
 def produced(nodes: list[ClusterNode], host: str = CLIENT) -> ErrorCode:
-    """Produce a record that all three replicas have to have, and return the error."""
+    """Produce a record that all three replicas have to store, and return the error."""
     node = leader(nodes)
     if node is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -80,8 +80,8 @@ def produced(nodes: list[ClusterNode], host: str = CLIENT) -> ErrorCode:
 
 
 def test_nodes_need_cluster_action_alone(tmp_path: Path) -> None:
-    """If this fails, a cluster stops to replicate, or a node cannot come back, once ACLs are in force; or everybody has
-    the rights of a node.
+    """If this fails, a cluster with ACLs stops replicating, or a node cannot rejoin it; or every client has a node's
+    permissions.
     """
     with cluster(tmp_path, ("broker,controller", "broker", "broker"), SETTINGS) as nodes:
         config = messages.CreateTopicsRequest.CreatableTopicConfig(name="min.insync.replicas", value="3")
@@ -98,7 +98,7 @@ def test_nodes_need_cluster_action_alone(tmp_path: Path) -> None:
         first = leader(nodes)
         follower = next(node for node in nodes[1:] if node is not first)
         follower.kill()
-        # The leader may change the in-sync set, and take the follower up again.
+        # The leader can change the in-sync set, and add the follower again.
         until(lambda: len(partition(nodes).isr_nodes) == 2, "a smaller in-sync set", DONE_S)
         follower.restart()
         until(lambda: len(partition(nodes).isr_nodes) == 3, "the node to be back in sync", DONE_S)

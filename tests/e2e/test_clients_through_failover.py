@@ -1,4 +1,4 @@
-"""Five clients, each in a process of its own with its default settings, while the leader of a partition is killed.
+"""Five clients, each in a separate process with default settings, while the leader of a partition is killed.
 
 No acknowledged record may be lost, and no client may report an error that it does not report with three nodes of Kafka.
 """
@@ -21,7 +21,7 @@ from tests.support.wait import until
 
 PARTITIONS = 3
 WAIT_S = 150.0
-# As Kafka's: those of tests/support/cluster.py are quick.
+# Kafka's defaults: those of tests/support/cluster.py are shorter.
 AS_KAFKA = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
@@ -34,7 +34,7 @@ AS_KAFKA = {
 
 
 def clients_of(names: Sequence[str]) -> list[str]:
-    """The names of those that can run here; the reasons for the others are printed."""
+    """The names of the clients that can run here; prints why others cannot."""
     found = []
     for name in names:
         reason = missing(name)

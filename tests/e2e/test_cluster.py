@@ -1,4 +1,4 @@
-"""Several processes of ours form one metadata quorum and one cluster."""
+"""Several broker-cy processes form one metadata quorum and one cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leader_of(nodes: list[ClusterNode]) -> int:
 
 
 def metrics(node: ClusterNode) -> dict[str, str]:
-    """What a node serves at its metrics listener, by name with labels."""
+    """The metrics of a node, by name with labels."""
     found = re.search(r"metrics on (http://[^ ]+)", node.child.stdout())
     assert found is not None, node.child.stdout()
     with urlopen(found[1], timeout=30) as page:
@@ -42,7 +42,7 @@ def metrics(node: ClusterNode) -> dict[str, str]:
 
 
 def settings(port: int, resource_type: int, name: str) -> dict[tuple[str, str], str | None]:
-    """What a listener describes of a resource."""
+    """The settings of a resource, as a listener describes them."""
     resource = messages.DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
     )
@@ -53,8 +53,8 @@ def settings(port: int, resource_type: int, name: str) -> dict[tuple[str, str], 
 
 
 def test_the_death_of_the_active_controller(tmp_path: Path) -> None:
-    """If this fails, a cluster cannot be changed any more when one of its controllers dies, nodes show other topics,
-    or a node that comes back stays outside.
+    """If this fails, a cluster cannot be changed after one of its controllers dies, nodes show different topics, or a
+    node that comes back does not rejoin.
     """
     with cluster(tmp_path) as nodes:
         for node in nodes:
@@ -74,7 +74,7 @@ def test_the_death_of_the_active_controller(tmp_path: Path) -> None:
             assert create_topic(node.port, f"after-{node.node_id}") is ErrorCode.NONE
         names += [f"after-{node.node_id}" for node in others]
         seen_by_all(others, *names)
-        # Clients are no longer sent to it.
+        # Metadata no longer sends clients to it.
         for node in others:
             until(lambda node=node: node.brokers() == 2, "two brokers")  # type: ignore[misc]
 
@@ -90,7 +90,7 @@ def test_the_death_of_the_active_controller(tmp_path: Path) -> None:
 
 
 def test_an_orderly_stop_moves_leadership_first(tmp_path: Path) -> None:
-    """If this fails, each restart of a broker takes its partitions from clients until its session ends."""
+    """If this fails, each restart of a broker makes its partitions unavailable until its session expires."""
     with cluster(tmp_path, settings={"broker.session.timeout.ms": "600000"}) as nodes:
         assert create_topic(nodes[0].port, "t", 6, 3) is ErrorCode.NONE
         seen_by_all(nodes, "t")
@@ -108,7 +108,7 @@ def test_an_orderly_stop_moves_leadership_first(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_broker_that_was_unregistered_while_it_runs_comes_back(tmp_path: Path) -> None:
-    """If this fails, a broker that an operator unregistered too early never is in sync again, although it runs."""
+    """If this fails, a running broker that an operator unregistered too early never gets in sync again."""
     with cluster(tmp_path) as nodes:
         assert create_topic(nodes[0].port, "t", 3, 3) is ErrorCode.NONE
         until(lambda: in_sync(nodes[0].port, "t", 3), "three replicas in sync", 60)
@@ -119,7 +119,7 @@ def test_a_broker_that_was_unregistered_while_it_runs_comes_back(tmp_path: Path)
 
 
 def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> None:
-    """If this fails, records that all in-sync replicas acknowledged are gone with the leader of their partition."""
+    """If this fails, records that all in-sync replicas acknowledged are lost with the leader of their partition."""
     with cluster(tmp_path, settings={"min.insync.replicas": "2"}) as nodes:
         assert create_topic(nodes[0].port, "t", 3, 3) is ErrorCode.NONE
         seen_by_all(nodes, "t")
@@ -163,7 +163,7 @@ def test_nothing_that_was_acknowledged_is_lost_with_a_leader(tmp_path: Path) -> 
 
 @pytest.mark.full
 def test_a_wiped_controller_comes_back_by_a_snapshot(tmp_path: Path) -> None:
-    """If this fails, a controller with a new disk cannot join again when the others have written a snapshot."""
+    """If this fails, a controller with a new disk cannot rejoin after the others have written a snapshot."""
     settings = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
     with cluster(tmp_path, settings=settings) as nodes:
         for number in range(20):
@@ -186,8 +186,8 @@ def test_a_wiped_controller_comes_back_by_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
-    """If this fails, a cluster whose controllers are separate nodes does not start, or its brokers do not hear of
-    changes, or settings that a broker forwards are lost.
+    """If this fails, a cluster with separate controllers does not start, its brokers do not receive changes, or
+    settings that a broker forwards are lost.
     """
     with cluster(tmp_path, ("controller", "broker", "broker"), {"brokercy.metrics.listener": "127.0.0.1:0"}) as nodes:
         brokers = nodes[1:]
@@ -212,7 +212,7 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
         # kafka-configs.sh --bootstrap-controller asks the controller.
         assert {("a", "retention.ms"): "12345"}.items() <= settings(nodes[0].controller_port, 2, "a").items()
         assert settings(nodes[0].controller_port, 4, "1")["1", "node.id"] == "1"
-        # The only setting of all brokers is that which comes with eligible.leader.replicas.version 1 (KIP-966).
+        # The only default for all brokers is the one that comes with eligible.leader.replicas.version 1 (KIP-966).
         assert settings(nodes[0].controller_port, 4, "") == {("", "min.insync.replicas"): "1"}
         described = quorum(brokers[0].port)
         assert [voter.replica_id for voter in described.current_voters] == [1]
@@ -225,8 +225,8 @@ def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_broker_with_a_new_disk_leads_again_when_it_is_in_sync(tmp_path: Path) -> None:
-    """If this fails, a broker whose disk was replaced never leads what it had: its partitions have no leader when the
-    other brokers fail, although it has every record. Nor must it lead before it has them.
+    """If this fails, a broker whose disk was replaced never leads its former partitions: they have no leader when the
+    other brokers fail, although it has every record. It must not lead before it has them.
     """
     with cluster(tmp_path, ("controller", "broker", "broker")) as nodes:
         _, other, replaced = nodes
@@ -241,7 +241,7 @@ def test_a_broker_with_a_new_disk_leads_again_when_it_is_in_sync(tmp_path: Path)
         def led_by_replaced() -> bool:
             return {part.leader_id for part in topics(replaced.port)["t"].partitions} == {replaced.node_id}
 
-        # Its new directory is known a moment after it is in sync.
+        # Its new directory is registered shortly after it is in sync.
         elect = messages.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=30_000)
 
         def leads_something() -> bool:

@@ -1,4 +1,4 @@
-"""Coordinators whose followers stand still answer in time, and keep the records: the same test on Apache Kafka."""
+"""Coordinators with frozen followers answer in time, and keep the records; the same test runs on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "offsets.commit.timeout.ms": "500",
-    # No session ends, and no follower is slow, within this test.
+    # No session expires, and no follower leaves the in-sync set, during this test.
     "replica.lag.time.max.ms": "600000",
     "broker.session.timeout.ms": "600000",
 }
@@ -95,7 +95,7 @@ def standing_still(nodes: list[Node], leader: Node) -> Iterator[None]:
 @pytest.mark.full
 @pytest.mark.parametrize("system", [ours, pytest.param(kafkas, marks=needs.kafka)])
 def test_coordinators_answer_although_followers_stand_still(system: object, tmp_path: Path) -> None:
-    """If this fails, commitSync or initTransactions hangs for as long as a follower does, where Kafka answers."""
+    """If this fails, commitSync or initTransactions hangs for as long as a follower does, whereas Kafka answers."""
     with system(tmp_path) as nodes:  # type: ignore[operator]
         address = Address(nodes[0].host, nodes[0].port)
         assert create_topic(address, TOPIC, replicas=3) is ErrorCode.NONE

@@ -134,7 +134,7 @@ class Load:
         self.topic = topic
         create_topic(broker.bootstrap, topic, 4)
         self.producers = []
-        # By partition: everything acknowledged below this offset has been checked.
+        # By partition: all acknowledged records below this offset have been checked.
         self.checked = [0] * 4
         for partition in range(4):
             producer_id = init_producer_id(self.address()) if partition % 2 else -1
@@ -202,7 +202,8 @@ def crash_again_and_again(broker: Target, topic: str, rounds: int, seed: int) ->
 
 def test_killed_again_and_again(make_broker: Callable[..., Target]) -> None:
     """If this fails, a kill of the process loses acknowledged records, duplicates those of idempotent producers, or
-    loses topics and offsets."""
+    loses topics and offsets.
+    """
     crash_again_and_again(make_broker(SETTINGS), "crash", rounds=4, seed=0)
 
 
@@ -217,7 +218,7 @@ def test_killed_two_hundred_times(make_broker: Callable[..., Target]) -> None:
 
 @pytest.mark.full
 def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
-    """If this fails, a broker that is killed again before it is ready loses what the first kill left."""
+    """If this fails, a broker that is killed again before it is ready loses records that survived the first kill."""
     broker = make_broker(SETTINGS)
     load = Load(broker)
     load.work(200)

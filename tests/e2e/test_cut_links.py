@@ -1,4 +1,4 @@
-"""A link between a leader and one follower that nothing comes through in one direction, with no connection closed."""
+"""A link between a leader and one follower drops everything in one direction, without closing connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.wait import until
 WAIT_S = 60.0
 FETCH = 1
 SIZE = struct.Struct(">i")
-# No session ends, and no follower is slow, within this test.
+# No session expires, and no follower leaves the in-sync set because it is slow, during this test.
 SETTINGS = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "600000",
@@ -31,11 +31,11 @@ SETTINGS = {
 
 
 class _Pair:
-    """A connection of a client, and the one to the broker that belongs to it."""
+    """A client's connection, and the corresponding one to the broker."""
 
     def __init__(self, writer: asyncio.StreamWriter, back: asyncio.StreamWriter) -> None:
         self.writer, self.back = writer, back
-        self.client = ""  # who fetches by it
+        self.client = ""  # the broker id of the fetches on it
 
     def close(self) -> None:
         self.writer.close()
@@ -61,7 +61,7 @@ class OneWay:
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     def mend(self) -> None:
-        """Lose nothing any more, and end the connections that have lost something."""
+        """Stop losing data, and close the connections that have lost some."""
         self.cut = ""
         for pair in self._damaged:
             self._loop.call_soon_threadsafe(pair.close)
@@ -115,7 +115,7 @@ class OneWay:
 
 
 class Node(ClusterNode):
-    """Other brokers reach it through `proxy`."""
+    """A node that other brokers reach through `proxy`."""
 
     def write_properties(self, voters: str) -> None:
         super().write_properties(voters)
@@ -151,7 +151,7 @@ def nodes_behind_proxies(directory: Path, settings: dict[str, str]) -> Iterator[
 
 
 def acknowledged(producer: Producer) -> None:
-    """Wait until a record is acknowledged that is sent now."""
+    """Send a record and wait until it is acknowledged."""
     results: list[object] = []
     producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: results.append(error))
 
@@ -180,8 +180,8 @@ def test_a_one_way_cut_does_not_stop_producers(tmp_path: Path, direction: str) -
         print(f"acknowledged after {time.monotonic() - began_s:.2f} s")
         now = topics(leader.port)["t"].partitions[0]
         assert now.leader_id == leader.node_id
-        # The leader acknowledges with the controller's answer, which its own metadata may follow. Only silence removes
-        # the follower: see SETTINGS.
+        # The leader acknowledges when the controller answers; its own metadata may follow later. Only the follower's
+        # silence removes it: see SETTINGS.
         until(
             lambda: leader.proxy.follower not in topics(leader.port)["t"].partitions[0].isr_nodes,
             "an in-sync set without the follower",

@@ -1,5 +1,6 @@
-"""A real broker whose metadata was damaged or removed while it was down: it refuses to start, reports in one line what
-is wrong, and changes no file. Only a torn write at the end, which was never acknowledged, is cut off."""
+"""A real broker whose metadata was damaged or removed while it was down: it refuses to start, reports the damage in one
+line, and changes no file. Only a torn write at the end, which was never acknowledged, is cut off.
+"""
 
 from __future__ import annotations
 
@@ -133,8 +134,8 @@ def test_a_torn_write_is_cut_off(down: Down) -> None:
 
 
 def test_the_metadata_log_is_gone(down: Down) -> None:
-    """If this fails, without its metadata log the broker begins an empty cluster, and sets every topic aside."""
-    # It makes no difference if the checkpoint is missing, too.
+    """If this fails, a broker without its metadata log starts an empty cluster, and sets every topic aside."""
+    # It makes no difference if the checkpoint is also missing.
     (down.root / RECOVERY_POINTS).unlink()
     directory = down.log.parent
     copy = Path(shutil.copytree(directory, down.root.parent / "copy"))

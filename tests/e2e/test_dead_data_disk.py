@@ -1,4 +1,4 @@
-"""Three nodes whose metadata logs are on other disks than their data, and the data disk of one of them dies."""
+"""Three nodes whose metadata logs are on separate disks; the data disk of one of them dies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Disk = DyingDirectory | DyingFileSystem
 
 @pytest.fixture
 def disks() -> Iterator[list[Disk]]:
-    """The disks that a test makes."""
+    """Creates the disks of a test."""
     made: list[Disk] = []
     yield made
     for each in made:
@@ -87,8 +87,8 @@ def survives_a_dead_disk(disks: list[Disk], make: Callable[[Path, Path], Disk], 
 
 @needs.compiler
 def test_clients_go_on_when_a_data_disk_dies(disks: list[Disk], tmp_path: Path) -> None:
-    """If this fails, a leader whose data disk died keeps leading for as long as its process runs: producers time out
-    although two other replicas are in sync.
+    """If this fails, a leader whose data disk died keeps leading until its process ends: producers time out although
+    two other replicas are in sync.
     """
     survives_a_dead_disk(disks, DyingDirectory, tmp_path)
 

@@ -1,4 +1,4 @@
-"""DeleteRecords in a cluster: its answer speaks for all replicas that are served, in ours and in Kafka."""
+"""DeleteRecords in a cluster: its response covers all replicas that consumers can read, in broker-cy as in Kafka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC = "t"
 RECORDS = 10
 WAIT_S = 60.0
 PATIENT_MS, SHORT_MS = 30_000, 500
-# A follower that stands still is served until its session ends.
+# A frozen follower counts until its session expires.
 SETTINGS = {"brokercy.liveness.interval.ms": "0", "broker.session.timeout.ms": "9000"}
 
 Node = ClusterNode | KafkaPeer
@@ -52,7 +52,7 @@ def append(connection: Connection) -> int:
 
 
 def delete(leader: Node, offset: int, timeout_ms: int) -> tuple[ErrorCode, int]:
-    """The error and the low watermark."""
+    """Delete records; return the error and the low watermark."""
     part = messages.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
     topic = messages.DeleteRecordsRequest.DeleteRecordsTopic(name=TOPIC, partitions=[part])
     request = messages.DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
@@ -71,8 +71,8 @@ def first_offset(node: Node) -> int:
 
 @pytest.mark.parametrize("kind", ["ours", pytest.param("kafka", marks=[pytest.mark.full, needs.kafka])])
 def test_the_answer_waits_for_all_replicas(tmp_path: Path, kind: str) -> None:
-    """If this fails, records come back after their deletion was confirmed, when another replica leads, or a deletion
-    waits for a broker that is down.
+    """If this fails, deleted records come back when another replica becomes the leader, or a deletion waits for a
+    broker that is down.
     """
     with nodes_of(kind, tmp_path) as nodes:
         assert create_topic(nodes[0].port, TOPIC, 1, 3) is ErrorCode.NONE
@@ -80,7 +80,7 @@ def test_the_answer_waits_for_all_replicas(tmp_path: Path, kind: str) -> None:
         leader = nodes[topics(nodes[0].port)[TOPIC].partitions[0].leader_id - 1]
         followers = [node for node in nodes if node is not leader]
         with Connection((leader.host, leader.port)) as connection:
-            # The leader may have yet to learn that it is the leader.
+            # The leader may not know yet that it leads.
             until(lambda: append(connection) != ErrorCode.NOT_LEADER_OR_FOLLOWER, "a leader that leads", WAIT_S)
             for _ in range(1, RECORDS):
                 assert append(connection) == ErrorCode.NONE

@@ -107,8 +107,9 @@ def make_full(tmp_path: Path) -> Iterator[Callable[..., Full]]:
 
 
 def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]) -> None:
-    """If this fails, a full disk loses what was acknowledged, duplicates or reorders what an idempotent producer sends,
-    stops consumers, or leaves the broker unusable until it is restarted."""
+    """If this fails, a full disk loses acknowledged records, duplicates or reorders those of an idempotent producer,
+    stops consumers, or leaves the broker unusable until it is restarted.
+    """
     full = make_full()
     create_topic(full.broker.bootstrap, "t", 2)
     plain = AckedProducer(full.address, "t", 0, name="plain", value_bytes=1000)
@@ -116,7 +117,8 @@ def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]
         full.address, "t", 1, name="idempotent", value_bytes=1000, producer_id=init_producer_id(full.address())
     )
     producers = (plain, idempotent)
-    # The first time the disk is full before they have sent anything, then in the middle of a segment and at its end.
+    # The first time, the disk is full before the producers have sent anything; then in the middle of a segment and at
+    # its end.
     full.disk.fill()
     for producer in producers:
         producer.start()
@@ -217,7 +219,7 @@ def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
             ]
     before = read_partition(full.address(), "t")
     full.broker.kill()
-    # No segment remains of those that were begun and given up: they would hide the records after them.
+    # No abandoned new segment remains: it would hide the records after it.
     files = sorted((full.data / "t-0").glob("*.log"))
     assert all(file.stat().st_size > 0 for file in files[:-1]), [(file.name, file.stat().st_size) for file in files]
     full.broker.restart()
@@ -383,7 +385,7 @@ def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[...
 def test_retention_makes_room(make_full: Callable[..., Full], by: str) -> None:
     """If this fails, a full disk stays full, because even deleting old segments needs room."""
     full = make_full({"log.retention.check.interval.ms": "1500", "log.segment.delete.delay.ms": "0"})
-    # By size there are too many segments; by time all of them are too old, also the one that is written to.
+    # By size, too many segments exist; by time, all of them are too old, including the active one.
     config = {"retention.bytes": "3000000", "retention.ms": "-1"} if by == "size" else {"retention.ms": "1000"}
     create_topic(full.broker.bootstrap, "t", config=config)
     for _ in range(120):

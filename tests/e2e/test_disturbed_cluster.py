@@ -1,6 +1,6 @@
 """Three processes, three replicas of everything: brokers are killed, stopped and frozen while real clients work.
 
-Afterwards every acknowledged record is there once, committed offsets never went back, and a transactional copy has each
+Afterwards every acknowledged record exists once, committed offsets never went back, and a transactional copy has each
 input once (tests/history/checker.py).
 """
 
@@ -21,10 +21,12 @@ FROZEN_S = 3.0
 
 
 class Disturbances(DisturbedWork):
-    """Disturbs the nodes one after the other."""
+    """Disturbs the nodes one at a time."""
 
     def disturb(self, what: str, node: ClusterNode, act: Callable[[ClusterNode], None]) -> None:
-        """Disturb a node, wait until everything goes on, bring the node back, and wait until all is in sync."""
+        """Disturb a node, wait until all clients make progress, bring the node back, and wait until all replicas are in
+        sync.
+        """
         self.go_on()
         self.steady.gap_s = dict.fromkeys(self.inputs, 0.0)
         also = ", also the active controller" if node is self.controller() else ""
@@ -83,5 +85,5 @@ def test_clients_of_a_disturbed_cluster(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_clients_of_a_disturbed_cluster_for_long(tmp_path: Path) -> None:
-    """The same with more rounds, for rare moments."""
+    """The same with more rounds, for rare interleavings."""
     run(tmp_path, 20)

@@ -128,7 +128,7 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     settings = {
         "bootstrap.servers": broker.bootstrap,
         "group.id": "g",
-        # The static one's session has to outlive the start of its successor.
+        # The static member's session has to outlive the start of its successor.
         "session.timeout.ms": 30_000,
         "heartbeat.interval.ms": 200,
     }
@@ -181,7 +181,7 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     assert len(lost) == 3
     for move in lost:
         assert move.target == change.new_member_id
-        # Its session was extended every 200 ms.
+        # Heartbeats extended its session every 200 ms.
         assert SESSION_MS <= move.stall_ms <= SESSION_MS + 1000 * TIMEOUT_S
 
     # A member leaves (a static member does not announce it; an administrator or a dynamic member does).
@@ -202,7 +202,7 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
 
 
 def test_changes_are_reported_with_who_made_them(broker: BrokerProcess) -> None:
-    """The first question after an incident is what was changed, and by whom."""
+    """If this fails, the events do not show what was changed, and by whom."""
     reader = EventReader(broker)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "night shift"})
     create_topic(broker.bootstrap, "other")

@@ -1,5 +1,5 @@
-"""How long producers with their default settings wait when a node fails (`broker-bench failover`). The figures are
-printed: on a machine that does other things as well they are no statement about the cluster. No record may fail.
+"""The time that producers with default settings wait when a node fails (`broker-bench failover`). The figures are only
+printed, because on a busy machine they say nothing about the cluster. No record may fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(directory: Path, *options: str) -> dict[str, float]:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_producer_goes_on_when_a_node_fails(tmp_path: Path) -> None:
-    """If this fails, a producer meets an error, or waits for ever, when a leader or the active controller is killed."""
+    """If this fails, a producer gets an error, or waits forever, when a leader or the active controller is killed."""
     found = run(tmp_path, "--kinds", "leader,controller", "--rounds", "1")
     assert found == {"kill -9 of a leader, librdkafka": 0, "kill -9 of the active controller, librdkafka": 0}
 

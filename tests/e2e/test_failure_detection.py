@@ -1,4 +1,4 @@
-"""A broker whose process has ended is fenced because its sockets say so, long before its session ends."""
+"""A broker whose process has ended is fenced because its sockets are closed, long before its session expires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_cy.core.errors import ErrorCode
 from tests.support.cluster import ClusterNode, cluster, create_topic, in_sync, quorum, topics
 from tests.support.wait import until
 
-# No session ends within this test.
+# No session expires during this test.
 SETTINGS = {"broker.session.timeout.ms": "600000"}
 WAIT_S = 60.0
 
@@ -27,7 +27,7 @@ def active(nodes: list[ClusterNode]) -> int:
 
 
 def led_by(node: ClusterNode, leaders: set[int]) -> None:
-    """Wait until the node shows leaders among these for all partitions."""
+    """Wait until the node shows one of these brokers as the leader of each partition."""
 
     def led() -> bool:
         # A node that has not replayed the creation of the topic does not list it yet.
@@ -38,14 +38,14 @@ def led_by(node: ClusterNode, leaders: set[int]) -> None:
 
 
 def test_a_killed_broker_is_fenced_at_once(tmp_path: Path) -> None:
-    """If this fails, clients wait for the session of a killed leader to end, or its next start does."""
+    """If this fails, clients wait for the session of a killed leader to expire, or its next start does."""
     with cluster(tmp_path, settings=SETTINGS) as nodes:
         assert create_topic(nodes[0].port, "t", 6, 3) is ErrorCode.NONE
         for node in nodes:
             led_by(node, {1, 2, 3})
         controller = active(nodes)
         victims = [next(node for node in nodes if node.node_id != controller), nodes[controller - 1]]
-        # The second one is the active controller: its successor has to know that it is gone.
+        # The second one is the active controller: its successor has to detect its death.
         for victim in victims:
             victim.kill()
             others = [node for node in nodes if node is not victim]
@@ -56,7 +56,7 @@ def test_a_killed_broker_is_fenced_at_once(tmp_path: Path) -> None:
             for node in nodes:
                 until(lambda node=node: node.brokers() == 3, "three brokers", WAIT_S)  # type: ignore[misc]
 
-        # Killed and started at once, before anybody has to have noticed.
+        # Killed and restarted immediately, possibly before other nodes have noticed.
         victims[0].kill()
         victims[0].restart()
         for node in nodes:
@@ -66,7 +66,7 @@ def test_a_killed_broker_is_fenced_at_once(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_stands_still_loses_its_leadership(tmp_path: Path) -> None:
-    """If this fails, clients wait for the session of a leader that stands still to end."""
+    """If this fails, clients wait for the session of a frozen leader to expire."""
     with cluster(tmp_path, settings=SETTINGS) as nodes:
         assert create_topic(nodes[0].port, "t", 6, 3) is ErrorCode.NONE
         for node in nodes:
@@ -97,7 +97,7 @@ def test_a_broker_that_stands_still_may_be_left_to_its_session(tmp_path: Path) -
         frozen, killed = (node for node in nodes if node.node_id != controller)
         os.kill(frozen.pid, signal.SIGSTOP)
         try:
-            # The metadata stay committable: two of three controllers run.
+            # Metadata can still be committed: two of three controllers run.
             assert create_topic(nodes[controller - 1].port, "while", 1, 1) is ErrorCode.NONE
             until(lambda: "while" in topics(nodes[controller - 1].port), "the topic")
             assert nodes[controller - 1].brokers() == 3
@@ -105,6 +105,6 @@ def test_a_broker_that_stands_still_may_be_left_to_its_session(tmp_path: Path) -
             os.kill(frozen.pid, signal.SIGCONT)
         until(lambda: "while" in topics(frozen.port), "the topic", WAIT_S)
         assert frozen.brokers() == 3
-        # The same nodes notice the end of a process.
+        # The same nodes still detect the end of a process.
         killed.kill()
         until(lambda: nodes[controller - 1].brokers() == 2, "two brokers", WAIT_S)

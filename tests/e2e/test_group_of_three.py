@@ -1,4 +1,4 @@
-"""Real input through a consumer group of three members, one of which is killed halfway."""
+"""Real input through a consumer group of three members; one of them is killed halfway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A single node, as `broker-cy start` formats it, becomes a cluster of three, and nothing is copied by hand."""
+"""A single node, as `broker-cy start` formats it, becomes a cluster of three, without copying anything by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.cluster import ClusterNode, DynamicNode, ask, create_topic, q
 from tests.support.wait import until
 
 RECORDS = 300
-# The topics of the broker itself that a group, and telemetry, have made.
+# The broker's own topics, created for a group and for telemetry.
 INTERNAL = ("__consumer_offsets", "__cluster_events", "__broker_metrics")
 
 
@@ -29,7 +29,7 @@ def broker_cy(node: ClusterNode, *arguments: str) -> str:
 
 
 def start_alone(node: DynamicNode) -> None:
-    """Start a node that is not formatted, with nothing but a listener for clients."""
+    """Start an unformatted node with only a listener for clients."""
     values = {
         "offsets.topic.num.partitions": "8",
         "node.id": "1",
@@ -49,7 +49,7 @@ def produce(bootstrap: str, numbers: range) -> None:
 
 
 def consumed(bootstrap: str, count: int) -> set[int]:
-    """The records from the beginning, as a group whose offsets are committed."""
+    """Read the records from the beginning, as a group that commits its offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", index, 0) for index in range(2)])
     found: set[int] = set()
@@ -94,13 +94,15 @@ def voters(port: int) -> list[int]:
 
 @pytest.mark.full
 def test_a_single_node_becomes_a_cluster(nodes: list[DynamicNode]) -> None:
-    """If this fails, who began with one node has to copy everything to a new cluster, or loses records on the way."""
+    """If this fails, a user who began with one node has to copy everything to a new cluster, or loses records while
+    growing.
+    """
     first, *others = nodes
     start_alone(first)
     assert create_topic(first.port, "t", 2) is ErrorCode.NONE
     produce(first.bootstrap, range(RECORDS))
     assert consumed(first.bootstrap, RECORDS) == set(range(RECORDS))
-    # Nobody could reach the voter.
+    # Other nodes could not reach this voter.
     refused = run(
         [*broker_command(), "quorum", "upgrade", "--yes", "--bootstrap", first.bootstrap], timeout_s=60, check=False
     )
@@ -119,7 +121,7 @@ def test_a_single_node_becomes_a_cluster(nodes: list[DynamicNode]) -> None:
         node.format("--no-initial-controllers", cluster_id=cluster_id)
         node.launch()
     until(lambda: all(node.brokers() == 3 for node in nodes), "three brokers", 60)
-    # An address where nobody listens makes no voter.
+    # An address without a listener cannot become a voter.
     wrong = ["quorum", "add", "2", "--endpoint", f"CONTROLLER://127.0.0.1:{free_ports(1)[0]}", "--yes"]
     refused = run(
         [*broker_command(), *wrong, "--bootstrap", first.bootstrap, "--timeout", "3"], timeout_s=90, check=False
@@ -145,7 +147,7 @@ def test_a_single_node_becomes_a_cluster(nodes: list[DynamicNode]) -> None:
     until(in_sync, "three replicas in sync", 60, tolerate=(ClientError,))
     produce(bootstrap, range(RECORDS, 2 * RECORDS))
 
-    # The first node, with all that there was, may go.
+    # The first node, with all the original data, can be removed.
     first.kill()
     left = ",".join(node.bootstrap for node in others)
     until(lambda: quorum(others[0].port).leader_id in (2, 3), "another controller", 60, tolerate=(ClientError,))
@@ -159,7 +161,7 @@ def test_a_single_node_becomes_a_cluster(nodes: list[DynamicNode]) -> None:
 
 
 def spread(port: int, names: list[str]) -> list[dict[str, Any]]:
-    """Three replicas of each partition of these topics."""
+    """Give each partition of these topics three replicas."""
     return [
         {"topic": name, "partition": part.partition_index, "replicas": [1, 2, 3]}
         for name in names

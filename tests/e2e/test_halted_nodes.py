@@ -1,4 +1,6 @@
-"""Nodes that leave the metadata quorum for good while they serve: each ends by itself, and says why and what helps."""
+"""Nodes that permanently leave the metadata quorum while they serve: each exits by itself, with the reason and the
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ END_S = 60.0
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[DynamicNode]]:
-    """Three voters of a quorum with kraft.version 1, of which the first one leads."""
+    """Three voters of a quorum with kraft.version 1; the first one leads."""
     with joined_voters(tmp_path, {"controller.quorum.fetch.timeout.ms": "10000"}) as found:
         yield found
 
@@ -31,7 +33,7 @@ def leader_and_others(nodes: list[DynamicNode]) -> tuple[DynamicNode, list[Dynam
 
 
 def ends(node: DynamicNode) -> str:
-    """The last line of a node that ends by itself."""
+    """Return the last line of a node that exits by itself."""
     assert node.child.wait(END_S) == 1, node.child.stderr()
     said = node.child.stderr()
     assert "Traceback" not in said
@@ -43,8 +45,8 @@ def ends(node: DynamicNode) -> str:
 @pytest.mark.full
 @pytest.mark.parametrize("epoch", ["the same", "a newer"])
 def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[DynamicNode], epoch: str) -> None:
-    """If this fails, a node that has served clients in a quorum of its own runs on without any metadata quorum, or with
-    records of two quorums, and its clients with it.
+    """If this fails, a node that served clients in its own separate quorum keeps running and serving them without a
+    metadata quorum, or with records of two quorums.
     """
     if epoch == "a newer":
         nodes[0].kill()
@@ -60,7 +62,7 @@ def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[Dyna
     wiped.kill()
     shutil.rmtree(wiped.data_dir)
     wiped.format("--standalone")
-    # The others say nothing before this node is ready; that is shorter than their fetch timeout.
+    # The other nodes send nothing before this node is ready, which takes less than their fetch timeout.
     frozen = [leader, follower]
     for node in frozen:
         os.kill(node.pid, signal.SIGSTOP)
@@ -78,7 +80,7 @@ def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[Dyna
             os.kill(node.pid, signal.SIGCONT)
     assert "the metadata quorum is not consistent" in last
     assert "format those of a node that joins others with --no-initial-controllers" in last
-    # The others go on, and the remedy helps.
+    # The other nodes continue, and the remedy works.
     shutil.rmtree(wiped.data_dir)
     wiped.format("--no-initial-controllers")
     wiped.restart()
@@ -87,11 +89,11 @@ def test_a_wiped_disk_that_was_formatted_as_a_quorum_of_its_own(nodes: list[Dyna
 
 @pytest.mark.full
 def test_files_of_the_metadata_log_that_cannot_be_changed(nodes: list[DynamicNode]) -> None:
-    """If this fails, a voter whose metadata disk has failed looks as if it served, and nobody starts it again."""
+    """If this fails, a voter whose metadata disk has failed seems to serve, and is not restarted."""
     leader, (failing, other) = leader_and_others(nodes)
     obstacle = failing.data_dir / "__cluster_metadata-0" / "quorum-state.tmp"
     obstacle.mkdir()
-    # A successor needs the vote of both, and a vote has to be on the disk.
+    # A new leader needs both votes, and a vote has to be on the disk.
     leader.kill()
     last = ends(failing)
     assert "the files of the metadata log cannot be changed" in last

@@ -18,7 +18,9 @@ from tests.support.wait import until
 
 
 def test_new_controllers_and_one_whose_disk_was_replaced_join(tmp_path: Path) -> None:
-    """If this fails, a controller with a new disk stays outside, or its lost disk is counted as a voter for ever."""
+    """If this fails, a controller with a new disk does not become a voter, or its lost disk counts as a voter
+    forever.
+    """
     with joined_voters(tmp_path) as nodes:
         first, _, last = nodes
 
@@ -51,8 +53,8 @@ def test_new_controllers_and_one_whose_disk_was_replaced_join(tmp_path: Path) ->
 
 @pytest.mark.full
 def test_a_voter_whose_metadata_log_has_a_disk_of_its_own(tmp_path: Path) -> None:
-    """If this fails, a node that was formatted with --standalone and metadata.log.dir waits for a quorum for ever: the
-    voter has the id of one directory, and the node that of the other.
+    """If this fails, a node that was formatted with --standalone and metadata.log.dir waits for a quorum forever: the
+    voter has the id of one directory, the node that of the other.
     """
     node = DynamicNode(tmp_path / "node", 1, "broker,controller", {"metadata.log.dir": str(tmp_path / "metadata")})
     node.choose_ports()
@@ -71,8 +73,8 @@ def test_a_voter_whose_metadata_log_has_a_disk_of_its_own(tmp_path: Path) -> Non
 
 @pytest.mark.full
 def test_a_second_process_with_the_id_of_a_voter(tmp_path: Path) -> None:
-    """If this fails, a copied server.properties takes the vote of the node that it was copied from, and that one takes
-    it back, for as long as both run.
+    """If this fails, a node with a copied server.properties takes the vote of the original node, which takes it back,
+    for as long as both run.
     """
     settings = {"controller.quorum.auto.join.enable": "true"}
     roles = {"first": "broker,controller", "second": "broker,controller", "copy": "broker,controller"}
@@ -100,7 +102,7 @@ def test_a_second_process_with_the_id_of_a_voter(tmp_path: Path) -> None:
         done = run([*broker_command(), "start", "--config", copy.properties], timeout_s=90, check=False)
         assert done.returncode == 1, done
         assert reason in done.stderr.decode().strip().splitlines()[-1]
-        # Nothing waits for the start of one that is only a controller: it goes on as an observer.
+        # A node that is only a controller does not delay its start: it continues as an observer.
         controller.launch()
         until(lambda: reason in controller.stderr(), "the reason", 60)
         assert controller.stop() == 0

@@ -114,7 +114,8 @@ def broker(make_broker: Callable[..., Target], tmp_path: Path) -> Target:
 
 def check_records(topic: str, found: list[Read], left_out: set[int]) -> None:
     """`found` is what Kafka dumped: sizes for internal topics, whose records the dump shows decoded, bytes for the
-    others."""
+    others.
+    """
     expected = [record for record in dumped_records(f"{topic}-0") if record.offset not in left_out]
     assert len(expected) > 5
     assert [each.offset for each in found] == [record.offset for record in expected]
@@ -127,14 +128,14 @@ def check_records(topic: str, found: list[Read], left_out: set[int]) -> None:
             # As the dump tool prints bytes.
             assert each.key is None or each.key.decode(errors="replace") == record.key
             assert each.value is None or each.value.decode(errors="replace") == record.value
-        # The dump has the names only: the producer wrote its codec's name, and a header without a value.
+        # The dump has only the names: the producer wrote its codec's name, and a header without a value.
         if each.headers:
             assert each.headers == (("codec", record.codec.encode()), ("n", None))
 
 
 @pytest.mark.parametrize("client", READERS)
 def test_every_topic_reads_as_kafka_dumped_it(broker: Target, client: str) -> None:
-    """If this fails, records of a Kafka are missing, changed or invented once its data is served by this broker."""
+    """If this fails, records are missing, changed or invented when this broker serves the data of a Kafka broker."""
     assert len(aborted_offsets("sample-0")) == 11
     for topic in TOPICS:
         check_records(topic, READERS[client](broker.bootstrap, topic, "read_uncommitted"), set())
@@ -157,7 +158,7 @@ def dynamic_configs(admin: AdminClient, kind: ResourceType, name: str, source: C
 
 
 def check_cluster(broker: Target) -> None:
-    """Topics with ids and settings, and groups, are those of the fixtures."""
+    """Check that topics with their ids and settings, and groups, are those of the fixtures."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert admin.list_topics(timeout=TIMEOUT_S).cluster_id == "fixturefixturefixture0"
     described = {
@@ -181,7 +182,7 @@ def check_cluster(broker: Target) -> None:
 
 
 def test_topics_groups_and_offsets_are_those_of_kafka(broker: Target) -> None:
-    """If this fails, after the migration consumers start over or skip records, or topics lose ids and settings."""
+    """If this fails, consumers start over or skip records after the migration, or topics lose ids and settings."""
     check_cluster(broker)
     assert len(committed_offsets()) == 2
     assert committed(AdminClient({"bootstrap.servers": broker.bootstrap})) == committed_offsets()

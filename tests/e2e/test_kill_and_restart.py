@@ -18,7 +18,7 @@ MakeBroker = Callable[..., Target]
 
 @pytest.mark.full
 def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, after a crash some clients see other records than were acknowledged."""
+    """If this fails, some clients read other records than the acknowledged ones after a crash."""
     broker = make_broker({"log.segment.bytes": "1048576"})
     create_topic(broker.bootstrap, topic)
     pairs = corpus.head(9000)
@@ -60,7 +60,7 @@ def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topi
     assert not kills, "the broker was not killed in the midst of it"
     assert producer.flush(60) == 0
     assert not failures, failures[:3]
-    # The last of it is acknowledged; now the broker is ended without a chance to write anything more.
+    # The last record is acknowledged; now the broker is killed before it can write anything more.
     broker.kill()
     broker.restart()
     expected = corpus.digest(pairs)
@@ -71,7 +71,7 @@ def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topi
 
 
 def test_every_producer_goes_on_after_a_restart(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a client cannot produce to a broker that was killed and started again with its data."""
+    """If this fails, a client cannot produce to a broker that was killed and restarted with its data."""
     broker = make_broker()
     pairs = corpus.head(1000)
     create_topic(broker.bootstrap, topic)

@@ -1,6 +1,6 @@
-"""Processes that are killed on other hosts than those who notice it.
+"""Processes that are killed on other hosts than the nodes that notice it.
 
-A connection to 127.0.0.2 comes from 127.0.0.1, so that nodes with such addresses are on other hosts for each other.
+A connection to 127.0.0.2 comes from 127.0.0.1, so nodes with such addresses consider each other to be on other hosts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.wait import until
 
 WAIT_S = 60.0
 PARTITIONS = 3
-# Nobody is fenced, and no controller given up, because time has passed.
+# No broker is fenced, and no controller replaced, because of a timeout.
 SETTINGS = {
     "min.insync.replicas": "2",
     "broker.session.timeout.ms": "600000",
@@ -28,7 +28,7 @@ SETTINGS = {
 
 @contextmanager
 def hosts(directory: Path, count: int) -> Iterator[list[ClusterNode]]:
-    """So many brokers, of which the first three are controllers, on a host each; each leads a partition of `t`."""
+    """This many brokers, each on its own host and leading a partition of `t`; the first three are also controllers."""
     nodes = []
     for number in range(1, count + 1):
         roles = "broker,controller" if number <= 3 else "broker"
@@ -52,12 +52,12 @@ def controller(node: ClusterNode) -> int:
 
 
 def without(nodes: list[ClusterNode], gone: ClusterNode) -> bool:
-    """Whether all others show other leaders."""
+    """Whether all other nodes show other leaders."""
     return all(not leaders(node) & {gone.node_id, -1} for node in nodes if node is not gone)
 
 
 def test_a_killed_leader_has_successors_before_its_session_ends(tmp_path: Path) -> None:
-    """If this fails, clients wait for the session of a broker that was killed on another host."""
+    """If this fails, clients wait for the session of a broker that was killed on another host to expire."""
     with hosts(tmp_path, 3) as nodes:
         active = controller(nodes[0])
         victim = next(node for node in nodes if node.node_id != active)
@@ -65,14 +65,14 @@ def test_a_killed_leader_has_successors_before_its_session_ends(tmp_path: Path) 
         victim.kill()
         until(lambda: without(nodes, victim), "other leaders", WAIT_S, tolerate=(ClientError,))
         assert {controller(node) for node in nodes if node is not victim} == {active}
-        # Its successor need not wait for a session either.
+        # Its successor does not wait for a session either.
         victim.restart()
         until(lambda: in_sync(victim.address, "t", 3), "three replicas in sync", WAIT_S, tolerate=(ClientError,))
 
 
 @pytest.mark.full
 def test_a_killed_controller_has_a_successor_before_the_fetch_timeout_ends(tmp_path: Path) -> None:
-    """If this fails, nothing is decided for seconds after the active controller was killed on another host."""
+    """If this fails, the cluster has no active controller for seconds after it was killed on another host."""
     with hosts(tmp_path, 3) as nodes:
         victim = nodes[controller(nodes[0]) - 1]
         victim.kill()

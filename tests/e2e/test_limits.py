@@ -88,7 +88,7 @@ def set_dynamically(broker: Target, name: str, value: str) -> None:
 
 def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
     """If this fails, connections of ended clients are kept forever, or those of working clients are closed."""
-    # Much longer than the test may be held up between two requests of the connection at work.
+    # Much longer than the test may be delayed between two requests of the active connection.
     broker = make_broker({"connections.max.idle.ms": "5000"})
     with connect(broker) as idle, connect(broker) as half, connect(broker) as busy:
         assert served(idle)
@@ -124,7 +124,7 @@ def test_limits_by_address(make_broker: MakeBroker) -> None:
         assert count("127.0.0.2") == 4
         assert count("127.0.0.4") == 2
     until(lambda: serves_another(broker, "127.0.0.3"), "places are given back")
-    # From another address: the first one is temporarily full again at times.
+    # From another address, because the first one reaches its limit again at times.
     set_dynamically(broker, "max.connections.per.ip.overrides", "127.0.0.3:1,127.0.0.2:3")
 
     def counts() -> list[int]:
@@ -181,7 +181,7 @@ def test_two_thousand_connections_leave_nothing(make_broker: MakeBroker) -> None
 
 @pytest.fixture
 def poor_broker(make_broker: MakeBroker) -> BrokerProcess:
-    """A broker that may have 300 descriptors."""
+    """A broker with a limit of 300 file descriptors."""
     needs.require(needs.prlimit)
     broker = make_broker(start=False)
     assert isinstance(broker, BrokerProcess)
@@ -203,7 +203,7 @@ def test_more_connections_than_descriptors(poor_broker: BrokerProcess) -> None:
             crowd[-1].setblocking(False)
             crowd[-1].connect_ex((broker.host, broker.port))
         until(lambda: "accepting nothing until a connection ends" in broker.stderr(), "the broker is full")
-        # A connected client is served, also with logs that are not open yet.
+        # A connected client is served, even for logs that are not open yet.
         for partition in range(20):
             assert produce(first, {"t": {partition: batch(b"v")}})["t", partition].error == 0
         assert descriptors(broker) < 300
@@ -326,7 +326,7 @@ def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
 
 
 def alter_configs(broker: Target, resource_type: int, name: str, settings: dict[str, str]) -> None:
-    """By hand: confluent-kafka does not know these types of resources."""
+    """With a raw request, because confluent-kafka does not know these resource types."""
     entries = [compact_string(key) + i8(0) + compact_string(value) + TAGS for key, value in settings.items()]
     resource = i8(resource_type) + compact_string(name) + compact_array(entries) + TAGS
     with Connection((broker.host, broker.port)) as connection:

@@ -45,7 +45,7 @@ def test_clients_are_served_right_after_a_start(make_broker: Callable[..., Targe
     end(broker, how)
     broker.restart()
     read_all(broker)
-    # What librdkafka writes immediately, to all of them.
+    # Records that librdkafka writes immediately, to all partitions.
     end(broker, how)
     broker.restart()
     failures: list[object] = []

@@ -219,7 +219,7 @@ def test_an_impossible_address_ends_the_start(tmp_path: Path, address: str, said
 
 
 def test_metrics_behind_a_token_and_tls(tmp_path: Path) -> None:
-    """If this fails, whoever reaches the port reads which topics and clients there are."""
+    """If this fails, every client that reaches the port can read the names of topics and clients."""
     authority = Authority()
     tokens = tmp_path / "tokens"
     tokens.write_text("a-token-that-nobody-guesses\n")
@@ -245,7 +245,7 @@ def test_metrics_behind_a_token_and_tls(tmp_path: Path) -> None:
 
 
 def test_waits_of_clients_are_counted(broker: Metered) -> None:
-    """If this fails, an operator does not see which client a quota holds back, and for how long."""
+    """If this fails, an operator does not see which client a quota throttles, and for how long."""
     key = "producer_byte_rate"
     labels = {"quota": key}
     assert value(broker.scrape(), "broker_cy_throttles_total", **labels) == 0

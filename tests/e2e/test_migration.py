@@ -1,6 +1,6 @@
-"""A running cluster of Apache Kafka becomes one of ours, and Kafka's again, while real clients work.
+"""A running Apache Kafka cluster is migrated to broker-cy, and back to Kafka, while real clients work.
 
-The commands are those of docs/migrating.md. No record is lost or doubled (tests/history/checker.py), and no client
+The commands are those of docs/migrating.md. No record is lost or duplicated (tests/history/checker.py), and no client
 reports an error.
 """
 
@@ -30,7 +30,7 @@ def begin_work(found: Migration) -> Work:
 
 
 def all_on(found: Migration, work: Work, numbers: tuple[int, ...]) -> None:
-    """Nodes of one kind are left: they hold everything, and the clients work on."""
+    """Check that only nodes of one kind are left, that they hold everything, and that the clients continue."""
     work.nodes = [found.nodes[number] for number in numbers]
     work.go_on()
     work.in_sync()
@@ -43,7 +43,7 @@ def all_on(found: Migration, work: Work, numbers: tuple[int, ...]) -> None:
 
 
 def check(found: Migration, work: Work) -> None:
-    """Nothing is lost or doubled, and no client reported an error."""
+    """Check that no record is lost or duplicated, and that no client reported an error."""
     work.finish()
     reported = work.errors()
     assert not reported, "\n".join(reported[:20])
@@ -76,7 +76,7 @@ def test_kafka_becomes_ours(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_kafka_becomes_ours_and_kafka_again(tmp_path: Path) -> None:
-    """The whole page: voters of a file at first, each step back and again, and the way back with Kafka's tools."""
+    """The whole page: static voters at first, each step back and again, and the migration back with Kafka's tools."""
     with migration(tmp_path, static_voters=True) as found:
         work = begin_work(found)
         try:
@@ -104,7 +104,7 @@ def test_kafka_becomes_ours_and_kafka_again(tmp_path: Path) -> None:
             for lines in (votes, exchange[:3], back, votes, exchange):
                 do(lines)
             all_on(found, work, NEW)
-            # The way back, to new nodes with the old ids.
+            # The migration back, to new nodes with the old ids.
             for number in OLD:
                 found.wipe(number)
             found.write_files(OLD)

@@ -1,4 +1,6 @@
-"""Our node and two of Apache Kafka 4.3.1 are one cluster: voters of one quorum, and replicas of the same partitions."""
+"""One node of broker-cy and two of Apache Kafka 4.3.1 form a cluster: voters of one quorum, and replicas of the same
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.support.wait import until
 
 pytestmark = [pytest.mark.full, needs.kafka]
 
-# Deaths of the active controller until each kind has led once.
+# Kills of the active controller until a node of each kind has led once.
 TURNS_MAX = 5
 
 
@@ -25,8 +27,8 @@ TURNS_MAX = 5
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_controllers_of_both_lead_one_after_the_other(protocol: str, tmp_path: Path) -> None:
     """If this fails, a running Kafka cluster cannot be migrated node by node: our node does not follow Kafka's
-    controllers, Kafka's nodes do not follow ours, or they show different topics; or one kind does not take the logins
-    or certificates of the other, or refuses it what nodes may do.
+    controllers, Kafka's nodes do not follow ours, or they show different topics; or one kind refuses the logins or
+    certificates of the other, or operations that nodes need.
     """
     if protocol == "SASL_SSL":
         needs.require(needs.tls)

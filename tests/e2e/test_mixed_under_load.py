@@ -1,13 +1,13 @@
-"""Partitions with replicas on our node and on two of Apache Kafka 4.3.1: leaders move between them, and nodes are
-killed, while real clients work.
+"""Partitions with replicas on a broker-cy node and on two of Apache Kafka 4.3.1: leaders move between them, and nodes
+are killed, while real clients work.
 
 The clients are an idempotent producer, a group of two members, a transactional copier that aborts some of its
-transactions (tests/history/cluster_work.py), and a Java producer with a group of its own. Afterwards every acknowledged
-record is there once and in order, no read_committed consumer got an aborted record (tests/history/checker.py), and all
+transactions (tests/history/cluster_work.py), and a Java producer with a separate group. Afterwards every acknowledged
+record exists once and in order, no read_committed consumer got an aborted record (tests/history/checker.py), and all
 replicas have the same bytes. While leaders move, no client reports anything.
 
-After the death of the coordinator of its group, librdkafka may wait for ever in send_offsets_to_transaction, also in a
-cluster of three Kafkas (tests/history/cluster_copiers.py): then the copier is replaced.
+After the death of its group's coordinator, librdkafka may wait forever in send_offsets_to_transaction, also in a
+cluster of three Kafka nodes (tests/history/cluster_copiers.py): then the copier is replaced.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Alter = messages.AlterPartitionReassignmentsRequest
 Part = messages.MetadataResponse.MetadataResponsePartition
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 TOPICS = ("in", "out", "java", *INTERNAL)
-# Retriable: once in about fifty deaths, librdkafka gets no committed offsets within its timeout, and then does.
+# Retriable: once in about fifty kills, librdkafka gets no committed offsets within its timeout, but gets them on retry.
 LATE = re.compile(r"watcher-\w+: committed: .*code=_TIMED_OUT,")
-# Deaths of the active controller until a node of ours is it.
+# Kills of the active controller until a broker-cy node becomes it.
 TURNS_MAX = 5
 
 
 class MixedWork(Work):
-    """The clients of a mixed cluster, and what happens to its nodes."""
+    """The clients of a mixed cluster, and the disturbances of its nodes."""
 
     nodes: Sequence[MixedNode]
 
@@ -81,8 +81,8 @@ class MixedWork(Work):
         )
 
     def move_leaders(self, kind: type[MixedNode]) -> None:
-        """Let nodes of a kind lead all partitions, by another order of the replicas and Kafka's tool for elections,
-        which both go to a node of the other kind.
+        """Make nodes of a kind lead all partitions, by reordering the replicas and with Kafka's election tool; a node
+        of the other kind receives both requests.
         """
         began, copiers, reported = time.monotonic(), self.copiers, self.reported()
         targets, others = self.numbers(kind), [each for each in (1, 2, 3) if each not in self.numbers(kind)]
@@ -125,7 +125,7 @@ class MixedWork(Work):
         print(f"{time.monotonic() - began:5.1f} s  leaders on {targets}, through {through}", flush=True)
 
     def _see(self, of: Callable[[Part], list[int]], wanted: dict[tuple[str, int], list[int]]) -> None:
-        """Wait until the metadata of every node shows this of each partition."""
+        """Wait until the metadata of every node satisfies the condition for each partition."""
 
         def seen() -> bool:
             for node in self.nodes:
@@ -139,7 +139,9 @@ class MixedWork(Work):
         until(seen, f"{wanted} at all nodes", WAIT_S, 0.05, tolerate=(ClientError,))
 
     def kill(self, number: int) -> None:
-        """Kill a node; the clients go on without it; start it again, and wait until everything is in sync."""
+        """Kill a node, check that the clients continue without it, restart it, and wait until all replicas are in
+        sync.
+        """
         led = sum(part.leader_id == number for name in TOPICS for part in self.metadata(name))
         assert led, f"node {number} leads nothing"
         active = self.controller()
@@ -163,7 +165,7 @@ class MixedWork(Work):
         return len(found.brokers)
 
     def reported(self) -> list[str]:
-        """What the clients reported, although they went on."""
+        """The errors that the clients reported but recovered from."""
         return [*self.errors(), *(f"java: {line}" for line in self.java.reported)]
 
     def finish(self) -> None:
@@ -174,7 +176,7 @@ class MixedWork(Work):
         self._check_replicas()
 
     def _check_replicas(self) -> None:
-        """All replicas are equal, and the records of each producer are in order and once."""
+        """Check that all replicas are equal, and that they have the records of each producer once and in order."""
         addresses = {number: (node.host, node.port) for number, node in enumerate(self.nodes, 1)}
         written: list[int] = []
         java: list[int] = []
@@ -204,7 +206,7 @@ class MixedWork(Work):
 
 
 def let_ours_lead(nodes: Sequence[MixedNode]) -> None:
-    """Let a node of ours be the active controller. Of two Kafkas and one of ours, the latter is the last one."""
+    """Make a broker-cy node the active controller. A single broker-cy node may be the last one to be elected."""
     for _ in range(TURNS_MAX):
         active = active_controller(nodes[-1])
         if isinstance(nodes[active - 1], ClusterNode):
@@ -232,13 +234,13 @@ def test_leaders_move_and_nodes_die_under_load(tmp_path: Path, kinds: Sequence[s
             work.move_leaders(KafkaPeer)
             work.move_leaders(ClusterNode)
             work.move_leaders(KafkaPeer)
-            # Brokers of Kafka under a controller of ours.
+            # Kafka brokers with a broker-cy controller.
             work.kill(work.numbers(KafkaPeer)[0])
             work.move_leaders(ClusterNode)
             assert work.controller() == first
             work.kill(first)
             second = work.controller()
-            # Of two Kafkas and one of ours, a Kafka leads now, and has a broker of ours.
+            # With two Kafka nodes and one of broker-cy, a Kafka node is the controller now, with a broker-cy broker.
             assert work.kind(second) is KafkaPeer or kinds.count("ours") > 1
             for kind in sorted((KafkaPeer, ClusterNode), key=lambda kind: kind is work.kind(second)):
                 work.move_leaders(kind)

@@ -15,7 +15,7 @@ from tests.support.confluent import close_consumer, failures_to
 from tests.support.topics import create_topic
 
 GIGABYTE = 1_000_000_000
-# Larger records than paragraphs, so that the clients keep up: what is tested is the broker's log, not a client's loop.
+# Larger records than paragraphs, so that the clients keep up: this tests the broker's log, not a client's loop.
 RECORD_BYTES = 16_384
 TIMEOUT_S = 120.0
 

@@ -1,4 +1,4 @@
-"""acks=all whose followers stand still: the leader answers after the timeout of the request, and keeps the record."""
+"""acks=all with frozen followers: the leader answers after the request's timeout, and keeps the record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.raw_wire import PRODUCE, Connection, RawBatch, parse_produced
 from tests.support.wait import until
 
 TOPIC = "waits"
-# No session ends, and no follower is slow, within this test.
+# No session expires, and no follower leaves the in-sync set, during this test.
 SETTINGS = {"replica.lag.time.max.ms": "600000", "broker.session.timeout.ms": "600000"}
 WAIT_S = 60.0
 LONG_MS = 60_000
@@ -39,7 +39,7 @@ def kafkas(directory: Path) -> Iterator[list[Node]]:
 
 
 def send(node: Node, timeout_ms: int, acks: int = -1) -> tuple[int, int]:
-    """The error code and the base offset of one record."""
+    """Send one record; return the error code and the base offset."""
     with Connection((node.host, node.port), timeout_s=WAIT_S) as connection:
         body = produce_body({TOPIC: {0: RawBatch().encode()}}, acks, timeout_ms)
         answer = parse_produced(connection.ask(PRODUCE, 8, body), 8)[TOPIC, 0]
@@ -53,7 +53,7 @@ def test_a_record_that_followers_lack_is_answered_in_time_and_stays(system: obje
         assert create_topic(address, TOPIC, replicas=3) is ErrorCode.NONE
         until(lambda: in_sync(address, TOPIC, 3), "all replicas in sync", WAIT_S)
         leader = nodes[topics(address)[TOPIC].partitions[0].leader_id - 1]
-        # The metadata of one node may be older than those of another.
+        # The metadata of one node may be older than another's.
         until(lambda: send(leader, LONG_MS) == (ErrorCode.NONE, 0), "a leader that knows the topic", WAIT_S)
         followers = [node.pid for node in nodes if node is not leader]
         for pid in followers:
@@ -63,7 +63,7 @@ def test_a_record_that_followers_lack_is_answered_in_time_and_stays(system: obje
                 assert send(leader, 500) == (ErrorCode.REQUEST_TIMED_OUT, offset)
             assert send(leader, 0) == (ErrorCode.REQUEST_TIMED_OUT, 3)
             assert send(leader, -1) == (ErrorCode.REQUEST_TIMED_OUT, 4)
-            # It waits for nobody.
+            # This request does not wait for followers.
             assert send(leader, 0, acks=1) == (ErrorCode.NONE, 5)
         finally:
             for pid in followers:

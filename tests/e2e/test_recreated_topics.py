@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again under its name: after kill -9 it has nothing of the old one."""
+"""A topic that is deleted and recreated under the same name: after kill -9 it has no data of the old one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def recreate(broker: Target, admin: AdminClient, **config: str) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_deleted_records_take_nothing_of_the_next_topic(make_broker: Callable[..., Target], clean: bool) -> None:
-    """If this fails, a new topic is empty after kill -9 and has lost all its acknowledged records, because its
-    predecessor of the same name began at a later offset."""
+    """If this fails, a new topic loses all its acknowledged records after kill -9, because its predecessor of the same
+    name started at a later offset.
+    """
     broker = make_broker({"log.flush.offset.checkpoint.interval.ms": "100"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     create_topic(broker.bootstrap, TOPIC)
@@ -70,9 +71,7 @@ def test_deleted_records_take_nothing_of_the_next_topic(make_broker: Callable[..
 
 
 def test_producers_of_the_old_topic_are_not_those_of_the_new_one(make_broker: Callable[..., Target]) -> None:
-    """If this fails, an idempotent producer's first batch to a topic that was created again is dropped as one that was
-    sent before.
-    """
+    """If this fails, an idempotent producer's first batch to a recreated topic is dropped as a duplicate."""
     broker = make_broker({"log.flush.offset.checkpoint.interval.ms": "50", "log.flush.scheduler.interval.ms": "50"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     address = (broker.host, broker.port)
@@ -91,7 +90,7 @@ def test_producers_of_the_old_topic_are_not_those_of_the_new_one(make_broker: Ca
     expected = [(number, b"4-%d" % number) for number in range(7)]
     assert read_partition(address, TOPIC) == expected
     with Connection(address) as connection:
-        for sequence in (6, 7):  # one that was sent before, and the next
+        for sequence in (6, 7):  # a batch that was sent before, and the next
             answer = produce(connection, {TOPIC: {0: one_record(b"4-%d" % sequence, producer, sequence)}})[TOPIC, 0]
             assert (answer.error, answer.base_offset) == (0, sequence)
     assert read_partition(address, TOPIC) == [*expected, (7, b"4-7")]

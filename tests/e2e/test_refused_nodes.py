@@ -1,4 +1,4 @@
-"""Nodes that must not take part in a cluster: each is refused with the reason and the remedy, and the others go on."""
+"""Nodes that must not join a cluster: each is refused with the reason and the remedy, and the other nodes continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.wait import until
 
 OTHER_CLUSTER_ID = "AAAAAAAAQ0eGGvvK5wD1kg"
 CONTROLLER, BROKER = 1, 2
-# Whoever is refused for as long as another broker has its id gives up after this time.
+# A broker that is refused because another broker uses its id gives up after this time.
 PATIENCE_MS = "1500"
 
 
@@ -38,7 +38,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterNode
 
 @pytest.fixture(autouse=True)
 def undisturbed(nodes: list[ClusterNode]) -> Iterator[None]:
-    """The broker is in service all the time, and has what it had."""
+    """Check that the broker stays in service and keeps its data."""
     life = nodes[1].child.pid
     yield
     assert nodes[1].child.pid == life
@@ -51,7 +51,7 @@ def undisturbed(nodes: list[ClusterNode]) -> Iterator[None]:
 def another(
     nodes: list[ClusterNode], directory: Path, node_id: int, roles: str, settings: Mapping[str, str] | None = None
 ) -> ClusterNode:
-    """A node that is to join the cluster; it is not formatted."""
+    """An unformatted node that will join the cluster."""
     patience = {"initial.broker.registration.timeout.ms": PATIENCE_MS}
     node = ClusterNode(directory, node_id, roles, {**patience, **(settings or {})})
     node.choose_ports()
@@ -60,13 +60,13 @@ def another(
 
 
 def find_controllers(node: ClusterNode, line: str) -> None:
-    """Let the file of a node say where the controllers are by this line alone."""
+    """Make this line the only one in a node's file that locates the controllers."""
     lines = [each for each in node.properties.read_text().splitlines() if not each.startswith("controller.quorum.v")]
     node.properties.write_text("\n".join([*lines, line, ""]))
 
 
 def refusal(node: ClusterNode) -> str:
-    """What a node prints that ends because it cannot start."""
+    """Return the error output of a node that cannot start."""
     done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
     assert done.returncode == 1, done
     assert b"Traceback" not in done.stderr
@@ -81,7 +81,7 @@ def test_voters_with_one_id(nodes: list[ClusterNode], tmp_path: Path) -> None:
 
 
 def test_a_second_broker_with_the_id_of_one_that_lives(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a copied server.properties takes the partitions of the broker that it was copied from."""
+    """If this fails, a node with a copied server.properties takes over the partitions of the original broker."""
     node = another(nodes, tmp_path, BROKER, "broker")
     node.format()
     said = refusal(node)
@@ -91,7 +91,7 @@ def test_a_second_broker_with_the_id_of_one_that_lives(nodes: list[ClusterNode],
 
 @pytest.mark.parametrize("roles", ["controller", pytest.param("broker,controller", marks=pytest.mark.full)])
 def test_a_second_voter_with_the_id_of_one_that_lives(nodes: list[ClusterNode], tmp_path: Path, roles: str) -> None:
-    """If this fails, a copied server.properties makes a quorum that counts two processes as one voter."""
+    """If this fails, a copied server.properties makes a quorum count two processes as one voter."""
     node = another(nodes, tmp_path, CONTROLLER, roles)
     node.format()
     said = refusal(node)
@@ -120,11 +120,11 @@ def test_a_node_of_another_cluster(nodes: list[ClusterNode], tmp_path: Path, rol
 
 
 def test_a_wiped_disk(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a node whose disk was replaced begins a cluster of its own, or takes part without its records."""
+    """If this fails, a node whose disk was replaced starts a separate cluster, or joins without its records."""
     node = another(nodes, tmp_path, 3, "broker")
     said = refusal(node)
     assert "is not formatted, and this node is one of several: format it with broker-cy storage format" in said
-    # A directory that was copied from another node is that node's.
+    # A directory copied from another node belongs to that node.
     node.format()
     copied = another(nodes, tmp_path / "copied", 4, "broker")
     shutil.copytree(node.data_dir, copied.data_dir)
@@ -132,7 +132,7 @@ def test_a_wiped_disk(nodes: list[ClusterNode], tmp_path: Path) -> None:
 
 
 def test_voters_that_disagree(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a node takes itself for a voter that no other node counts."""
+    """If this fails, a node considers itself a voter although no other node does."""
     node = another(nodes, tmp_path, 3, "broker,controller")
     mine = f"3@127.0.0.1:{node.controller_port}"
     node.write_properties(f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port},{mine}")
@@ -140,14 +140,14 @@ def test_voters_that_disagree(nodes: list[ClusterNode], tmp_path: Path) -> None:
     said = refusal(node)
     assert "does not have 3@" in said
     assert "among its voters: controller.quorum.voters must be the same on all nodes" in said
-    # And what a node has voted in counts more than what is written in its file.
+    # The voters with which a node has voted override those in its file.
     node.write_properties(mine)
     said = refusal(node)
     assert "the metadata quorum has the voters [1, 3], but controller.quorum.voters names the nodes [3]" in said
 
 
 def refusal_of_a_cluster_with(nodes: list[ClusterNode], directory: Path, *records: Message) -> str:
-    """What a broker prints that ends because the first metadata of its cluster have these records."""
+    """Return the error output of a broker that stops because its cluster's first metadata contain these records."""
     controller = another(nodes, directory / "controller", 1, "controller")
     controller.write_properties(f"1@127.0.0.1:{controller.controller_port}")
     controller.format()
@@ -168,7 +168,7 @@ def refusal_of_a_cluster_with(nodes: list[ClusterNode], directory: Path, *record
 
 
 def registered(controller: ClusterNode) -> int:
-    """How many registrations of brokers the metadata log of a controller has."""
+    """Return the number of broker registrations in a controller's metadata log."""
     (log,) = (controller.data_dir / "__cluster_metadata-0").glob("*.log")
     batches = [batch for batch in framing.batches(log.read_bytes()) if not batch.is_control]
     kinds = [type(each.message) for batch in batches for _, each in framing.records_in(batch)]
@@ -177,8 +177,8 @@ def registered(controller: ClusterNode) -> int:
 
 
 def test_topics_in_remote_storage(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a broker takes part in a cluster with tiered topics, and consumers lose sight of all records that
-    are in remote storage.
+    """If this fails, a broker joins a cluster with tiered topics, and consumers can no longer read the records in
+    remote storage.
     """
     said = refusal_of_a_cluster_with(
         nodes,
@@ -193,7 +193,7 @@ def test_topics_in_remote_storage(nodes: list[ClusterNode], tmp_path: Path) -> N
 
 
 def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a broker takes part that does not understand what the others do, or nobody learns why not."""
+    """If this fails, a broker joins a cluster whose features it does not support, or is refused without a reason."""
     newer = messages.FeatureLevelRecord(name="group.version", feature_level=1)
     said = refusal_of_a_cluster_with(nodes, tmp_path, newer)
     assert "UNSUPPORTED_VERSION" in said
@@ -206,7 +206,7 @@ def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> 
 )
 @pytest.mark.parametrize("where", ["nobody", "clients"])
 def test_an_address_where_no_controller_is(nodes: list[ClusterNode], tmp_path: Path, setting: str, where: str) -> None:
-    """If this fails, a wrong port in the file of a broker leaves it waiting, and its log does not say for what."""
+    """If this fails, a broker with a wrong port in its file waits, and its log does not show for what."""
     node = another(nodes, tmp_path, 3, "broker")
     port, reason = nodes[1].port, "this is a listener for clients: use the address of a listener that controller"
     if where == "nobody":
@@ -227,7 +227,7 @@ def test_an_address_where_no_controller_is(nodes: list[ClusterNode], tmp_path: P
 
 
 def test_a_lone_node_that_is_to_be_a_broker_of_another_cluster(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a node that was to join a cluster goes on as a cluster of its own, and says that it is ready."""
+    """If this fails, a node that should join a cluster runs as a separate cluster, and reports that it is ready."""
     alone = BrokerCy(tmp_path / "alone", {"node.id": "3"})
     assert alone.start().stop() == 0
     node = another(nodes, tmp_path / "node", 3, "broker", {"log.dirs": str(alone.data_dir)})
@@ -238,7 +238,7 @@ def test_a_lone_node_that_is_to_be_a_broker_of_another_cluster(nodes: list[Clust
 
 
 def test_a_listener_that_cannot_be_used(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a node runs at an address where nobody finds it."""
+    """If this fails, a node runs with an address that other nodes cannot use."""
     node = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"})
     assert "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0" in refusal(node)
     taken = another(nodes, tmp_path / "taken", 3, "broker", {"listeners": f"PLAINTEXT://127.0.0.1:{nodes[1].port}"})
@@ -247,14 +247,14 @@ def test_a_listener_that_cannot_be_used(nodes: list[ClusterNode], tmp_path: Path
 
 
 def test_an_address_that_nobody_reaches(nodes: list[ClusterNode], tmp_path: Path) -> None:
-    """If this fails, a wrong port in advertised.listeners makes a broker that leads partitions which nobody reads."""
+    """If this fails, a broker with a wrong port in advertised.listeners leads partitions that clients cannot reach."""
     (nowhere,) = free_ports(1)
     wrong = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{nowhere}"})
     wrong.format()
     said = refusal(wrong)
     assert f"listener PLAINTEXT is advertised at 127.0.0.1:{nowhere}, and this machine refuses connections" in said
     assert f"The broker listens at 127.0.0.1:{wrong.port}. Correct advertised.listeners" in said
-    # Nobody was sent to it, and it is as if it had stopped: corrected, it serves.
+    # No client was sent to it, as if it had stopped; with the correct port, it serves.
     assert nodes[1].brokers() == 1
     wrong.settings.pop("advertised.listeners")
     wrong.write_properties(f"{CONTROLLER}@127.0.0.1:{nodes[0].controller_port}")
@@ -268,7 +268,7 @@ def test_an_address_that_nobody_reaches(nodes: list[ClusterNode], tmp_path: Path
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
 def test_an_address_that_only_others_may_reach(nodes: list[ClusterNode], tmp_path: Path, host: str) -> None:
-    """If this fails, a broker behind a NAT or in a container is refused, or a wrong name is nowhere in its log."""
+    """If this fails, a broker behind a NAT or in a container is refused, or its log does not mention a wrong name."""
     node = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": f"PLAINTEXT://{host}:9092"})
     node.format()
     node.start()

@@ -1,4 +1,4 @@
-"""Three nodes that log in to each other: brokers at brokers, and all nodes at the controllers."""
+"""Three nodes that log in to each other: brokers to brokers, and all nodes to the controllers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROLES = ("broker,controller",) * 3
 
 
 class SaslNode(ClusterNode):
-    """`port` is that of a listener for clients without a login; the others want one."""
+    """`port` is the port of a listener for clients without a login; the other listeners require one."""
 
     def __init__(
         self, directory: Path, node_id: int, roles: str, mechanism: str, password: str = ADMIN_PASSWORD
@@ -64,7 +64,8 @@ class SaslNode(ClusterNode):
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
             "log.dirs": str(self.data_dir),
-            # With SCRAM no first leader could be elected: its users are in the metadata. So it is in Kafka.
+            # With SCRAM, no first leader could be elected, because SCRAM users are in the metadata. The same holds for
+            # Kafka.
             "sasl.mechanism.controller.protocol": "PLAIN",
             "default.replication.factor": "3",
             "min.insync.replicas": "3",
@@ -113,7 +114,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
 
 
 def logged_in_again(nodes: Sequence[SaslNode], broker: SaslNode) -> bool:
-    """Produce by the broker, and look whether nodes have logged in again at both kinds of listeners."""
+    """Produce to the broker, and check that nodes have reauthenticated at both kinds of listeners."""
     produce(broker.bootstrap, "t", [b"more"])
     counts = [node.counts() for node in nodes]
     again = 'broker_cy_reauthentications_total{listener="%s",result="success"}'
@@ -128,8 +129,8 @@ def logged_in_again(nodes: Sequence[SaslNode], broker: SaslNode) -> bool:
     ],
 )
 def test_a_cluster_of_nodes_that_log_in(tmp_path: Path, mechanism: str, roles: tuple[str, ...]) -> None:
-    """If this fails, nodes cannot replicate, or elect, where listeners want a login; or only until their first session
-    ends.
+    """If this fails, nodes cannot replicate or elect leaders if listeners require a login, or only until their first
+    session ends.
     """
     with sasl_cluster(tmp_path, mechanism, roles) as nodes:
         brokers = [node for node in nodes if "broker" in node.roles]
@@ -147,7 +148,7 @@ def test_a_cluster_of_nodes_that_log_in(tmp_path: Path, mechanism: str, roles: t
 
 
 def test_a_node_with_a_wrong_password_stays_out(tmp_path: Path) -> None:
-    """If this fails, whoever reaches the listener of the controllers becomes a broker of the cluster."""
+    """If this fails, every process that reaches the controllers' listener can become a broker of the cluster."""
     with sasl_cluster(tmp_path, "SCRAM-SHA-256", ("broker,controller",)) as (first,):
         other = SaslNode(tmp_path / "other", 9, "broker", "SCRAM-SHA-256", "another-secret")
         other.choose_ports()
@@ -165,7 +166,7 @@ def test_a_node_with_a_wrong_password_stays_out(tmp_path: Path) -> None:
 
 
 def token_settings(provider: Provider) -> dict[str, str]:
-    """Nodes that know each other by tokens alone."""
+    """Settings of nodes that identify each other only by tokens."""
     found = {
         "sasl.mechanism.controller.protocol": jaas.OAUTHBEARER,
         "brokercy.sasl.oauthbearer.allowed.urls": f"{provider.url},{provider.token_url}",
@@ -180,7 +181,7 @@ def token_settings(provider: Provider) -> dict[str, str]:
         prefix = f"listener.name.{name.lower()}."
         found[f"{prefix}sasl.enabled.mechanisms"] = jaas.OAUTHBEARER
         found[f"{prefix}oauthbearer.sasl.jaas.config"] = f"{jaas.MODULES[jaas.OAUTHBEARER]} required ;"
-        # Sessions end with their tokens.
+        # A session ends with its token.
         found[f"{prefix}connections.max.reauth.ms"] = "0"
     return found
 
@@ -188,7 +189,7 @@ def token_settings(provider: Provider) -> dict[str, str]:
 @pytest.mark.full
 def test_nodes_with_tokens(tmp_path: Path) -> None:
     """If this fails, nodes cannot log in to each other with OAUTHBEARER, or only until their first token expires; or a
-    node without the secret becomes a broker of the cluster.
+    node without the secret can become a broker of the cluster.
     """
     key = rsa_key("rsa")
     with Provider(key_set(key), key, lifetime_s=5) as provider:
@@ -223,7 +224,7 @@ def test_nodes_with_tokens(tmp_path: Path) -> None:
 @pytest.mark.full
 @needs.kerberos()
 def test_nodes_with_tickets(tmp_path: Path) -> None:
-    """If this fails, nodes cannot log in to each other with GSSAPI, or not again."""
+    """If this fails, nodes cannot log in to each other with GSSAPI, or cannot reauthenticate."""
     principal = "kafka/127.0.0.1"
     with kerberos(tmp_path / "kdc") as kdc:
         text = client_jaas(kdc.add(principal), principal)

@@ -1,4 +1,6 @@
-"""The events of security of a running broker: what was refused to whom, and why; and who changed rights and users."""
+"""The security events of a running broker: denials with their client and reason, and changes of ACLs and users with
+their author.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ DENIAL = AclBinding(
 
 
 def test_refusals_and_changes_are_events(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
-    """If this fails, an engineer has to read the logs of all brokers to learn who was refused what, and why."""
+    """If this fails, an engineer has to read the logs of all brokers to find a denial and its reason."""
     broker = SecuredBroker(tmp_path)
     broker.start()
     try:

@@ -1,7 +1,7 @@
-"""The events of security of a cluster with a controller of its own: the author of a change is known on every node, and
-what the controller refuses is written, too, although it has no topics.
+"""The security events of a cluster with a separate controller: every node knows the author of a change, and the
+controller's denials are also written, although it has no topics.
 
-All are anonymous in the first test, so that rights are given by host.
+All connections are anonymous in the first test, so that ACLs are by host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NODES, STRANGER = "127.0.0.1", "127.0.0.2"
 
 
 def acl(permission: Permission, host: str) -> Any:
-    """A right to everything on the cluster."""
+    """An ACL for all operations on the cluster."""
     return messages.CreateAclsRequest.AclCreation(
         resource_type=ResourceType.CLUSTER,
         resource_name="kafka-cluster",
@@ -57,17 +57,17 @@ def create(node: ClusterNode, host: str, *acls: Any) -> set[int]:
 
 @pytest.mark.full
 def test_the_author_is_known_everywhere(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
-    """If this fails, nobody knows who changed rights in a cluster with controllers of their own, or who tried to."""
+    """If this fails, it is unknown who changed ACLs in a cluster with separate controllers, or who tried to."""
     with cluster(tmp_path, ("controller", "broker", "broker"), SETTINGS) as (controller, one, other):
 
         def events(kind: str) -> list[dict[str, Any]]:
             said = bare("events", "--json", "--type", kind, "--bootstrap", one.bootstrap, "--timeout", str(TIMEOUT_S))
             return [json.loads(line) for line in said.out.splitlines()]
 
-        # Also the right of nodes to act for the cluster.
+        # This includes the nodes' permission ClusterAction.
         assert create(one, NODES, acl(Permission.ALLOW, NODES)) == {0}
         assert create(other, NODES, acl(Permission.DENY, STRANGER)) == {0}
-        # With fewer than three brokers it is created late.
+        # With fewer than three brokers, this topic is created late.
         until(lambda: "__cluster_events" in topics(one.port), "the topic of events", TIMEOUT_S)
 
         def changes() -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def test_the_author_is_known_everywhere(bare: Cli, tmp_path: Path) -> None:  # n
 
 
 class ReportingNode(SaslNode):
-    """SASL_SSL between brokers, where the controller logs in, too, and SASL_PLAINTEXT at the controller."""
+    """SASL_SSL between brokers, where the controller also logs in, and SASL_PLAINTEXT at the controller."""
 
     def __init__(self, directory: Path, node_id: int, roles: str, authority: Authority) -> None:
         super().__init__(directory, node_id, roles, "PLAIN")
@@ -117,7 +117,7 @@ class ReportingNode(SaslNode):
 
 @pytest.mark.full
 def test_a_controller_logs_in_to_brokers_to_report_refusals(bare: Cli, tmp_path: Path) -> None:  # noqa: F811
-    """If this fails, nobody sees who tries to log in at a controller of a cluster whose brokers all want TLS."""
+    """If this fails, failed logins at a controller are not reported in a cluster whose brokers all require TLS."""
     needs.require(needs.tls)
     authority = Authority()
     nodes = [
@@ -142,5 +142,5 @@ def test_a_controller_logs_in_to_brokers_to_report_refusals(bare: Cli, tmp_path:
         asyncio.run(guess())
         (failed, *_) = until(events, "the failed login", TIMEOUT_S)
         assert (failed["broker"], failed["listener"], failed["user"]) == (controller.node_id, "CONTROLLER", "mallory")
-        # Nobody else connects to this listener of the only broker.
+        # No other node connects to this listener of the only broker.
         assert broker.counts()[f'broker_cy_authentications_total{{listener="{INNER}",result="success"}}'] >= 1

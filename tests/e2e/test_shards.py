@@ -47,7 +47,7 @@ def make_topic(node: ShardedNode, name: str, partitions: int, replicas: int) -> 
 
 
 def until_served_by_another(node: ShardedNode, shard: int, former: int) -> int:
-    """Wait until a shard serves by another process than `former`, and return that."""
+    """Wait until another process than `former` serves a shard, and return it."""
 
     def other() -> int:
         pid = node.shard_pid(shard)
@@ -57,11 +57,11 @@ def until_served_by_another(node: ShardedNode, shard: int, former: int) -> int:
 
 
 def test_one_host(node: ShardedNode) -> None:
-    """If this fails, shards are no brokers of one cluster, their metrics are not those of the node, or the stop is not
-    orderly: then the next start has to recover logs.
+    """If this fails, shards are not brokers of one cluster, their metrics are not those of the node, or the stop is not
+    clean: then the next start has to recover logs.
     """
     assert f"ready on 127.0.0.1:{node.port}, 127.0.0.1:{node.port + 1}" in node.stdout()
-    # On one host there is no other way to have two replicas: they are not refused, as with racks in Kafka.
+    # On one host, two replicas cannot be placed otherwise: they are not refused, as with racks in Kafka.
     make_topic(node, "pairs", 2, 2)
     make_topic(node, "singles", 2, 1)
     assert {part.leader_id for part in topics(node.port)["singles"].partitions} == {1, 1001}
@@ -86,7 +86,7 @@ def test_one_host(node: ShardedNode) -> None:
 
 
 def test_killed_under_load(node: ShardedNode, tmp_path: Path) -> None:
-    """If this fails, the end of one of the processes of a host loses acknowledged records, or the shard stays away."""
+    """If this fails, the death of a shard's process loses acknowledged records, or the shard does not come back."""
     make_topic(node, TOPIC, 2, 2)
     servers = f"{node.bootstrap},127.0.0.1:{node.port + 1}"
     client = SteadyClient("librdkafka", servers, TOPIC, 2, tmp_path)
@@ -115,7 +115,7 @@ def test_killed_under_load(node: ShardedNode, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_frozen(node: ShardedNode, tmp_path: Path) -> None:
-    """If this fails, clients of a process that stands still wait for their own timeouts, librdkafka for a minute."""
+    """If this fails, clients of a frozen process wait for their own timeouts (librdkafka for a minute)."""
     make_topic(node, TOPIC, 2, 2)
     servers = f"{node.bootstrap},127.0.0.1:{node.port + 1}"
     client = SteadyClient("librdkafka", servers, TOPIC, 2, tmp_path)
@@ -136,7 +136,7 @@ def test_frozen(node: ShardedNode, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_another_parent_adopts(node: ShardedNode) -> None:
-    """If this fails, a parent that was killed takes its shards with it, or they are started twice."""
+    """If this fails, a killed parent also ends its shards, or they are started twice."""
     make_topic(node, "kept", 2, 1)
     former = [node.shard_pid(shard) for shard in range(2)]
     second = subprocess.run(node.command(), capture_output=True, text=True, timeout=60, check=False)
@@ -147,11 +147,11 @@ def test_another_parent_adopts(node: ShardedNode) -> None:
     node.restart()
     assert [node.shard_pid(shard) for shard in range(2)] == former
     assert node.stderr().count('event="adopting a shard that runs"') == 2
-    # It is supervised as before.
+    # The shard is supervised as before.
     os.kill(former[1], signal.SIGSTOP)
     until_served_by_another(node, 1, former[1])
     assert read_all(node.bootstrap, "kept") == [b"without a parent"]
-    # One that stands still is adopted as well, and replaced; the other one takes the settings of the new parent.
+    # A frozen shard is also adopted, and replaced; the other one gets the settings of the new parent.
     stopped = node.shard_pid(1)
     node.kill()
     os.kill(stopped, signal.SIGSTOP)
@@ -166,7 +166,7 @@ def test_another_parent_adopts(node: ShardedNode) -> None:
 
 @pytest.mark.full
 def test_a_host_of_a_cluster(tmp_path: Path) -> None:
-    """If this fails, two replicas of a partition share a host although there are two, or lanes mix."""
+    """If this fails, two replicas of a partition share a host although a second host exists, or lanes are mixed up."""
     controllers = free_ports(2)
     voters = ",".join(f"{number}@127.0.0.{number}:{port}" for number, port in enumerate(controllers, 1))
     nodes = []
@@ -188,7 +188,7 @@ def test_a_host_of_a_cluster(tmp_path: Path) -> None:
         placed = [part.replica_nodes for part in topics(first.port)["spread"].partitions]
         assert {tuple(sorted(replicas)) for replicas in placed} == {(1, 2), (1001, 1002)}
         assert sorted(replicas[0] for replicas in placed) == [1, 1, 2, 2, 1001, 1001, 1002, 1002]
-        # A shard whose controller may be on the other host.
+        # The controller of this shard may be on the other host.
         former = first.kill_shard(1)
         until_served_by_another(first, 1, former)
         until(lambda: in_sync(first.port, "spread", 2), "replicas", WAIT_S, 0.1, (ClientError,))
@@ -226,13 +226,13 @@ def test_a_broker_becomes_shard_0(tmp_path: Path) -> None:
 
 
 def format_node(node: ShardedNode) -> None:
-    """Format the directories of all shards by one command."""
+    """Format the directories of all shards with one command."""
     arguments = ["storage", "format", "-c", str(node.directory / "server.properties"), "-t", CLUSTER_ID]
     subprocess.run([*broker_command(), *arguments, "--shards", str(node.count)], check=True, timeout=60)
 
 
 def test_what_is_in_the_way(tmp_path: Path) -> None:
-    """If this fails, a node starts with wrong directories or ports, or the message does not say what to do."""
+    """If this fails, a node starts with wrong directories or ports, or the message does not give the remedy."""
 
     def refused(*options: object, code: int = 1) -> str:
         done = subprocess.run(
@@ -261,7 +261,7 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_cannot_start(tmp_path: Path) -> None:
-    """If this fails, a node whose second port is taken runs with half of its shards, or tries for ever."""
+    """If this fails, a node whose second port is in use runs with half of its shards, or retries forever."""
     node = ShardedNode(tmp_path / "node")
     node.choose_ports()
     blocker = ShardedNode(tmp_path / "blocker", 1, {"node.id": "5"})
@@ -282,8 +282,8 @@ def test_a_shard_that_cannot_start(tmp_path: Path) -> None:
 @pytest.mark.full
 @needs.kafka
 def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
-    """If this fails, clients are sent to a shard that has ended until its session ends: here, ten minutes. Only the
-    report of the other shard can end it, because Kafka watches no processes.
+    """If this fails, clients are sent to a dead shard until its session expires (here ten minutes). Only the other
+    shard's report can end the session earlier, because Kafka watches no processes.
     """
     kafka = KafkaPeer(tmp_path / "kafka", {"node.id": "900", "broker.session.timeout.ms": "600000"})
     kafka.choose_ports()

@@ -1,4 +1,4 @@
-"""Kafka Streams with exactly_once_v2 counts records while the nodes of the cluster die one after the other."""
+"""Kafka Streams with exactly_once_v2 counts records while the nodes of the cluster are killed one at a time."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_record_is_counted_once_while_nodes_die(tmp_path: Path) -> None:
 
 
 def feed(nodes: list[ClusterNode], servers: str, streams: Streams) -> dict[str, int]:
-    """Write records, and kill each node in turn meanwhile; returns how many each key has."""
+    """Write records, and kill each node in turn meanwhile; return the number of records of each key."""
     failures: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 2})
     sent: dict[str, int] = defaultdict(int)

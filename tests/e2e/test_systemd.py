@@ -89,7 +89,7 @@ def test_shards_are_one_service(notifications: socket.socket, tmp_path: Path) ->
         assert ready["STATUS"] == f"ready on 127.0.0.1:{node.port}, 127.0.0.1:{node.port + 1}"
         for _ in range(3):
             assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}
-        # The pings are the parent's: a shard that stands still is its business.
+        # The parent sends the pings, and handles a frozen shard itself.
         os.kill(node.shard_pid(1), signal.SIGSTOP)
         for _ in range(3):
             assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}

@@ -1,6 +1,4 @@
-"""Three nodes that talk over TLS to each other: with a login between brokers, and with certificates alone at
-controllers.
-"""
+"""Three nodes that communicate over TLS: with SASL between brokers, and only with certificates at controllers."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ TIMEOUT_S = 60.0
 
 
 class TlsNode(SaslNode):
-    """SASL_SSL between brokers, with a key store in PKCS12; SSL with certificates of both ends at controllers."""
+    """SASL_SSL between brokers, with a PKCS12 key store; SSL with certificates on both sides at controllers."""
 
     def __init__(self, directory: Path, node_id: int, roles: str, authority: Authority, issuer: Authority) -> None:
-        """Its certificate is of `issuer`, and it trusts both."""
+        """`issuer` signs its certificate; it trusts both authorities."""
         super().__init__(directory, node_id, roles, "SCRAM-SHA-512")
         self.authority = authority
         self.issuer = issuer
@@ -37,7 +35,7 @@ class TlsNode(SaslNode):
         text = text.replace(f"{INNER}:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT", f"{INNER}:SASL_SSL,CONTROLLER:SSL")
         assert "SASL_SSL" in text
         trusted = self.directory / "authority.pem"
-        # A broker that did not accept itself would not start.
+        # A broker that does not accept its own certificate would not start.
         trusted.write_text("".join(each.pem for each in dict.fromkeys((self.authority, self.issuer))))
         store = self.issuer.issue(f"node-{self.node_id}").write_pkcs12(self.directory / "node.p12")
         settings = {
@@ -52,7 +50,7 @@ class TlsNode(SaslNode):
 
 
 def nodes_of(directory: Path, authority: Authority, stranger: Authority | None = None) -> list[TlsNode]:
-    """The last one has a certificate of `stranger`, if there is one."""
+    """Three nodes; if `stranger` is given, it signs the certificate of the last one."""
     found = [
         TlsNode(
             directory / f"node-{number}", number, role, authority, stranger if stranger and number == 3 else authority
@@ -65,7 +63,7 @@ def nodes_of(directory: Path, authority: Authority, stranger: Authority | None =
 
 
 def test_a_cluster_over_tls(tmp_path: Path) -> None:
-    """If this fails, nodes cannot replicate, or elect, where their listeners have TLS."""
+    """If this fails, nodes cannot replicate or elect leaders over TLS listeners."""
     nodes = nodes_of(tmp_path, Authority())
     with running(nodes):
         admin = AdminClient({"bootstrap.servers": nodes[0].bootstrap})
@@ -87,7 +85,7 @@ def test_a_cluster_over_tls(tmp_path: Path) -> None:
 
 
 def test_a_node_with_the_certificate_of_a_stranger(tmp_path: Path) -> None:
-    """If this fails, a machine that nobody trusts becomes a member of the cluster."""
+    """If this fails, an untrusted machine can join the cluster."""
     authority = Authority()
     *good, stranger = nodes_of(tmp_path, authority, Authority("Stranger"))
     voters = ",".join(f"{node.node_id}@{node.host}:{node.controller_port}" for node in (*good, stranger))
@@ -106,7 +104,7 @@ def test_a_node_with_the_certificate_of_a_stranger(tmp_path: Path) -> None:
 
 
 def test_a_key_store_that_cannot_be_read(tmp_path: Path) -> None:
-    """If this fails, a typing error in a password is answered by a traceback, or the password is shown."""
+    """If this fails, a typing error in a password causes a traceback, or the password is shown."""
     node = nodes_of(tmp_path, Authority())[0]
     node.write_properties(f"{node.node_id}@{node.host}:{node.controller_port}")
     wrong = "not-the-password-77"

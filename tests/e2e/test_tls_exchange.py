@@ -1,4 +1,4 @@
-"""Three nodes over TLS get certificates of another authority while they run: by their files, and by AlterConfigs."""
+"""Three running nodes with TLS get certificates of another authority: through their files, and through AlterConfigs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LISTENERS = (INNER, "CONTROLLER")
 
 
 def alter(node: TlsNode, settings: dict[str, str]) -> None:
-    """Of the node alone, and for both listeners between nodes. Raises KafkaException."""
+    """Change settings of one node, for both listeners between nodes. Raises KafkaException."""
     changes = [
         ConfigEntry(f"listener.name.{name.lower()}.{each}", text, incremental_operation=AlterConfigOpType.SET)
         for name in LISTENERS
@@ -41,14 +41,14 @@ def trust(node: TlsNode, *authorities: Authority) -> None:
 
 
 def exchanges(nodes: Sequence[TlsNode]) -> list[int]:
-    """How many each of them has reported."""
+    """The number of exchanges that each node has reported."""
     return [(node.stdout() + node.stderr()).count("certificate exchanged") for node in nodes]
 
 
 @pytest.mark.full
 def test_nodes_change_to_another_authority(tmp_path: Path) -> None:
-    """If this fails, a cluster has to stand still for certificates of another authority; or a node goes on with those
-    of before for its own connections, and is cut off when the others trust the new ones alone.
+    """If this fails, a cluster has to stop for certificates of another authority; or a node keeps the old certificate
+    for its outgoing connections, and is cut off when the others trust only the new authority.
     """
     first, second = Authority(), Authority("Second")
     nodes = nodes_of(tmp_path, first)
@@ -65,8 +65,8 @@ def test_nodes_change_to_another_authority(tmp_path: Path) -> None:
         alter(nodes[0], store)
         second.issue("node-2").write_pkcs12(nodes[1].directory / "node.p12")
         until(lambda: min(exchanges(nodes[:2])) == 2 * len(LISTENERS), "certificates that were exchanged", TIMEOUT_S)
-        # The third one accepts, and shows, nothing of the first authority any longer: others have to connect to it
-        # with what they got while they ran.
+        # The third node no longer accepts or presents certificates of the first authority: other nodes have to connect
+        # to it with the certificates that they got while running.
         nodes[2].stop()
         nodes[2].authority = nodes[2].issuer = second
         voters = ",".join(f"{node.node_id}@{node.host}:{node.controller_port}" for node in nodes)

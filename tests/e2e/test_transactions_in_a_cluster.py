@@ -1,4 +1,4 @@
-"""Transactions and groups of a real client in a cluster of three processes, whose partitions are spread over all."""
+"""Transactions and groups of a real client in a cluster of three processes, with partitions on all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def consumer(servers: str, group: str) -> Consumer:
 
 
 def read(servers: str, group: str, count: int) -> tuple[Consumer, list[bytes]]:
-    """Read `count` records as the only member of a group; returns it with what it read."""
+    """Read `count` records as the only member of a group; return the member and the records."""
     reader = consumer(servers, group)
     reader.subscribe(["t"])
     found: list[bytes] = []
@@ -45,7 +45,7 @@ def read(servers: str, group: str, count: int) -> tuple[Consumer, list[bytes]]:
 
 def test_transactions_over_all_brokers(tmp_path: Path) -> None:
     """If this fails, a transaction whose coordinator, partitions and group are on different brokers does not end, or
-    ends in some of its partitions only.
+    ends only in some of its partitions.
     """
     with cluster(
         tmp_path, settings={"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}

@@ -34,7 +34,7 @@ FIELDS = (
     (53, 4),
     (57, 4),
 )
-# What a small input may decompress to; well below decompressed_limit, so that inputs reach the limit.
+# The decompressed size limit for a small input; well below decompressed_limit, so that inputs reach it.
 PLAIN_BYTES_MAX = 1 << 20
 
 

@@ -1,7 +1,7 @@
 """Runs one target in a separate process: `python -m tests.fuzz.driver run TARGET SEED COUNT SCRATCH`.
 
 The input is in the file SCRATCH while it runs, so that it is known after a crash or a hang. The last line of stdout is
-a JSON object: what was run, and the first finding, if there is one. `replay TARGET SCRATCH FILE...` runs inputs from
+a JSON object: the run's figures, and the first finding, if any. `replay TARGET SCRATCH FILE...` runs inputs from
 files.
 """
 
@@ -101,7 +101,7 @@ def run(target: Target, seed: int, count: int, scratch: Scratch) -> dict[str, An
     corpus_size = len(corpus)
     accepted = 0
     held: tuple[int, int, int] | None = None
-    # What is built on first use has been built by then.
+    # By then, everything that is built on first use exists.
     warm_at = count // 3
     data = b""
     started = time.perf_counter()

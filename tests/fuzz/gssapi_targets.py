@@ -1,5 +1,5 @@
-"""What a client of GSSAPI sends, and the names of its principals. Tokens of Kerberos itself are read by its library: a
-context that needs none stands for it.
+"""Messages of a GSSAPI client, and the names of its principals. Kerberos's own library reads its tokens: a context
+without tokens replaces it here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Refusal(Exception):
 
 
 def mutate_words(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """Half of the time insert a word that means something."""
+    """Half of the time insert a word that has a meaning."""
     r = mutator.bits(40)
     if r & 1:
         return bytes(mutator.mutate(data, other))
@@ -44,7 +44,7 @@ def login_corpus() -> list[bytes]:
 
 
 def run_login(data: bytes) -> None:
-    """Who is let in has gone through the context, and has proved it for the layer that was offered."""
+    """A client that is logged in has completed the context, and has proved it for the offered layer."""
     form = data[0] if data else 0
     context = FakeContext(1 + (form >> 2 & 1), speaks_last=not form & 2)
     begin = {"GSSAPI": lambda: GssapiServer(lambda: context, RULES.user_of)}
@@ -75,7 +75,7 @@ def names_corpus() -> list[bytes]:
 
 
 def run_names(data: bytes) -> None:
-    """A user has a plain name, that of a principal of a realm with rules, and none with a quoted part."""
+    """A user has a plain name, from a principal of a realm with rules, without a quoted part."""
     principal = data.decode("latin-1")
     user = RULES.user_of(principal)
     assert user

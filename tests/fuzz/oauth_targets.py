@@ -21,7 +21,7 @@ from tests.support.oauth_provider import AUDIENCE, ISSUER, claims, ec_key, key_s
 
 NOW_S = 1_800_000_000
 SETTINGS = JwtSettings(frozenset({AUDIENCE}), ISSUER, "scope", "sub", 30)
-# Words that the parsers look for, and headers and claims that somebody could try.
+# Words that the parsers look for, and headers and claims that an attacker could try.
 WORDS = (
     b"n,", b"a=alice,", b"\x01", b"\x01\x01", b"auth=Bearer ", b"bearer ", b".", b"..", b"=2C", b"=3D", b"host=x\x01",
     b"auth=", b"e30.", b"W10.", b"=", b"-", b"_", b"eyJhbGciOiJub25lIn0.", b"eyJhbGciOiJIUzI1NiJ9.",
@@ -30,7 +30,7 @@ WORDS = (
 
 
 def mutate_words(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """A word is inserted, or put in place of bytes; or as a text."""
+    """Insert a word, or replace bytes by it; otherwise mutate the bytes or the text."""
     r = mutator.bits(48)
     if r & 3 == 0:
         return text_mutation(mutator, data, other)
@@ -48,7 +48,7 @@ KEYS = KeySet([])
 
 @functools.cache
 def tokens() -> list[str]:
-    """Signed, and right; the elliptic curve is the fastest."""
+    """Signed, valid tokens; the elliptic curve is the fastest."""
     times = {"iat": NOW_S - 10, "exp": NOW_S + 10_000}
     keys = ec_key("ec"), rsa_key("rsa")
     KEYS.keys[:] = KeySet.parse(key_set(*keys)).keys
@@ -77,7 +77,7 @@ def decoded(text: str) -> list[bytes] | None:
 
 
 def run_exchange(data: bytes) -> None:
-    """Who is let in has a token that the provider has signed, and is whom it names."""
+    """A client that is logged in has a token signed by the provider, and is the user that it names."""
     validator = JwtValidator(SETTINGS, lambda: KEYS, lambda key_id: None, lambda: NOW_S * 1_000)
     at_server = OAuthBearerServer(validator.validate)
     for message in data.split(SEPARATOR)[:3]:
@@ -109,7 +109,7 @@ def keys_corpus() -> list[bytes]:
 
 
 def run_keys(data: bytes) -> None:
-    """What is read has keys that can check signatures."""
+    """A key set that is read has keys that can check signatures."""
     found = KeySet.parse(data)
     assert 0 < len(found.keys) <= KEYS_MAX
     for key in found.keys:
@@ -154,7 +154,7 @@ def scram_corpus() -> list[bytes]:
 
 
 def run_scram(data: bytes) -> None:
-    """A token lets in as its owner, and a password as the user: never one as the other."""
+    """A token logs in its owner, and a password its user; never one as the other."""
     at_server = scram_server()
     messages = data.split(SEPARATOR)[:3]
     for message in messages:

@@ -1,4 +1,4 @@
-"""What a client sends before it is logged in, and the settings that say who may: exchanges, frames and JAAS."""
+"""Bytes that a client sends before it is logged in, and the settings of logins: exchanges, frames and JAAS."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def exchange_corpus() -> list[bytes]:
 
 
 def run_exchange(data: bytes) -> None:
-    """Who is let in has a password, and sent the nonce of this exchange."""
+    """A client that is logged in has a password, and has sent the nonce of this exchange."""
     name = NAMES[data[0] % len(NAMES)] if data else NAMES[0]
     at_server = server(name)
     for token in data[1:].split(SEPARATOR)[:4]:
@@ -86,12 +86,12 @@ def answer_corpus() -> list[bytes]:
 
 
 def run_answer(data: bytes) -> None:
-    """Our client only believes a server that has proved that it knows the password."""
+    """Our client only accepts a server that has proved that it knows the password."""
     at_client = client(SHA_256, "alice", USERS["alice"])
     at_client.first()
     for token in data.split(SEPARATOR)[:3]:
         if b"i=4096" not in token and b"i=" in token:
-            # The work of other numbers is not what this looks for.
+            # Other iteration counts only cost time, and are not tested here.
             raise Refusal
         at_client.step(token)
         if at_client.is_complete:
@@ -135,7 +135,7 @@ MECHANISMS = Mechanisms({name: partial(server, name) for name in NAMES}, {})
 
 
 def run_login(data: bytes) -> None:
-    """Frames are answered or refused, and nobody is let in without a password."""
+    """Frames are answered or refused, and no client is logged in without a password."""
     of = Authenticator(MECHANISMS, _versions)
     at, now_ns = 0, 0
     while at + 4 <= len(data):
@@ -171,7 +171,7 @@ def jaas_corpus() -> list[bytes]:
 
 
 def run_jaas(data: bytes) -> None:
-    """A setting is read, or refused; what is read can be written, and is the same again."""
+    """A setting is read or refused; a setting that is read can be written, and reads the same again."""
     module = jaas.parse(data.decode("latin-1"))
     text = f"{_MODULE.decode()} required " + " ".join(
         f"{_in_quotes(k)}={_in_quotes(v)}" for k, v in module.options.items()

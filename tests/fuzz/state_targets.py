@@ -36,7 +36,7 @@ SNAPSHOT_ID = snapshot.SnapshotId(1_000_000, 5)
 
 
 def log_corpus() -> list[bytes]:
-    """What a real Kafka wrote, and batches of random records, which are rarely consistent with each other."""
+    """Batches that a real Kafka wrote, and batches of random records, which are rarely consistent with each other."""
     log = (LOG_DIR / "__cluster_metadata-0/00000000000000000000.log").read_bytes()
     bootstrap = (LOG_DIR / "bootstrap.checkpoint").read_bytes()
     batches = [bytes(batch.data) for batch in decode_batches(log)]
@@ -162,11 +162,11 @@ def run_quorum(data: bytes) -> None:
     assert ElectionState.from_json(state.to_json()).epoch == state.epoch
 
 
-# --- what a follower of the quorum fetches
+# --- entries that a follower of the quorum fetches
 
 
 def entries_corpus() -> list[bytes]:
-    """What a real Kafka wrote, and each entry that the quorum reads."""
+    """Entries that a real Kafka wrote, and each entry that the quorum reads."""
     key = ReplicaKey(1, DIRECTORY_ID)
     voters = VoterSet([Voter(key, (Endpoint("CONTROLLER", "localhost", 9093),)), Voter(ReplicaKey(2))])
     control = (Leadership(1, voters.keys, (key,)), KRaftVersion(1), voters)
@@ -174,7 +174,7 @@ def entries_corpus() -> list[bytes]:
 
 
 def run_entries(data: bytes) -> None:
-    """Damaged entries are refused, and what was read is written in the same way again."""
+    """Damaged entries are refused, and entries that are read are written in the same way again."""
     for batch in wire_log.batches_of(data):
         assert batch.offset < batch.end_offset
         assert batch.content is not None

@@ -1,5 +1,5 @@
-"""The files of a partition's directory, and the small files beside it: one is replaced by a mutant, and the log is
-loaded, read, written to and loaded again.
+"""The files of a partition's directory, and the small files next to it: one is replaced by a mutant, and the log is
+loaded, read, written to and reloaded.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _directories: list[Directory] = []
 
 
 def directory() -> Directory:
-    """Return that of this process."""
+    """Return the directory of this process."""
     if not _directories:
         logging.disable(logging.CRITICAL)
         _directories.append(Directory())
@@ -326,7 +326,7 @@ def run_small(data: bytes) -> None:
 TARGETS = {
     target.name: target
     for target in (
-        # Small files are read into a buffer for the largest possible file, most of which is not touched.
+        # Small files are read into a buffer for the largest possible file; most of the buffer is not touched.
         Target("log_files", log_corpus, run_log, (StorageError, OffsetOutOfRange), 5_000, mutate_log,
                memory_bytes_max=600 * MIB, close=remove_directory),
         Target("small_files", small_corpus, run_small, (ValueError, DataDirectoryError), 20_000, text_mutation,

@@ -18,7 +18,7 @@ MODULES = {
 
 
 def load(name: str) -> Target:
-    """The target called `name`; KeyError if there is none."""
+    """The target called `name`; KeyError if it does not exist."""
     for module, group in MODULES.items():
         if name in group:
             found: Target = import_module(f"tests.fuzz.{module}").TARGETS[name]
@@ -27,6 +27,6 @@ def load(name: str) -> Target:
 
 
 def names() -> list[str]:
-    """All targets; those of TLS where the build has it."""
+    """All targets, including those of TLS if the build has TLS."""
     has_tls = find_spec("broker_cy.core.openssl") is not None
     return [name for module, group in MODULES.items() if has_tls or module != "tls_targets" for name in group]

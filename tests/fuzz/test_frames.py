@@ -70,7 +70,7 @@ class GoodClient:
         assert answer.topics[0].error_code in (0, 36), answer
 
     def use(self, topic: str) -> None:
-        """Create a topic, produce to it and read that back."""
+        """Create a topic, produce to it and read the records back."""
         self.make_topic(topic, 2)
         batch = encode_batch([Record(timestamp=1_700_000_000_000, value=b"still here")])
         data = messages.ProduceRequest.PartitionProduceData(index=1, records=batch)
@@ -120,7 +120,7 @@ def corpus(served: list[tuple[ApiKey, int]]) -> list[bytes]:
 
 
 def payload(mutator: Mutator, items: list[bytes]) -> bytes:
-    """What one connection sends: up to eight requests, half of them mutants, and one whose response is recognized."""
+    """The bytes of one connection: up to eight requests, half of them mutants, and one whose response is recognized."""
     bits = mutator.bits
     out = bytearray()
     for _ in range(1 + bits(3)):
@@ -156,7 +156,7 @@ def converse(address: tuple[str, int], data: bytes, reset: bool) -> None:
 
 
 class Attack:
-    """Clients that send mutants at the same time, each with its own seed. Keeps what was sent last."""
+    """Clients that send mutants at the same time, each with its own seed. Keeps the last mutants."""
 
     def __init__(self, broker: BrokerProcess, items: list[bytes]) -> None:
         self.broker = broker
@@ -166,7 +166,7 @@ class Attack:
         self.conversations = 0
 
     def run(self, frames: int, seed: int) -> None:
-        """Send about as many frames."""
+        """Send about this many frames."""
         with ThreadPoolExecutor(CLIENTS) as pool:
             clients = [pool.submit(self._client, frames // CLIENTS, seed * 100 + number) for number in range(CLIENTS)]
             for client in clients:
@@ -240,7 +240,7 @@ def attack(directory: Path, frames: int, seed: int) -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_a_broker_outlives_mutants(part: int, tmp_path: Path) -> None:
-    """If this fails, one faulty or hostile client takes the broker from all others or fills its disk with log lines."""
+    """If this fails, one faulty or hostile client makes the broker unavailable or fills its disk with log lines."""
     attack(tmp_path, int(FRAMES * SCALE), SEED * 10 + part)
 
 

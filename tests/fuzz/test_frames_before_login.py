@@ -1,4 +1,4 @@
-"""Mutated requests to a broker process from clients that have no password: nothing of them is done."""
+"""Mutated requests to a broker process from clients without a password: the broker performs none of them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FRAMES = 5_000
 SOAK_FRAMES = 300_000
 TIMEOUT_S = 20.0
 SETTINGS = {
-    # Otherwise most of the time would be that of the delays.
+    # Otherwise the test would spend most of its time in delays.
     "connection.failed.authentication.delay.ms": "0",
     "brokercy.metrics.listener": "127.0.0.1:0",
 }
 
 
 def frames_of(data: bytes) -> list[bytes]:
-    """Without their sizes."""
+    """Return the frames without their sizes."""
     found = []
     while data:
         size = int.from_bytes(data[:4])
@@ -38,7 +38,7 @@ def frames_of(data: bytes) -> list[bytes]:
 
 
 def topics(client: GoodClient) -> list[str | None]:
-    """All but those that the broker makes for itself."""
+    """All topics except the broker's own."""
     answer = client.call(ApiKey.METADATA, 8, messages.MetadataRequest(topics=None), messages.MetadataResponse)
     return [each.name for each in answer.topics if not (each.name or "").startswith("__")]
 
@@ -58,7 +58,7 @@ def attack(directory: Path, frames: int, seed: int) -> None:
         client = GoodClient((broker.host, broker.open_port))
         client.make_topic("topic-1", 1)
         before = topics(client)
-        # The users of these logins have other passwords here. Most frames are of a login, some of what comes after it.
+        # The users of these logins have other passwords here. Most frames belong to a login, some come after it.
         logins = [frame for each in login_corpus() for frame in frames_of(each)]
         others = corpus([served for served in client.served() if served[0] not in (ApiKey.API_VERSIONS,)])
         sending = Attack(broker, logins * max(1, len(others) // len(logins)) + others)
@@ -83,7 +83,7 @@ def attack(directory: Path, frames: int, seed: int) -> None:
 
 
 def test_who_has_no_password_gets_nothing_done(tmp_path: Path) -> None:
-    """If this fails, somebody without a password creates topics or reads, stops the broker or fills its memory."""
+    """If this fails, a client without a password can create topics or read, stop the broker or exhaust its memory."""
     attack(tmp_path, int(FRAMES * SCALE), SEED * 10 + 7)
 
 
@@ -95,6 +95,6 @@ def test_who_has_no_password_gets_nothing_done_for_long(tmp_path: Path) -> None:
 
 
 def test_the_frames_are_read_back() -> None:
-    """If this fails, the test above sends nothing that is a login."""
+    """If this fails, the test above sends no valid login."""
     frame = struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, -1)
     assert frames_of(struct.pack(">i", len(frame)) + frame + struct.pack(">i", 1) + b"x") == [frame, b"x"]

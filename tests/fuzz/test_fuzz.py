@@ -1,8 +1,8 @@
-"""Foreign bytes: mutants of frames, batches and files are read or refused, and nothing is left behind. `make test` runs
+"""Foreign bytes: mutants of frames, batches and files are read or refused, without leaks. `make test` runs
 50,000 of them, `make test-all` a million.
 
-Each target runs in separate processes, with a limit on memory. A failure prints the input; README.md says what to do
-with it.
+Each target runs in separate processes, with a limit on memory. A failure prints the input; README.md describes how to
+use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.tiers import by_tier
 
 ROOT = Path(__file__).resolve().parents[2]
 REGRESSIONS = Path(__file__).parent / "regressions"
-# Other seeds find other things; CI uses one, so that it fails because of a change and not by chance.
+# Other seeds find other defects; CI uses one seed, so that it fails because of a change and not by chance.
 SEED = int(os.environ.get("BROKER_CY_FUZZ_SEED", "1"))
 # The share of the million mutants; also shortens everything for slow builds.
 SCALE = float(os.environ.get("BROKER_CY_FUZZ_SCALE", by_tier("0.05", "1")))
@@ -74,7 +74,7 @@ def check(result: dict[str, Any], count: int) -> None:
 
 @pytest.mark.parametrize(("target", "seed", "count"), parts(), ids=lambda value: str(value))
 def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
-    """If this fails, a client that can connect, or a bad disk, can stop the broker or fill its memory."""
+    """If this fails, a client that can connect, or a bad disk, can stop the broker or exhaust its memory."""
     check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
 
 
@@ -91,7 +91,7 @@ def test_a_million() -> None:
 
 @pytest.mark.parametrize("target", names())
 def test_what_once_failed(target: str, tmp_path: Path) -> None:
-    """If this fails, a defect that was fixed has returned."""
+    """If this fails, a fixed defect has returned."""
     files = sorted(str(path) for path in (REGRESSIONS / target).glob("*.hex"))
     result = drive(tmp_path / "scratch", "replay", target, *files)
     assert result["count"] == len(files)

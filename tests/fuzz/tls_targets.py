@@ -1,5 +1,5 @@
-"""What a client sends to a listener with TLS: the first bytes, changes of any later ones on their way, and records that
-are encrypted as they should be and contain what no client sends.
+"""Bytes that a client sends to a TLS listener: the first bytes, changes of any later bytes in transit, and correctly
+encrypted records whose contents no client sends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def pem(name: str) -> str:
 
 @functools.cache
 def server_context() -> TlsContext:
-    """As that of a listener which asks for certificates."""
+    """A context like that of a listener that requests certificates."""
     settings = StoreSettings(
         keystore_type="PEM",
         keystore_location=pem("broker"),
@@ -73,12 +73,12 @@ def client_context(newest: ssl.TLSVersion, has_certificate: bool) -> ssl.SSLCont
     return context
 
 
-# What the first byte of an input selects.
+# The alternatives that the first byte of an input selects.
 KINDS = [(newest, has) for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3) for has in (False, True)]
 
 
 class Client:
-    """Python's half of a handshake; its bytes go through the hands of a target."""
+    """Python's half of a handshake; a target can change its bytes."""
 
     def __init__(self, kind: int) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -86,7 +86,7 @@ class Client:
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def flight(self, received: bytes) -> bytes:
-        """What it sends next."""
+        """The client's next bytes."""
         if received:
             self.incoming.write(received)
         with contextlib.suppress(ssl.SSLError):
@@ -96,7 +96,7 @@ class Client:
 
 @contextlib.contextmanager
 def pair() -> Iterator[tuple[socket.socket, TlsSession]]:
-    """The end of a client, and the session of the listener at the other end."""
+    """A client, and the listener's session for it."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -120,7 +120,7 @@ def hello_corpus() -> list[bytes]:
 
 
 def run_hello(data: bytes) -> None:
-    """Nobody's handshake is done after its first message."""
+    """No handshake is complete after the client's first message."""
     with pair() as (ours, session):
         with contextlib.suppress(BlockingIOError):
             ours.send(data)
@@ -132,7 +132,7 @@ def run_hello(data: bytes) -> None:
             raise Refusal
 
 
-# --- a whole handshake, with changes on the way: the kind, then (flight, place, byte to add) of each change
+# --- a whole handshake, with changes in transit: the kind, then (flight, place, byte to add) of each change
 
 CHANGE = struct.Struct(">BHB")
 
@@ -142,7 +142,7 @@ def flights_corpus() -> list[bytes]:
 
 
 def mutate_flights(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """Another kind, and changes of the first three flights, most of them of the later ones and near their start."""
+    """Select another kind, and change the first three flights, mostly the later ones and near their start."""
     r = mutator.bits(64)
     out = bytes([r % len(KINDS)])
     for number in range(r >> 8 & 3):
@@ -153,7 +153,7 @@ def mutate_flights(mutator: Mutator, data: bytes, other: bytes) -> bytes:
 
 
 def run_flights(data: bytes) -> None:
-    """Whose handshake is done has sent what both sides have seen; a certificate is the one that the client has."""
+    """A completed handshake means that both sides saw the same bytes, and that the certificate is the client's."""
     kind = data[0] % len(KINDS) if data else 0
     changes = [CHANGE.unpack_from(data, at) for at in range(1, len(data) - CHANGE.size + 1, CHANGE.size)]
     client = Client(kind)
@@ -174,7 +174,7 @@ def run_flights(data: bytes) -> None:
                 return
             answer = received(ours)
             if not answer:
-                # The server waits for more of what was changed.
+                # The server waits for more bytes of a changed record.
                 raise Refusal
 
 
@@ -195,7 +195,7 @@ class CountingHarness(TlsHarness):
 
 @functools.cache
 def harness() -> CountingHarness:
-    # What it says about each connection is not read.
+    # Its messages about each connection are not checked.
     logging.disable()
     return CountingHarness(Path(directory().name))
 
@@ -222,7 +222,7 @@ def records_corpus() -> list[bytes]:
 
 
 def run_records(data: bytes) -> None:
-    """The connection is served, or ends; and the listener serves the next one, which is the next input's."""
+    """The connection is served or ends, and the listener serves the next one, which belongs to the next input."""
     with socket.create_connection(("127.0.0.1", harness().listener.port), DEADLINE_S) as sock:
         client = RecordClient(sock, harness().authority.pem, Path(directory().name))
         out = b""

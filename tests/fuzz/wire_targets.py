@@ -70,7 +70,7 @@ def message_corpus() -> list[bytes]:
 
 
 def run_message(data: bytes) -> None:
-    """A message that is read can be written, and reads the same again."""
+    """A message that is read can be written and read back unchanged."""
     name, version = ALL[int.from_bytes(data[:2]) % len(ALL)]
     cls = getattr(messages, name)
     again = codec.encode(codec.decode(cls, version, exact(data[2:])), version)

@@ -31,8 +31,8 @@ one whose offset is not known; refused and aborted records do not count. A recor
 removed as well. Tombstones, and which records exactly a pass of the cleaner keeps, are checked by
 tests/broker_cy/storage/cleaning.py.
 
-Of a partition with unclean elections any record may be lost. What was read and acknowledged before they were over is
-not compared with what is read later; then a value has one offset, and an offset one value, as elsewhere.
+A partition with unclean elections may lose any record. Reads and acknowledgements from before the elections were over
+are not compared with later reads; from then on a value has one offset, and an offset one value, as elsewhere.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _History:
         # The requested deletions: (time, offset) by partition.
         self.deletions: dict[Place, list[tuple[int, int]]] = defaultdict(list)
         self.compacted: set[Place] = set()
-        # Until when leaders were elected uncleanly.
+        # The end of the unclean elections, by partition.
         self.unclean: dict[Place, int] = {}
         self.by_consumer: dict[str, list[Assign | Seek | Poll | Crash]] = defaultdict(list)
         committed: dict[str, bool] = {}
@@ -129,7 +129,7 @@ class _History:
                 self.seen[of_committed].add(read.value)
                 key = of_committed, read.place
                 self.greatest[key] = max(self.greatest.get(key, -1), read.offset)
-        # Transactions without a known outcome of which a read_committed consumer read a record.
+        # Transactions with an unknown outcome and a record that a read_committed consumer read.
         self.seen_transactions = {
             self.sends[value].transaction for value in self.seen.get(True, ()) if value in self.sends
         }
@@ -177,8 +177,8 @@ class _History:
                 offsets[send.place].add(send.offset)
         for poll, of_committed in self.polls:
             for read in poll.records:
-                # What one consumer read must be seen by all of its level; what a read_committed consumer read, by
-                # read_uncommitted ones too.
+                # All consumers of an isolation level must see the records that one of them read; read_uncommitted
+                # consumers must also see the records that a read_committed one read.
                 sent = self.sends.get(read.value)
                 may_go = read.place in self.unclean or (sent is not None and self.superseded(sent, read.offset))
                 if (of_committed or not committed) and not may_go:

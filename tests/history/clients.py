@@ -1,4 +1,4 @@
-"""What all clients of a workload share: a thread that makes random steps, and settings of confluent-kafka."""
+"""The base of all clients of a workload: a thread that makes random steps, and settings of confluent-kafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.history.workload import Workload
 
 TIMEOUT_S = 60.0
-# How long one call of a client may take before the client checks whether the workload is over.
+# The longest time of one client call before the client checks whether the workload is over.
 CALL_S = 5.0
 UNANSWERED_MAX = 300
 SOON: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Clients of a cluster whose brokers are disturbed: a steady producer, and members of a group.
 
-Each is a thread with a client of confluent-kafka in its default settings, except what is stated. Everything that it
-does is recorded for tests/history/checker.py. None of them may meet a fatal error.
+Each is a thread with a confluent-kafka client with default settings, except where stated. All its operations are
+recorded for tests/history/checker.py. None of them may get a fatal error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIET = {"log_level": 2}
 
 
 class Client(threading.Thread):
-    """Makes steps until it is over; an exception in it fails the test."""
+    """Makes steps until the test is over; an exception in it fails the test."""
 
     def __init__(self, name: str, servers: str, recorder: Recorder) -> None:
         super().__init__(name=name, daemon=True)
@@ -39,7 +39,7 @@ class Client(threading.Thread):
         self.failure: BaseException | None = None
         self.progress = 0
         self.doing = ""
-        # What the client reported, although it then went on.
+        # Errors that the client reported but recovered from.
         self.errors: list[str] = []
 
     def run(self) -> None:
@@ -83,7 +83,7 @@ class SteadyProducer(Client):
         self.gap_s: dict[Place, float] = dict.fromkeys(places, 0.0)
         self.unanswered: dict[str, Send] = {}
         self.due_s = time.monotonic()
-        # While it is set, nothing more is sent.
+        # While this is set, no more records are sent.
         self.paused = threading.Event()
         own = {"enable.idempotence": True, "linger.ms": 0, **QUIET, **(settings or {})}
         self.producer = Producer({"bootstrap.servers": servers, **own})
@@ -126,7 +126,7 @@ class SteadyProducer(Client):
 
 
 class Member(Client):
-    """Reads as one of the members of a group, and commits what it has read."""
+    """Reads as one of the members of a group, and commits the offsets that it has read."""
 
     def __init__(self, name: str, servers: str, recorder: Recorder, topic: str, group: str) -> None:
         super().__init__(name, servers, recorder)
@@ -180,10 +180,10 @@ class Member(Client):
         self.progress += 1
 
     def send_commit(self) -> list[TopicPartition]:
-        """The offsets that were committed. Raises KafkaException.
+        """Return the committed offsets. Raises KafkaException.
 
-        While a coordinator loads its offsets it says so, and librdkafka gives the user that answer after some tries.
-        Kafka's own consumer asks for 60 s in all, as is done here.
+        While a coordinator loads its offsets, it answers with an error, which librdkafka returns to the user after some
+        retries. Kafka's own consumer retries for 60 s in all, as is done here.
         """
         deadline = time.monotonic() + API_TIMEOUT_S
         while True:
@@ -201,7 +201,7 @@ class Member(Client):
 
 
 class Watcher(Client):
-    """Asks for the committed offsets of a group again and again: none may ever go back."""
+    """Repeatedly requests the committed offsets of a group: none may ever go back."""
 
     def __init__(self, servers: str, recorder: Recorder, places: list[Place], group: str) -> None:
         super().__init__(f"watcher-{group}", servers, recorder)
@@ -233,11 +233,11 @@ class Watcher(Client):
         self.progress += 1
 
     def ask(self) -> list[TopicPartition]:
-        """The committed offsets, from a coordinator that may move meanwhile. Raises KafkaException.
+        """Return the committed offsets, from a coordinator that may move meanwhile. Raises KafkaException.
 
-        A coordinator that has moved answers NOT_COORDINATOR. librdkafka 2.16 returns the first one that OffsetFetch
-        gets to its user, and only then looks for the next coordinator; Kafka's own consumer asks that one, for 60 s in
-        all, as is done here. Offsets that are part of an open transaction are asked for until it ends (KIP-447).
+        The former coordinator answers NOT_COORDINATOR. librdkafka 2.16 returns the first such answer of OffsetFetch to
+        its user, and only then looks for the new coordinator; Kafka's own consumer asks the new one, for 60 s in all,
+        as is done here. Offsets in an open transaction are requested until it ends (KIP-447).
         """
         deadline = time.monotonic() + API_TIMEOUT_S
         while True:

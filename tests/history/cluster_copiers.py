@@ -21,15 +21,15 @@ STUCK_S = 10.0
 
 
 class Abandoned(Exception):
-    """A successor has taken the place of this copier."""
+    """A successor has replaced this copier."""
 
 
 class Copier(Client):
     """Copies one topic to another, exactly once: its offsets are part of its transactions.
 
-    librdkafka 2.16 may wait for ever in send_offsets_to_transaction, whatever its timeout, when the coordinator of the
-    group is no longer in the metadata (confluentinc/librdkafka issues 5511 and 5456): it sends nothing any more. A
-    successor with the same transactional id then takes over, as an operator would start one.
+    librdkafka 2.16 may wait forever in send_offsets_to_transaction, whatever its timeout, when the group's coordinator
+    is no longer in the metadata (confluentinc/librdkafka issues 5511 and 5456): it stops sending requests. Then a
+    successor with the same transactional id takes over, as if an operator had started one.
     """
 
     group = "copier"
@@ -38,10 +38,10 @@ class Copier(Client):
     def __init__(
         self, servers: str, recorder: Recorder, source: str, target: str, partitions: int, name: str = "copier"
     ) -> None:
-        """`name` is its transactional id as well."""
+        """`name` is also its transactional id."""
         super().__init__(name, servers, recorder)
         self.since_s = time.monotonic()
-        # Once it is set, under the lock, what the copier still learns is not recorded.
+        # Once this is set, under the lock, later responses to the copier are not recorded.
         self.abandoned = False
         self.lock = threading.Lock()
         self.source, self.target, self.partitions = source, target, partitions
@@ -61,7 +61,8 @@ class Copier(Client):
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                # A member whose copier is replaced while its coordinator moves may not leave in order.
+                # A member whose copier is replaced while its coordinator moves may be unable to leave the group
+                # cleanly.
                 "session.timeout.ms": 10_000,
                 **QUIET,
             }
@@ -70,7 +71,7 @@ class Copier(Client):
         self.producer: Producer | None = None
 
     def begin(self) -> None:
-        """Choose what is copied."""
+        """Choose the partitions to copy."""
         self.consumer.assign([TopicPartition(self.source, partition, 0) for partition in range(self.partitions)])
 
     def started(self) -> Producer:
@@ -130,13 +131,13 @@ class Copier(Client):
     def step(self) -> None:
         producer = self.started()
         self.doing = "reading"
-        # Taken before the records are read: after a rebalance others may read them again, and the commit fails.
+        # Taken before the records are read: after a rebalance other members may read them again, and the commit fails.
         membership, is_member = self.consumer.consumer_group_metadata(), self.is_member
         reads = reads_of(self.name, self.consumer.consume(self.random.randint(1, self.copied_max), 0.2), self.errors)
         if not reads:
             return
         if not is_member:
-            # The offsets would be accepted as those of a consumer without a group.
+            # Otherwise the offsets would be accepted as those of a consumer without a group.
             self.rewind()
             return
         name = f"{self.name}-T{self.count}"
@@ -176,7 +177,7 @@ class Copier(Client):
 
     @property
     def is_member(self) -> bool:
-        """Whether it may commit what it reads next."""
+        """Whether it can commit the records that it reads next."""
         return True
 
     def rewind(self) -> None:
@@ -192,7 +193,7 @@ class Copier(Client):
             assert time.monotonic() < deadline, "the committed offsets could not be read"
 
     def go(self, places: list[TopicPartition]) -> None:
-        """Read on from there. Raises KafkaException if that is to be tried again."""
+        """Continue reading there. Raises KafkaException if the caller has to retry."""
         self.consumer.assign(places)
 
     def end(self) -> None:
@@ -201,7 +202,9 @@ class Copier(Client):
 
 
 class GroupCopier(Copier):
-    """Copies the partitions that its group assigns to it. Whoever is no longer a member cannot commit (KIP-447)."""
+    """Copies the partitions that its group assigns to it. A copier that is no longer a member cannot commit
+    (KIP-447).
+    """
 
     group = "copiers"
 
@@ -213,7 +216,8 @@ class GroupCopier(Copier):
         return bool(self.consumer.memberid())
 
     def go(self, places: list[TopicPartition]) -> None:
-        # The client refuses to seek in a partition that it has not begun to read. What a poll returns is read again.
+        # The client refuses to seek in a partition that it has not started to read. Records that a poll returned are
+        # read again.
         try:
             for place in places:
                 self.consumer.seek(place)

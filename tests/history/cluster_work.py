@@ -1,6 +1,6 @@
 """Real clients of a cluster while something happens to it: an idempotent producer, a group, and a transactional copier.
 
-Afterwards every acknowledged record is there once, committed offsets never went back, and the copy has each input once
+Afterwards every acknowledged record exists once, committed offsets never went back, and the copy has each input once
 (tests/history/checker.py).
 """
 
@@ -41,7 +41,7 @@ class LiveNode(Protocol):
 
 
 def at(node: LiveNode) -> Address:
-    """Where clients reach a node."""
+    """The address at which clients reach a node."""
     return Address(node.host, node.port)
 
 
@@ -88,7 +88,7 @@ class Work:
 
     @property
     def copied(self) -> int:
-        """How many records were copied in transactions that are committed."""
+        """The number of records that were copied in committed transactions."""
         return sum(each.copied for each in self.copiers)
 
     def go_on(self) -> None:
@@ -117,7 +117,7 @@ class Work:
         return list(topics(at(self.alive()))[name].partitions)
 
     def in_sync(self) -> float:
-        """Wait until each partition has all its replicas in sync; returns how many seconds that took."""
+        """Wait until all replicas of each partition are in sync; return the seconds that it took."""
         behind: list[str] = []
 
         def full() -> bool:
@@ -146,7 +146,7 @@ class Work:
             self.check_clients()
             return self.copied >= acked and len(set.union(*(each.seen for each in self.members))) >= acked
 
-        # However long it takes, as long as they advance: a slow machine makes them fall behind.
+        # There is no time limit as long as the clients advance: on a slow machine they fall behind.
         while not consumed():
             before = self.copied, sum(len(each.seen) for each in self.members)
 
@@ -190,18 +190,18 @@ class Work:
             copied.extend(each.value for each in reads if each.place[0] == "out")
             return bool(found)
 
-        # However long it takes, as long as it advances.
+        # There is no time limit as long as reading advances.
         while len(ended) < len(places):
             until(read, f"the ends of all partitions; {sorted(ended)} were reached", WAIT_S)
         close_consumer(consumer)
         return copied
 
     def errors(self) -> list[str]:
-        """What the clients reported, although they went on."""
+        """The errors that the clients reported but recovered from."""
         return [f"{client.name}: {error}" for client in self.clients for error in client.errors]
 
     def stop(self) -> None:
-        """End the threads of the clients, whatever they are doing."""
+        """End the clients' threads in any state."""
         for client in self.clients:
             client.over.set()
         for client in self.clients:
@@ -209,7 +209,7 @@ class Work:
 
 
 class DisturbedWork(Work):
-    """The clients of a cluster of ours, some node of which is to be disturbed."""
+    """The clients of a broker-cy cluster, for a test that disturbs a node."""
 
     nodes: Sequence[ClusterNode]
 

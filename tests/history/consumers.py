@@ -23,7 +23,7 @@ class Reader(Client):
         super().__init__(work, name)
         self.committed = committed
         self.reached = dict.fromkeys(work.places, 0)
-        # The positions in partitions of which it has received records since the last assignment or seek.
+        # The positions in partitions that returned records since the last assignment or seek.
         self.at: dict[Place, int] = {}
 
     def begin(self) -> None:
@@ -145,7 +145,7 @@ class Deleter(Client):
         with self.work.deleting:
             deleted[place] = offset
             self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
-        # If the broker dies during the request, it may have deleted the records or not.
+        # If the broker dies during the request, it is unknown whether the records were deleted.
         with suppress(KafkaException, TimeoutError):
             self.admin.delete_records([TopicPartition(*place, offset)], request_timeout=CALL_S)[
                 TopicPartition(*place)

@@ -117,7 +117,7 @@ def copy_confluent(job: Job) -> None:
         if not messages:
             return
         if not member:
-            # The offsets would be accepted from any client, as those of a consumer without a group are.
+            # Otherwise the offsets would be accepted from any client, like those of a consumer without a group.
             rewind()
             return
         producer.begin_transaction()

@@ -109,7 +109,7 @@ class Model:
         if opened is None:
             return
         commit = self.random.random() < 0.6
-        # Where the outcome is not reported, a commit that was requested may end as an abort.
+        # If the outcome is not reported, a requested commit may end as an abort.
         told = self.random.random() < 0.8
         asked = self.recorder.now() if commit or (not told and self.random.random() < 0.5) else None
         if not commit:

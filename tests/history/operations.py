@@ -1,4 +1,4 @@
-"""What clients did and which responses they received: the history that tests/history/checker.py checks.
+"""The operations of clients and their responses: the history that tests/history/checker.py checks.
 
 Values are unique over the whole history, so that a value identifies its send. Times are numbers of one counter that all
 threads of the recording process share.
@@ -17,7 +17,7 @@ Place = tuple[str, int]
 
 
 class Fate(Enum):
-    """What the sender of a record knows."""
+    """The fate of a record, as its sender knows it."""
 
     ACKED = "acked"
     REFUSED = "refused"
@@ -26,7 +26,7 @@ class Fate(Enum):
 
 
 class Outcome(Enum):
-    """What the owner of a transaction knows."""
+    """The outcome of a transaction, as its owner knows it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -114,8 +114,8 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Unclean:
-    """Until `ended` leaders of a partition were elected that may have lacked records: any may be lost, and others may
-    have their offsets since.
+    """Until `ended`, elected leaders of a partition may have lacked records: any record may be lost, and its offset
+    reused.
     """
 
     place: Place

@@ -1,8 +1,8 @@
-"""A broker on a disk that loses power: what was not synced may be lost, in any part and order.
+"""A broker on a disk that loses power: unsynced writes may be lost, in any part and order.
 
 The process is `broker-cy start` with the disk of tests/support/power.py in place of the system calls that change names
-or sync. On SIGUSR1 it leaves in its data directory what a start after a power cut may find, and ends by SIGKILL. The
-directory has to be in memory, where a sync costs nothing and no inode number is used twice.
+or sync. On SIGUSR1 it leaves its data directory in a state that a start after a power cut may find, and kills itself
+with SIGKILL. The directory has to be in memory, where a sync costs nothing and no inode number is used twice.
 
     python -m tests.history.powered SEED ... start --data-dir DIRECTORY ...
 """

@@ -21,7 +21,7 @@ KEYS = 8
 
 
 class Sender(Client):
-    """What all producers share: unique values, and the fate of each record."""
+    """The base of all producers: unique values, and the fate of each record."""
 
     producer: Producer
 
@@ -84,7 +84,7 @@ class PlainProducer(Sender):
 
     def end(self) -> None:
         assert self.producer.flush(TIMEOUT_S) == 0, f"{self.name} got no answer"
-        del self.producer  # otherwise it and its threads live on with its callbacks
+        del self.producer  # otherwise its callbacks keep the producer and its threads alive
 
 
 class RefusedProducer(Sender):

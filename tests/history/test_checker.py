@@ -76,7 +76,7 @@ def _superseded(history: History, record: Send | Read) -> bool:
 
 
 def _kept(history: History, record: Send | Read) -> bool:
-    """Whether the record must still be there: neither deleted nor superseded."""
+    """Whether the record must still exist: neither deleted nor superseded."""
     if _superseded(history, record):
         return False
     ends = [each.offset for each in history if isinstance(each, Delete) and each.place == record.place]
@@ -201,7 +201,7 @@ def precommitted_read(history: History, rng: random.Random) -> History | None:
 
 
 def part_of_a_transaction(history: History, rng: random.Random) -> History | None:
-    """Of a transaction whose outcome was not reported, one record was read and another was not."""
+    """In a transaction with an unreported outcome, one record was read and another was not."""
     sends = {each.value: each for each in history if isinstance(each, Send)}
     reads = _reads(history, True)
     last = {read.place: max(other.offset for other in reads if other.place == read.place) for read in reads}
@@ -231,7 +231,7 @@ PLANTERS = [
 
 @pytest.mark.parametrize(("plant", "anomaly"), PLANTERS, ids=lambda each: getattr(each, "__name__", None))
 @given(seed=seeds)
-# Not each history has what an anomaly is planted in.
+# Not every history has a place for an anomaly.
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_planted_anomaly_is_found(
     plant: Callable[[History, random.Random], History | None], anomaly: Anomaly, seed: int
@@ -270,7 +270,7 @@ def test_compaction_leaves_the_newest_record_of_a_key() -> None:
 
 
 def test_what_was_refused_must_not_be_read() -> None:
-    """If this fails, a program that received an error and sends its record again has it twice."""
+    """If this fails, a program that received an error and resends its record stores it twice."""
     history: History = []
     for each in Model(1).history(60):
         if isinstance(each, Send) and each.transaction is None and each.offset == 0:
@@ -311,7 +311,7 @@ def test_what_may_be_deleted_may_be_gone_over() -> None:
 
 
 def test_unclean_elections_lose_records_and_keep_none_twice() -> None:
-    """If this fails, every unclean election is reported as a loss, or conceals records that are there twice."""
+    """If this fails, every unclean election is reported as a loss, or conceals duplicated records."""
     elected = Unclean(PLACE, 50)
     before: History = [Assign("c", False, {PLACE: 0}), Poll("c", 10, (_read(0), _read(1)))]
     before += [Send(f"v{offset}", PLACE, Fate.ACKED, offset) for offset in range(3)]

@@ -29,7 +29,7 @@ PARTITIONS = 3
 SEED = int(os.environ.get("HISTORY_SEED", "1"))
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"log.segment.bytes": str(4 << 20)}
-# How long no transaction may be committed before the copier is considered stuck.
+# The longest time without a commit before the copier is considered stuck.
 STUCK_S = 30.0
 # How long to wait for committed offsets that no transaction can change any more, before the state of the copier is
 # checked again.
@@ -77,7 +77,7 @@ class Copying:
         self.children.append(Child(argv, directory, f"copier-{number}", cwd=ROOT))
 
     def copied(self) -> int:
-        """How many records the copiers reported as committed; some that were killed could no longer report their last
+        """The number of records that the copiers reported as committed; killed copiers may not have reported their last
         ones.
         """
         if self.children[-1].returncode is not None:
@@ -180,6 +180,6 @@ def test_exactly_once(make_broker: MakeBroker, client: str) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("client", ["confluent", "aiokafka"])
 def test_exactly_once_whole_index(make_broker: MakeBroker, client: str) -> None:
-    """The same with the whole index, to reach rare moments."""
+    """The same with the whole index, to reach rare interleavings."""
     pairs = head(max(len(paragraphs()), 20_000))
     copy_all(make_broker(SETTINGS), client, pairs, copier_kills=20, broker_kills=10, seed=SEED, test="whole_index")

@@ -2,8 +2,8 @@
 
 A failure prints the seed, the anomalies and the command that runs the same operations again: HISTORY_SEED=<seed>. The
 interleaving of the threads is not determined, so that reproducing a rare failure may take several runs. With
-HISTORY_KEEP=<directory> each run that fails leaves its history there, and the broker's files as a kill -9 at that
-moment leaves them.
+HISTORY_KEEP=<directory> each run that fails leaves its history there, and the broker's files as after a kill -9 at that
+moment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ SEED = int(os.environ.get("HISTORY_SEED", "1"))
 def run(
     broker: Target, seed: int, kills: int, acks: int, test: str, workload: type[Workload] = Workload
 ) -> list[Operation]:
-    """Wait until `acks` more records are acknowledged, then crash the broker; `kills` times. Returns the history."""
+    """Wait until `acks` more records are acknowledged, then crash the broker; do this `kills` times. Returns the
+    history.
+    """
     work = workload(broker, f"history-{seed}", seed)
     again = f"again with: HISTORY_SEED={seed} python -m pytest tests/history/test_workloads.py -k {test}"
     try:
@@ -86,7 +88,7 @@ def compacted_away(operations: list[Operation]) -> int:
 
 
 def keep(work: Workload, directory: Path) -> None:
-    """Keep the history and the files of a run that failed, in place of those of an earlier run."""
+    """Keep the history and the files of a failed run, instead of those of an earlier run."""
     work.broker.kill()
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(work.broker.data_dir.parent, directory)
@@ -99,7 +101,7 @@ def test_no_anomaly(make_broker: MakeBroker) -> None:
 
 
 class Careless(Workload):
-    """A workload all of whose consumers read uncommitted records, whatever isolation level they record."""
+    """A workload whose consumers all read uncommitted records, whatever isolation level they record."""
 
     def consumer(self, name: str, *, committed: bool, **settings: Any) -> Consumer:
         return super().consumer(name, committed=False, **settings)

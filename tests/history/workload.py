@@ -49,7 +49,7 @@ class Workload:
             create_topic(broker.bootstrap, f"{name}-{kind}", PARTITIONS, {**config, **limits})
         self.places: list[Place] = [(topic, partition) for topic in self.topics for partition in range(PARTITIONS)]
         self.compacted = [place for place in self.places if place[0] == f"{name}-compacted"]
-        # DeleteRecords is refused for topics that are only compacted.
+        # The broker refuses DeleteRecords for topics that are only compacted.
         self.deletable = [place for place in self.places if place not in self.compacted]
         for place in self.compacted:
             self.recorder.add(Compact(place))
@@ -106,7 +106,7 @@ class Workload:
             raise AssertionError(f"{error}; {self.acked - acked + acks} came; too slow: {behind}") from error
 
     def kill_broker(self) -> None:
-        """End the broker as a crash would, and start it again on the same port and data."""
+        """Kill the broker as in a crash, and restart it on the same port and data."""
         self.kills += 1
         self.end_broker()
         self.recorder.add(Crash("broker"))

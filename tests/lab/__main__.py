@@ -16,7 +16,7 @@ from tests.lab.faults import KINDS, LENGTHS_S, Fault, draw
 from tests.lab.hosts import UNSHARE, why_not
 from tests.lab.rounds import Round, on_hosts, table
 
-# Acknowledged by a leader that the other nodes no longer reach, and by no other one.
+# Acknowledged only by a leader that the other nodes no longer reach.
 PLANTED = Fault("cut", "leader", 8.0, "nodes", 0)
 ACKS_ONE: dict[str, str | int] = {"acks": 1, "enable.idempotence": False}
 
@@ -59,7 +59,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def run_planted(directory: Path) -> None:
-    """Lose records that were acknowledged, and print how many of them the checker has found."""
+    """Lose acknowledged records, and print how many of them the checker has found."""
     with on_hosts(directory, producer=ACKS_ONE) as rounds:
         print(rounds.disturb(0, PLANTED))
         found = Counter(each.anomaly for each in rounds.work.judge_all())

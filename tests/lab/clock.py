@@ -1,7 +1,7 @@
-"""A wall clock for each host: that of the machine plus an offset that can jump (tests/lab/clock.c).
+"""A wall clock for each host: the machine's clock plus an offset that can jump (tests/lab/clock.c).
 
-CLOCK_REALTIME is one for the whole machine; time namespaces shift only the monotonic clocks. Times of files stay those
-of the machine.
+The whole machine has one CLOCK_REALTIME; time namespaces shift only the monotonic clocks. File times stay those of the
+machine.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ class HostClock:
         self.wrapper = ["env", f"LD_PRELOAD={library}", f"LAB_CLOCK={path}"]
 
     def shift(self, offset_s: float) -> None:
-        """Let the clock be that of the machine plus `offset_s`."""
-        # Eight aligned bytes: no reader sees a part of them.
+        """Set the clock to the machine's clock plus `offset_s`."""
+        # Eight aligned bytes: a reader never sees only a part of them.
         self._shared[:8] = struct.pack("=q", int(offset_s * 1e9))

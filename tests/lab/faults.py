@@ -1,4 +1,4 @@
-"""The faults: which there are, how one is drawn, how it begins and how it is healed."""
+"""The kinds of faults; how a fault is drawn, begun and healed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ ROLES: Final = ("leader", "follower", "controller", "members", "copier")
 """Whom it hits: the leader of the first partition, another broker, the active controller, or the coordinator of the
 group `members` or of the transactions of the first copier.
 """
-# What is cut: the host from all; the host from the other nodes, not from the clients; the host from one other node.
+# The extent of a cut: the host from all; the host from the other nodes, not from the clients; the host from one other
+# node.
 CUTS: Final = ("host", "nodes", "pair")
-# Which direction is cut: what the host sends to all, or receives from all, and the same with one other node.
+# The direction of a cut: from the host to all or from all to the host, and the same with one other node.
 ONE_WAY: Final = ("sends", "receives", "sends to one", "receives from one")
 RATES_KBIT: Final = (128, 512, 2000)
-# Below the times after which records and producer ids expire, which a broker rightly takes from its clock.
+# Below the expiry times of records and producer ids, for which a broker rightly uses its clock.
 JUMPS_S: Final = (-43_200.0, -3_600.0, -2.0, 2.0, 3_600.0, 43_200.0)
 LENGTHS_S: Final = (0.5, 6.0)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. `other` says which of the other nodes it concerns where it is about two."""
+    """One fault. `other` selects the second node of a fault between two nodes."""
 
     kind: str
     role: str
@@ -42,7 +43,7 @@ class Fault:
 
 
 def draw(seed: int, number: int, kinds: Sequence[str], lengths_s: tuple[float, float] = LENGTHS_S) -> Fault:
-    """Draw the fault of one round. Each block of as many rounds as there are kinds has each of them once."""
+    """Draw the fault of one round. Each block of len(kinds) rounds has each kind once."""
     block, place = divmod(number, len(kinds))
     order = list(kinds)
     random.Random(f"{seed}/{block}").shuffle(order)
@@ -59,7 +60,7 @@ def draw(seed: int, number: int, kinds: Sequence[str], lengths_s: tuple[float, f
 
 
 def begin(fault: Fault, lab: Lab, node: ClusterNode) -> None:
-    """Let a fault begin that hits the host of `node`."""
+    """Begin a fault on the host of `node`."""
     host = lab.hosts[node.node_id]
     others = [number for number in lab.hosts if number != host.number]
     one = others[fault.other]
@@ -89,7 +90,7 @@ def begin(fault: Fault, lab: Lab, node: ClusterNode) -> None:
 
 
 def heal(fault: Fault, lab: Lab, node: ClusterNode) -> None:
-    """End what `begin` began."""
+    """End the fault that `begin` began."""
     host: Host = lab.hosts[node.node_id]
     if fault.kind == "kill":
         node.restart()

@@ -1,7 +1,7 @@
-"""Hosts with an address, a disk and a clock of their own, and a switch whose ports and cables can fail.
+"""Hosts with their own address, disk and clock, and a switch whose ports and cables can fail.
 
-The process that makes a Lab has to be in a network namespace of its own: it is on the switch as well, as the clients'
-host. The networks of bench.launch.networks are the machine's own, and only lose what one host sends to another: they
+The process that makes a Lab has to be in a separate network namespace: it is also on the switch, as the clients' host.
+The networks of bench.launch.networks are the machine's own, and can only drop packets from one host to another: they
 have neither a switch with rules and slow links, nor disks, nor clocks.
 """
 
@@ -20,10 +20,10 @@ from tests.support.wait import until
 
 CLIENTS: Final = 0
 """The number of the clients' host; the others are numbered from 1 on."""
-# Of the tests' network, which nothing outside of it can see.
+# Addresses of the tests' network, which is invisible from outside.
 NETWORK: Final = "10.77.0"
 DISK_BYTES: Final = 256 << 20
-# What tbf lets pass at once, at least one frame, and how long a frame may wait in it before others are dropped.
+# tbf's burst, at least one frame, and the longest time that a frame waits in its queue before others are dropped.
 BURST: Final = "8k"
 QUEUE: Final = "400ms"
 # Runs a command in network and mount namespaces that end with it.
@@ -91,7 +91,7 @@ class Lab:
         run(["nsenter", "-t", str(self._switch.pid), "-n", "--", *command])
 
     def _connect(self, number: int, host: Host | None) -> None:
-        """Lay a cable from a port of the switch to a host, or to this process."""
+        """Connect a port of the switch with a cable to a host, or to this process."""
         own = ["netns", str(host.disk.pid)] if host else []
         port = ["netns", str(self._switch.pid)]
         run(["ip", "link", "add", f"port{number}", *port, "type", "veth", "peer", "name", "eth0", *own])
@@ -108,7 +108,7 @@ class Lab:
         self._on_switch(["ip", "link", "set", f"port{number}", "up"])
 
     def drop(self, sender: int, receiver: int) -> None:
-        """Let the switch drop what one host sends to another, until `pass_all`."""
+        """Make the switch drop all frames from one host to another, until `pass_all`."""
         rule = f"add rule bridge lab wire iifname port{sender} oifname port{receiver} drop"
         self._on_switch(["nft", rule])
 

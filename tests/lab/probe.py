@@ -1,6 +1,6 @@
-"""Each fault of the lab, seen from the hosts: `python -m tests.lab.probe DIRECTORY`, in a network namespace of its own.
+"""Each fault of the lab, seen from the hosts: `python -m tests.lab.probe DIRECTORY`, in a separate network namespace.
 
-Raises AssertionError for a fault that does nothing, or that is still there when it has been healed.
+Raises AssertionError for a fault that has no effect, or that persists after it has been healed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.wait import until
 
 PORT: Final = 7
 WAIT_S: Final = 30.0
-# Sends back what it receives, over UDP.
+# Echoes datagrams over UDP.
 ECHO: Final = """
 import socket, sys
 with socket.socket(type=socket.SOCK_DGRAM) as own:
@@ -29,7 +29,7 @@ with socket.socket(type=socket.SOCK_DGRAM) as own:
         print(len(data), sender[0], flush=True)
         own.sendto(data, sender)
 """
-# Sends one datagram and prints what comes back within a second.
+# Sends one datagram and prints the reply that arrives within a second.
 SEND: Final = """
 import socket, sys
 with socket.socket(type=socket.SOCK_DGRAM) as own:
@@ -56,13 +56,13 @@ class Probe:
         return child
 
     def answers(self, sender: int, receiver: int) -> bool:
-        """Whether an answer comes to a datagram."""
+        """Whether a datagram gets a reply."""
         wrapper = self.lab.hosts[sender].disk.wrapper if sender != CLIENTS else []
         done = run([*wrapper, sys.executable, "-c", SEND, address(receiver), str(PORT)], timeout_s=WAIT_S, check=False)
         return done.stdout == b"x\n"
 
     def arrived(self, sender: int, receiver: int) -> int:
-        """How many datagrams of one host have arrived at another."""
+        """The number of datagrams from one host that have arrived at another."""
         return self.echoes[receiver].stdout().count(address(sender))
 
     def all_answer(self) -> None:
@@ -75,7 +75,7 @@ class Probe:
         before = self.arrived(2, 1)
         assert not self.answers(1, 2)
         assert not self.answers(2, 1)
-        # What host 2 sends still arrives: one direction is cut.
+        # Datagrams from host 2 still arrive: only one direction is cut.
         assert self.arrived(2, 1) > before
         assert self.answers(CLIENTS, 1)
         lab.pass_all()

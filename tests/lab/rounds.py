@@ -1,4 +1,6 @@
-"""Rounds of faults of a cluster on lab hosts: a fault begins while clients work, it is healed, and all go on."""
+"""Rounds of faults of a cluster on lab hosts: a fault begins while clients work, it is healed, and all clients
+continue.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from tests.support.cluster import DISTURBED, ClusterNode, running
 
 NODES: Final = 3
 BROKER_PORT, CONTROLLER_PORT = 9092, 9093
-# A partition that has been without an acknowledgement for longer than this when the fault is healed waited for that.
+# A partition without an acknowledgement for longer than this when the fault is healed was waiting for the healing.
 WAITING_S: Final = 0.5
 SETTINGS: Final = {
     **DISTURBED,
-    # A broker whose clock is behind rightly refuses records that are too far in its future, by default by an hour.
+    # A broker whose clock is behind rightly refuses records too far in its future (by default an hour).
     "log.message.timestamp.after.max.ms": "172800000",
 }
 
@@ -44,7 +46,7 @@ class LabNode(ClusterNode):
 
 @dataclass(frozen=True)
 class Round:
-    """What one round took, in seconds.
+    """The times of one round, in seconds.
 
     `gap_s` is the longest time that a partition went without an acknowledgement, `waited` whether one was still
     waiting when the fault was healed, `went_on_s` how long after that all clients had made progress, and `in_sync_s`
@@ -82,7 +84,7 @@ class Rounds:
         self._wait = threading.Event()
 
     def disturb(self, number: int, fault: Fault) -> Round:
-        """Let a fault begin, heal it, and wait until all clients have gone on and all replicas are in sync."""
+        """Begin a fault, heal it, and wait until all clients have made progress and all replicas are in sync."""
         work = self.work
         victim = work.victim(fault.role, fault.other)
         also = ", active controller" if victim is work.controller() else ""
@@ -118,7 +120,7 @@ class Rounds:
         )
 
     def round(self, number: int, fault: Fault) -> Round:
-        """One fault, and the judgement. Raises AssertionError with what the checker has found."""
+        """One fault, and the check of its history. Raises AssertionError with the checker's findings."""
         found = self.disturb(number, fault)
         since_s = time.monotonic()
         self.work.settle()
@@ -128,7 +130,7 @@ class Rounds:
         return found
 
     def finish(self) -> None:
-        """Read everything again and judge it."""
+        """Read everything again and check it."""
         findings = self.work.judge_all()
         assert not findings, "\n".join(map(str, findings[:20]))
         for node in self.nodes:
@@ -139,7 +141,7 @@ class Rounds:
 def on_hosts(
     directory: Path, settings: Mapping[str, str] | None = None, producer: Mapping[str, str | int] | None = None
 ) -> Iterator[Rounds]:
-    """A cluster on lab hosts. The caller is in a network namespace of its own."""
+    """A cluster on lab hosts. The caller is in a separate network namespace."""
     lab = Lab(directory, NODES)
     try:
         nodes = [
@@ -157,7 +159,7 @@ def on_hosts(
 
 
 def table(rounds: Sequence[Round]) -> str:
-    """The median and the maximum of each kind, and of each sort of cut, in seconds."""
+    """The median and the maximum for each kind of fault, and for each kind of cut, in seconds."""
     groups: dict[str, list[Round]] = {}
     for each in rounds:
         groups.setdefault(each.fault.kind, []).append(each)

@@ -14,7 +14,7 @@ from tests.lab.faults import KINDS, draw
 from tests.lab.hosts import UNSHARE
 from tests.support import needs
 
-# Of the soak, on a machine with much else to do. A test outside of it ends after five minutes.
+# The limit in the soak, on a busy machine. Outside of the soak, a test is limited to five minutes.
 ROUND_S = 70.0
 TIMEOUT_S = 270.0
 
@@ -25,7 +25,7 @@ def hosts() -> None:
 
 
 def lab(directory: Path, *arguments: str, timeout_s: float) -> str:
-    """Run `python -m tests.lab`, and return what it prints."""
+    """Run `python -m tests.lab`, and return its output."""
     command = [sys.executable, "-m", "tests.lab", "--directory", str(directory / "lab"), *arguments]
     done = run(command, timeout_s=timeout_s, check=False)
     out = done.stdout.decode()
@@ -39,7 +39,7 @@ def lab(directory: Path, *arguments: str, timeout_s: float) -> str:
 @pytest.mark.usefixtures("hosts")
 @pytest.mark.parametrize("part", [1, 2])
 def test_ten_rounds(tmp_path: Path, part: int) -> None:
-    """If this fails, a fault of one host loses or repeats what clients have written, or stops them for good."""
+    """If this fails, a fault of one host loses or repeats records, or stops clients permanently."""
     # Each part draws a seed, and has each kind at least once.
     out = lab(tmp_path, "--rounds", "10", "--length", "0.5", "2", timeout_s=TIMEOUT_S)
     assert set(re.findall(r"^(\w+) +\d+ +\d", out, re.MULTILINE)) == set(KINDS)
@@ -49,7 +49,7 @@ def test_ten_rounds(tmp_path: Path, part: int) -> None:
 @pytest.mark.timeout(15_000)
 @pytest.mark.usefixtures("hosts")
 def test_two_hundred_rounds(tmp_path: Path) -> None:
-    """The same with more and longer faults, for rare moments."""
+    """The same with more and longer faults, for rare interleavings."""
     lab(tmp_path, "--rounds", "200", timeout_s=200 * ROUND_S)
 
 
@@ -57,7 +57,7 @@ def test_two_hundred_rounds(tmp_path: Path) -> None:
 @pytest.mark.serial
 @pytest.mark.usefixtures("hosts")
 def test_a_planted_loss_is_found(tmp_path: Path) -> None:
-    """If this fails, cuts do not cut, or the checker does not see what a cluster has lost: the rounds prove nothing."""
+    """If this fails, cuts have no effect, or the checker does not find lost records, and the rounds prove nothing."""
     out = lab(tmp_path, "--planted", timeout_s=TIMEOUT_S)
     assert re.search(r"found: [1-9]\d* lost writes", out)
 
@@ -65,7 +65,7 @@ def test_a_planted_loss_is_found(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("hosts")
 def test_the_hosts_fail_as_they_are_asked_to(tmp_path: Path) -> None:
-    """If this fails, a fault of the lab does nothing, so that the rounds with it prove nothing."""
+    """If this fails, a fault of the lab has no effect, and the rounds with it prove nothing."""
     done = run([*UNSHARE, sys.executable, "-m", "tests.lab.probe", tmp_path], timeout_s=120)
     print(done.stdout.decode())
     assert done.stdout.decode().endswith("all faults act\n")

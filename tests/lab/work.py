@@ -1,4 +1,4 @@
-"""The clients of the rounds, and what is judged between two of them.
+"""The clients of the rounds, and the checks between two rounds.
 
 Between two rounds nothing is sent until everything has been read, copied and committed. So the history of each round is
 complete, and is checked by itself (tests/history/checker.py). At the end everything is read again from the beginning
@@ -27,7 +27,7 @@ from tests.support.wait import until
 ASKED = messages.ListOffsetsRequest
 LATEST = -1
 COPIERS = 2
-# How many records of each partition are acknowledged before a fault begins.
+# The number of records acknowledged in each partition before a fault begins.
 BEFORE = 10
 
 
@@ -38,7 +38,7 @@ class Reader(Client):
         level = "read_committed" if committed else "read_uncommitted"
         super().__init__(f"reader-{level}", servers, recorder)
         self.committed = committed
-        # The offsets at which it came to the end of its partitions.
+        # The offsets at which the reader reached the end of its partitions.
         self.ends: dict[Place, int] = {}
         self.copies: Counter[str] = Counter()
         settings = {"group.id": self.name, "isolation.level": level, "enable.partition.eof": True}
@@ -79,7 +79,7 @@ class LabWork(DisturbedWork):
         for reader in self.readers:
             self.clients.append(reader)
             reader.start()
-        # What was sent in the rounds that are over, and what the readers read, who are assigned once.
+        # The records sent in completed rounds, and those that the readers read; a reader is assigned only once.
         self._past: list[Operation] = [Assign(each.name, each.committed, start) for each in self.readers]
         self.acked = 0
 
@@ -108,7 +108,7 @@ class LabWork(DisturbedWork):
         return leader if role == "leader" else [node for node in self.nodes if node is not leader][other]
 
     def resume(self) -> None:
-        """Let the producer send again, and wait until each partition acknowledges what it sends."""
+        """Resume the producer, and wait until each partition acknowledges its records."""
         before = dict(self.steady.acked)
         self.steady.reset_gaps()
         self.steady.paused.clear()
@@ -118,14 +118,14 @@ class LabWork(DisturbedWork):
         )
 
     def settle(self) -> None:
-        """Let the producer pause, and wait until everything that it has sent is acknowledged, copied, read by all
-        readers and members, and committed.
+        """Pause the producer, and wait until all its records are acknowledged, copied, read by all readers and members,
+        and committed.
         """
         self.steady.paused.set()
         self._until(self._behind, "everything to be copied, read and committed")
 
     def _until(self, behind: Callable[[], list[str]], what: str) -> None:
-        """Wait until nothing is behind, with whom it is that keeps waiting in the error."""
+        """Wait until no client is behind; the error names the clients that are."""
         last: list[str] = []
 
         def done() -> bool:
@@ -153,7 +153,7 @@ class LabWork(DisturbedWork):
         behind += [f"{copier.name} is {copier.doing}" for copier in self.copiers if copier.doing != "reading"]
         if behind:
             return behind
-        # Only now: all transactions have been decided.
+        # Only now, when all transactions have been decided.
         ends = self._ends(committed=False)
         stable = self._ends(committed=True)
         if stable != ends:
@@ -169,7 +169,7 @@ class LabWork(DisturbedWork):
         """The high watermarks, or the last stable offsets, of partitions whose leaders are known and show them. Raises
         ClientError if a leader does not answer.
         """
-        # Not by librdkafka: its admin client asks with the leader epoch that it knows, even if that is fenced.
+        # Not with librdkafka: its admin client sends the leader epoch that it knows, even if that is fenced.
         found: dict[Place, int] = {}
         for name in ("in", "out"):
             for part in self.metadata(name):
@@ -185,7 +185,7 @@ class LabWork(DisturbedWork):
         return found
 
     def judge(self) -> list[Finding | str]:
-        """What is wrong with the history since the last time; `settle` comes first."""
+        """Return the anomalies of the history since the last call; call `settle` first."""
         ends = self._ends(committed=False)
         assigns = {each.consumer: each for each in self.recorder.operations if isinstance(each, Assign)}
         operations = self.recorder.take(
@@ -205,7 +205,7 @@ class LabWork(DisturbedWork):
         return findings
 
     def _keep(self, operations: list[Operation]) -> None:
-        """Add what is checked again at the end: what was sent, and what the readers read."""
+        """Keep the operations that are checked again at the end: sends, and the readers' polls."""
         names = {reader.name for reader in self.readers}
         self._past += [
             each
@@ -214,12 +214,12 @@ class LabWork(DisturbedWork):
         ]
 
     def transactions(self) -> tuple[int, int]:
-        """How many transactions since `judge` have ended, and how many of them were committed."""
+        """The number of transactions that have ended since `judge`, and the number of committed ones."""
         found = [each.outcome for each in self.recorder.operations if isinstance(each, Transaction)]
         return len(found), found.count(Outcome.COMMITTED)
 
     def judge_all(self) -> list[Finding]:
-        """End the clients, read everything from the beginning, and return what is wrong with it and with all earlier
+        """End the clients, read everything from the beginning, and return the anomalies of it and of all earlier
         histories.
         """
         self.stop()

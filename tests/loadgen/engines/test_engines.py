@@ -1,4 +1,4 @@
-"""The engines that are not gevent's, against our broker and Apache Kafka."""
+"""The engines other than gevent, against our broker and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rig(broker: Target, topic: str, **options: Any) -> Iterator[Rig]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_counted_is_there(either_broker: Target, topic: str, engine: str, codec: str) -> None:
-    """If this fails, a run's figures are of records that were never written, or of some of them."""
+    """If this fails, a run's figures count records that were never written, or only some of the written ones."""
     options = {"engine": engine, "codec": codec, "records": 5, "rate": RateProfile.constant(100), "users": 2}
     with rig(either_broker, topic, **options) as load:
         figures = load.run(0.5)
@@ -66,7 +66,7 @@ def test_a_closed_loop_keeps_requests_in_flight(either_broker: Target, topic: st
     "payload", [Payload("json", fields={"a": {"kind": "sequence", "start": 0, "step": 1}}), Payload("fixed", 40)]
 )
 def test_stamps_of_librdkafka_are_found(either_broker: Target, topic: str, payload: Payload) -> None:
-    """If this fails, verified values, or JSON whose stamp is a header, look lost."""
+    """If this fails, verified values, or JSON with the stamp in a header, count as lost."""
     options = {"engine": "librdkafka", "payload": payload, "keys": Keys("uniform", 10), "idempotent": True}
     with rig(either_broker, topic, rate=RateProfile.constant(200), **options) as load:
         load.run(0.5)
@@ -78,7 +78,7 @@ def test_stamps_of_librdkafka_are_found(either_broker: Target, topic: str, paylo
 @pytest.mark.full
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_stall_is_charged(make_broker: Callable[..., Target], topic: str, engine: str) -> None:
-    """If this fails, a broker that freezes for a second shows the latencies of the requests that it answered before."""
+    """If this fails, the latencies of a broker that freezes for a second do not include the freeze."""
     broker = make_broker()
     with rig(broker, topic, engine=engine, rate=RateProfile.constant(200)) as load:
 
@@ -96,7 +96,7 @@ def test_a_stall_is_charged(make_broker: Callable[..., Target], topic: str, engi
         found = load.verify()
     assert figures.requests == 500
     assert figures.latency.highest >= 950_000_000
-    # Those that were due while it was frozen waited, too: with equal intervals, half a second on average.
+    # Requests that were due while it was frozen also waited: with equal intervals, half a second on average.
     assert figures.latency.percentile(80) >= 400_000_000
     assert found.is_good
 
@@ -104,7 +104,7 @@ def test_a_stall_is_charged(make_broker: Callable[..., Target], topic: str, engi
 @pytest.mark.full
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_broker_that_is_killed_loses_nothing(make_broker: Callable[..., Target], topic: str, engine: str) -> None:
-    """If this fails, an engine does not come back after an outage, or takes open outcomes for acknowledged ones."""
+    """If this fails, an engine does not recover after an outage, or counts unknown outcomes as acknowledged."""
     broker = make_broker()
     with rig(broker, topic, engine=engine, idempotent=True, rate=RateProfile.constant(200)) as load:
 
@@ -178,7 +178,7 @@ def test_what_an_engine_cannot_do_is_refused(
 
 
 def test_a_missing_library_is_named(either_broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a scenario with librdkafka ends in a stack trace where confluent-kafka is not installed."""
+    """If this fails, a scenario with librdkafka ends with a stack trace if confluent-kafka is not installed."""
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(EngineError, match="pip install confluent-kafka"):
         Rig((either_broker.host, either_broker.port), topic, engine="librdkafka")
@@ -195,5 +195,5 @@ def test_a_missing_library_is_named(either_broker: Target, topic: str, monkeypat
     ],
 )
 def test_the_end_of_the_warm_up_is_not_measured(ended_ms: int, measured_ms: int, now_ms: int, expected: bool) -> None:
-    """If this fails, the engine raw reports a quarter of a second more requests than it sent: 5 % of a run of 5 s."""
+    """If this fails, the engine raw counts a quarter of a second of extra requests: 5 % of a run of 5 s."""
     assert is_left_over(ended_ms * 10**6, measured_ms * 10**6, now_ms * 10**6) is expected

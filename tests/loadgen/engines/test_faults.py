@@ -1,4 +1,4 @@
-"""Every fault that a proxy injects is found by the verification, whichever engine produced; and nothing else is."""
+"""The verification finds every fault that a proxy injects, with every producing engine, and reports nothing else."""
 
 from __future__ import annotations
 

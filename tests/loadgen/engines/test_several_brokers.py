@@ -66,7 +66,7 @@ def test_connections_share_the_partitions_of_their_leader(
 @pytest.mark.full
 @needs.kafka
 def test_a_leader_that_is_killed_loses_nothing(nodes: list[KafkaPeer], topic: str) -> None:
-    """If this fails, the C driver writes to a dead leader for ever, or reports its open requests as lost.
+    """If this fails, the C driver writes to a dead leader forever, or reports its open requests as lost.
 
     Runs last: it ends a node. Its partitions have one replica each, so they come back with the node.
     """
@@ -82,7 +82,7 @@ def test_a_leader_that_is_killed_loses_nothing(nodes: list[KafkaPeer], topic: st
         killing = gevent.spawn(kill)
         figures = load.run(2.0)
         killing.join()
-        # The node is back: whatever is led by it is written again, after a moment in which its connections are made.
+        # The node is back: its partitions are written again, shortly after new connections are made.
         load.run(2.0)
         again = load.run(1.0)
         found = load.verify()

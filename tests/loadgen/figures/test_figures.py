@@ -1,4 +1,4 @@
-"""Figures of users become those of a process, and those of all processes, without losing any."""
+"""The figures of users are merged into those of a process, and of all processes, without loss."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def note(meter: Meter, event: tuple[Any, ...]) -> None:
 
 
 def interval_of(book: Book, second: int) -> dict[str, Any]:
-    """Take an interval as it arrives at the conductor."""
+    """Return an interval in the form in which it arrives at the conductor."""
     found: dict[str, Any] = msgpack.unpackb(msgpack.packb(book.take(second)))
     return found
 
@@ -93,7 +93,7 @@ def test_an_interval_is_taken_once() -> None:
 
 
 def test_an_interval_has_the_lateness_of_all_pacers() -> None:
-    """If this fails, the generator's own delay is reported too small, and its figures are believed."""
+    """If this fails, the generator's own delay is reported too small, and wrong figures are trusted."""
     book, pacers = Book(), [Pacer(), Pacer()]
     for name, pacer in zip(("a", "b"), pacers, strict=True):
         pacer.lateness.add(1000)
@@ -133,7 +133,7 @@ def test_an_engines_own_figures_are_added() -> None:
 
 
 def test_errors_and_meters_are_bounded() -> None:
-    """If this fails, an error text that differs each time fills the memory of worker and conductor."""
+    """If this fails, error texts that all differ exhaust the memory of worker and conductor."""
     meter = Meter("Produce")
     for number in range(ERRORS_MAX + 20):
         meter.failed(f"error {number}", 0, 0, 1)
@@ -150,7 +150,7 @@ def test_errors_and_meters_are_bounded() -> None:
 
 
 def test_the_series_is_bounded_and_the_totals_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a run of days fills the conductor's memory, or forgets its first days."""
+    """If this fails, a run of several days exhausts the conductor's memory, or forgets its first days."""
     monkeypatch.setattr(totals_module, "SERIES_MAX", 3)
     book, totals = Book(), Totals()
     for second in range(10):

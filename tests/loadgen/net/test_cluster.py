@@ -1,4 +1,4 @@
-"""A client's view of a cluster, in a process of its own: gevent's hub belongs to a thread."""
+"""A client's view of a cluster, in a separate process, because gevent's hub belongs to a thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from tests.support.broker import Target
 from tests.support.topics import create_topic
 
-# Many greenlets that need the same broker at once must share one connection, and none must be left open.
+# Many greenlets that need the same broker at the same time must share one connection, and none must be left open.
 SHARED = """
 import os, sys, gevent
 from loadgen.net.cluster import EARLIEST, Cluster
@@ -26,7 +26,7 @@ print(sum("socket:" in each for each in files))
 
 
 def test_greenlets_share_a_connection(either_broker: Target, topic: str) -> None:
-    """If this fails, users leave connections open behind them whenever two of their requests need a new one."""
+    """If this fails, users leak a connection whenever two of their requests need a new one at the same time."""
     create_topic(either_broker.bootstrap, topic, 2)
     command = [sys.executable, "-c", SHARED, str(either_broker.port), topic]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""The limit of open files, and what idle connections cost."""
+"""The limit of open files, and the cost of idle connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from loadgen.net.files import OTHERS, FilesError, allow_files
 from tests.support.broker import Target
 
-# Prints the growth of the resident memory by each of the connections, in bytes.
+# Prints the growth of resident memory per connection, in bytes.
 IDLE = """
 import sys, resource
 from loadgen.net.connection import connect
@@ -27,12 +27,12 @@ held += [connect(("127.0.0.1", port), "idle", 30.0) for _ in range(count)]
 assert all(each.closed is None for each in held)
 print((resident() - before) // count)
 """
-# 10,000 connections in 250 MB, of which the process itself needs 100.
+# 10,000 connections in 250 MB, including 100 MB for the process itself.
 BYTES_MAX = 15_000
 
 
 def test_a_limit_that_does_not_suffice_is_named() -> None:
-    """If this fails, a connection storm ends with thousands of EMFILE errors instead of one that says what to do."""
+    """If this fails, a connection storm ends with thousands of EMFILE errors instead of one that gives the remedy."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         pytest.skip("this process may have any number of open files")

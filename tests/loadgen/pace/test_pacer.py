@@ -1,4 +1,4 @@
-"""Operations are handed to users at their due times, each exactly once, whoever is busy or killed."""
+"""Users get operations at their due times, each exactly once, even if users are busy or killed."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def user_of(pacer: Pacer, taken: list[int]) -> gevent.Greenlet[[], None]:
 
 @pytest.mark.parametrize("users", [1, 3, 200])
 def test_each_operation_is_taken_once_and_not_before_it_is_due(users: int) -> None:
-    """If this fails, the load has holes or duplicates, or runs ahead of its schedule."""
-    # A busy machine may begin the users late, and what is over by then is not taken.
+    """If this fails, the load has gaps or duplicates, or runs ahead of its schedule."""
+    # A busy machine may start the users late, and operations that are over by then are not taken.
     start_ns, taken = time.monotonic_ns() + NS, list[int]()
     pacer = begun(1000, start_ns, 0.1)
     found = [user_of(pacer, taken) for _ in range(users)]
@@ -61,12 +61,12 @@ def test_an_overdue_operation_keeps_its_due_time() -> None:
     pacer = begun(100, start_ns, 1)
     user_of(pacer, taken).join(WAIT_S)
     assert taken == [start_ns + number * NS // 100 for number in range(100)]
-    # The generator was not late: nobody waited.
+    # The generator was not late: no user waited.
     assert (pacer.queued, pacer.lateness.count) == (100, 0)
 
 
 def test_a_killed_user_takes_no_operation_along() -> None:
-    """If this fails, each member that churn kills makes a hole in the load."""
+    """If this fails, each member that churn kills makes a gap in the load."""
     taken = list[int]()
     pacer = begun(10, time.monotonic_ns() + 3600 * NS, 0.2)
     killed, other = user_of(pacer, []), user_of(pacer, taken)
@@ -103,7 +103,9 @@ def test_without_a_schedule_nothing_waits() -> None:
 
 
 def test_what_was_due_is_still_performed_after_the_cut() -> None:
-    """If this fails, what waited during a stall at the end of a run is forgotten, and the stall with it."""
+    """If this fails, operations that waited during a stall at the end of a run are forgotten, and the stall with
+    them.
+    """
     start_ns, taken = time.monotonic_ns() - NS, list[int]()
     pacer = begun(100, start_ns, 3600)
     pacer.cut(start_ns + NS // 2)

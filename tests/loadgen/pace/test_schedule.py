@@ -14,7 +14,7 @@ from loadgen.pace.schedule import Schedule
 from loadgen.scenario.profile import Piece, RateProfile
 from loadgen.scenario.share import Share
 
-# Neither so low that an operation takes a year, nor so high that floats have no nanoseconds left.
+# Neither so low that an operation takes a year, nor so high that floats cannot represent nanoseconds.
 RATES = st.one_of(st.just(0.0), st.floats(0.01, 10_000.0))
 PIECES = st.builds(Piece, st.floats(0.01, 1_000.0), RATES, RATES)
 PROFILES = st.builds(RateProfile, st.lists(PIECES, min_size=1, max_size=6).map(tuple), st.booleans()).filter(
@@ -37,7 +37,7 @@ def test_as_many_operations_are_due_as_the_rate_makes(profile: RateProfile, numb
 
 
 def test_the_integral_is_that_of_small_steps() -> None:
-    """If this fails, the formula of the profile is wrong, and with it what the other tests compare with."""
+    """If this fails, the formula of the profile is wrong, and with it the reference of the other tests."""
     profile = RateProfile((Piece(3.0, 10.0, 70.0), Piece(2.0, 0.0, 0.0), Piece(5.0, 30.0, 0.0)), repeats=True)
 
     def rate(at_s: float) -> float:
@@ -50,14 +50,16 @@ def test_the_integral_is_that_of_small_steps() -> None:
     sums = list(itertools.accumulate(rate((step + 0.5) * step_s) * step_s for step in range(27_000)))
     for at_s in (0.5, 3, 4, 5, 7.5, 10, 13, 14.5, 20, 27):
         assert profile.operations(at_s) == pytest.approx(sums[round(at_s / step_s) - 1], abs=0.05)
-    # Those that fall on a pause, 120 of the 195 of each period, are due when it ends.
+    # Operations that fall on a pause, 120 of the 195 of each period, are due when it ends.
     due = {number: at for number, at in enumerate(times(profile, 500)) if number % 195 not in (0, 120)}
     assert max(abs(bisect_left(sums, number) * step_s - at) for number, at in due.items()) < 0.02
 
 
 @given(PROFILES, st.integers(0, 100_000))
 def test_due_times_never_go_back(profile: RateProfile, number: int) -> None:
-    """If this fails, an operation becomes due before its predecessor, and a pacer that waits for that one is late."""
+    """If this fails, an operation becomes due before its predecessor, and a pacer that waits for the predecessor is
+    late.
+    """
     schedule = Schedule(profile)
     due = [schedule.due_s(each) for each in range(number, number + 50)]
     assert all(before <= after or math.isclose(before, after) for before, after in itertools.pairwise(due))

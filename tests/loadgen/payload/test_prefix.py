@@ -1,4 +1,4 @@
-"""Where the stamp of a verified record is found."""
+"""The place of the stamp in a verified record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_stamp_is_before_the_value_or_in_a_header() -> None:
 
 @pytest.mark.parametrize("value", [None, b"", PACKED[:-1]])
 def test_a_record_without_a_stamp(value: bytes | None) -> None:
-    """If this fails, a record of somebody else ends the verification with an error."""
+    """If this fails, a foreign record ends the verification with an error."""
     assert stamp_of(value) is None
     assert stamp_of(value, [(HEADER, None), (HEADER, PACKED[:-1]), ("x", PACKED)]) is None
 

@@ -1,4 +1,4 @@
-"""The values of records: what the scenario says, and the same in each run with its seed."""
+"""The values of records: as the scenario defines them, and equal in each run with the same seed."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_lines_come_in_turn_and_whole() -> None:
 
 
 def test_large_values_have_a_small_pool() -> None:
-    """If this fails, values of megabytes take all memory before the run begins."""
+    """If this fails, values of megabytes exhaust the memory before the run begins."""
     assert len(set(some(Payload(size=5 << 20), 10))) == 4
 
 
 def test_json_has_each_kind_of_field(tmp_path: Path) -> None:
-    """If this fails, consumers get values that are not JSON, or not what the scenario says."""
+    """If this fails, consumers get values that are not JSON, or not those of the scenario."""
     found = objects(
         tmp_path,
         """

@@ -1,5 +1,6 @@
-"""The verdict on the generator. If it is wrong, people blame a cluster for what the load generator could not do, or do
-not trust figures that are right."""
+"""The verdict on the generator. If it is wrong, users blame a cluster for the limits of the load generator, or do not
+trust correct figures.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ USUAL = Load(200, 2.0)
 
 
 def totals_of(*seconds: tuple[Load, int], **others: Any) -> Totals:
-    """One worker's seconds: load, and how many operations waited for a user."""
+    """One worker's seconds, with the load and the number of operations that waited for a user."""
     chance = random.Random(3)
     totals = Totals()
     for at, (load, queued) in enumerate(seconds, 1):
@@ -35,7 +36,7 @@ def judged(totals: Totals, of: Scenario = PRODUCERS) -> Generator:
 
 
 def test_a_quiet_run_is_the_clusters() -> None:
-    """If this fails, every run is said to be limited by its generator."""
+    """If this fails, every run is reported as limited by its generator."""
     found = judged(good_totals(10), scenario())
     assert found.reasons == ()
     assert all(each.value is not None and each.value <= each.most for each in found.checks)
@@ -53,7 +54,7 @@ def test_a_worker_without_cpu_to_spare_is_the_limit(cpu_s: float, is_limit: bool
 @pytest.mark.parametrize(
     ("late_ms", "service_ms", "is_limit"),
     [
-        (0.1, 0.2, False),  # a good part of the latency, but below 1 ms
+        (0.1, 0.2, False),  # a large part of the latency, but below 1 ms
         (1.0, 2.0, True),
         (1.0, 100.0, False),  # less than a tenth of the latency
         (30.0, 100.0, True),
@@ -68,7 +69,7 @@ def test_lateness_counts_if_it_is_a_part_of_the_latency(late_ms: float, service_
 
 @pytest.mark.parametrize(("lag_ms", "is_limit"), [(10.0, False), (60.0, True)])
 def test_an_event_loop_that_stands_is_the_limit(lag_ms: float, is_limit: bool) -> None:
-    """If this fails, a hub that something blocks goes unnoticed."""
+    """If this fails, a blocked hub goes unnoticed."""
     assert judged(totals_of(*[(USUAL, 0)] * 3, lag_ms=lag_ms)).is_limit is is_limit
 
 
@@ -79,19 +80,19 @@ def test_too_few_users_are_the_generators_fault() -> None:
     found = judged(totals_of((USUAL, 0), (waits, 190), (worse, 190), (worse, 190)))
     assert found.is_limit
     assert "more users are needed" in found.reasons[0]
-    # Also if it is so from the first second on, and there is nothing to compare with.
+    # Also from the first second on, without an earlier second to compare with.
     assert judged(totals_of((waits, 190), (worse, 190), (worse, 190))).is_limit
 
 
 def test_operations_that_were_never_sent_waited_too() -> None:
-    """If this fails, a run that could not even begin a third of its operations is good."""
+    """If this fails, a run that could not even begin a third of its operations passes."""
     waits = Load(200, 2.0, waited_ms=800, waiting=0.2)
     few = totals_of((USUAL, 0), (USUAL, 0), (waits, 12))
     assert judged(few).reasons == ()
     few.unsent_of = {"users": 300}
     assert judged(few).is_limit
     assert generator.scheduled(few) == 600 + 12 + 300
-    # A cluster that stands still at the end is the reason itself.
+    # A cluster that is frozen at the end is itself the reason.
     frozen = totals_of((USUAL, 0), (USUAL, 0), (Load(200, 2.0, 1000, 0.9, slowest_ms=1000), 100))
     frozen.unsent_of = {"users": 300}
     assert judged(frozen).reasons == ()
@@ -149,5 +150,5 @@ def test_a_lost_worker_is_a_lack_of_load() -> None:
 
 
 def test_a_run_without_operations_is_not_good() -> None:
-    """If this fails, a run that did nothing ends with exit code 0."""
+    """If this fails, a run without operations ends with exit code 0."""
     assert judged(Totals()).reasons == ("no operation was performed",)

@@ -13,7 +13,7 @@ from loadgen.report import junit
 from loadgen.report.result import Generator, Result, Verification
 from tests.support.load_results import bad, good
 
-# What the schema of Jenkins' xUnit plugin allows.
+# The attributes that the schema of Jenkins' xUnit plugin allows.
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"properties", "testcase", "system-out", "system-err"},
@@ -60,7 +60,7 @@ def outcomes(suite: Element) -> dict[str, list[str]]:
 
 
 def test_a_good_run_passes_every_case(tmp_path: Path, passed: Result) -> None:
-    """If this fails, a build server marks a good build."""
+    """If this fails, a build server marks a good build as failed."""
     assert outcomes(parsed(passed)) == {
         "verification": [],
         "generator": [],
@@ -72,7 +72,7 @@ def test_a_good_run_passes_every_case(tmp_path: Path, passed: Result) -> None:
 
 
 def test_each_failure_has_its_text() -> None:
-    """If this fails, a failed build does not say why."""
+    """If this fails, a failed build does not show why."""
     suite = parsed(bad())
     assert outcomes(suite) == {
         "verification": ["failure"],
@@ -90,20 +90,20 @@ def test_each_failure_has_its_text() -> None:
 
 
 def test_unchecked_data_is_skipped_or_an_error(passed: Result) -> None:
-    """If this fails, data that nobody looked at passes as verified."""
+    """If this fails, unchecked data passes as verified."""
     assert outcomes(parsed(replace(passed, verification=None)))["verification"] == ["skipped"]
     problem = replace(passed, verification=Verification(problem="no leader"))
     assert outcomes(parsed(problem))["verification"] == ["error"]
 
 
 def test_an_interrupted_run_says_so(passed: Result) -> None:
-    """If this fails, a build that somebody stopped looks complete."""
+    """If this fails, an interrupted build looks complete."""
     text = parsed(replace(passed, ended="interrupted after 3 s of 10 s")).findtext("system-out")
     assert text == "Good so far\ninterrupted after 3 s of 10 s"
 
 
 def test_any_text_makes_good_xml(passed: Result) -> None:
-    """If this fails, an error text with a control character makes a file that no build server reads."""
+    """If this fails, an error text with a control character makes a file that build servers cannot read."""
     evil = "<&\"']]>\x00\x1b[31m\ufffe\ud800 ü 🎉"
     suite = parsed(replace(passed, generator=Generator(reasons=(evil,)), scenario={**passed.scenario, "name": evil}))
     error = suite.find("testcase/error")

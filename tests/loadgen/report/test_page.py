@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: it must draw everything, load nothing, and hide nothing that went wrong."""
+"""The page of a run in a real browser: it must draw everything, load nothing, and hide no failure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def results() -> dict[str, Result]:
 
 @pytest.fixture
 def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
-    """Open results; at the end no tab may have reported anything, or asked anyone for anything."""
+    """Open results; at the end no tab may have reported a problem or sent a request."""
     opened: list[Tab] = []
 
     def make(result: Result, *, dark: bool = False, width: int = 1280) -> Tab:
@@ -39,7 +39,7 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", locale="en-US"
         )
         tab = Tab(context, path.as_uri())
-        # A page that is a file may ask for no other file.
+        # A page opened as a file must not request other files.
         tab.page.on("request", lambda request: None if request.url == tab.url else tab.problems.append(request.url))
         opened.append(tab)
         tab.page.goto(path.as_uri())
@@ -59,7 +59,7 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
 def test_everything_is_drawn_and_can_be_read_by_everyone(
     show: Callable[..., Tab], results: dict[str, Result], name: str, width: int, dark: bool
 ) -> None:
-    """If this fails, a chart is empty, the page is wider than a phone, or a screen reader finds no way through it."""
+    """If this fails, a chart is empty, the page is wider than a phone, or a screen reader cannot navigate it."""
     tab = show(results[name], dark=dark, width=width)
     assert tab.page.locator(".plot").count() == (8 if name == "bad" else 6)
     assert tab.page.evaluate(UNDRAWN) == []
@@ -80,7 +80,7 @@ def test_the_verdict_comes_first(show: Callable[..., Tab], results: dict[str, Re
 
 @pytest.mark.full
 def test_an_interrupted_run_says_so_at_the_head(show: Callable[..., Tab], results: dict[str, Result]) -> None:
-    """If this fails, the page of 12 s looks like that of a whole run."""
+    """If this fails, the page of a run interrupted after 12 s looks like that of a whole run."""
     tab = show(replace(results["good"], ended="interrupted after 12 s of 60 s", verification=None))
     assert "Interrupted after 12 s of 60 s" in tab.page.inner_text("header .state.warn")
     assert "does not ask for a check" in tab.page.inner_text("main")
@@ -90,7 +90,7 @@ def test_an_interrupted_run_says_so_at_the_head(show: Callable[..., Tab], result
 def test_a_search_shows_its_rate_and_notes_stand_at_the_head(
     show: Callable[..., Tab], results: dict[str, Result]
 ) -> None:
-    """If this fails, the page of a search has figures of some rate, but not the rate."""
+    """If this fails, the page of a search has the figures of a rate, but not the rate itself."""
     steps = (Step(1000, 1000, 1.2, ""), Step(2250, 1800, None, "p99 is above 10 ms"))
     tab = show(replace(results["good"], steps=steps, notes=("worker 1: sent no result",)))
     assert "The highest rate that met the bound: 1,000/s." in tab.page.inner_text("main")
@@ -102,7 +102,7 @@ def test_a_search_shows_its_rate_and_notes_stand_at_the_head(
 
 @pytest.mark.full
 def test_data_that_was_not_checked_is_not_called_wrong(show: Callable[..., Tab], results: dict[str, Result]) -> None:
-    """If this fails, a cluster is accused of losing records that nobody could look for."""
+    """If this fails, the page reports lost records although they could not be checked."""
     tab = show(replace(results["good"], verification=Verification(problem="partition 2 has no leader")))
     head = tab.page.inner_text("header .state.bad")
     assert "Data not checked." in head
@@ -111,7 +111,7 @@ def test_data_that_was_not_checked_is_not_called_wrong(show: Callable[..., Tab],
 
 @pytest.mark.full
 def test_tables_say_what_the_charts_show(show: Callable[..., Tab], results: dict[str, Result]) -> None:
-    """If this fails, who cannot see the charts does not learn of the stall, the events, or the defects."""
+    """If this fails, a user who cannot see the charts does not learn of the stall, the events, or the defects."""
     tab = show(results["bad"])
     tab.page.get_by_text("The charts over time as a table").click()
     rows = tab.page.get_by_role("region", name="The run over time").locator("tbody tr")
@@ -175,7 +175,7 @@ def test_many_events_and_partitions_stay_readable(show: Callable[..., Tab]) -> N
 
 @pytest.mark.full
 def test_text_of_a_result_is_never_code(show: Callable[..., Tab], results: dict[str, Result]) -> None:
-    """If this fails, a foreign result runs code in the browser of who opens its page."""
+    """If this fails, a foreign result runs code in the reader's browser."""
     known = results["bad"]
     evil = replace(
         known,
@@ -231,9 +231,9 @@ def test_more_errors_than_colours_are_told_together(results: dict[str, Result]) 
 
 @pytest.mark.full
 def test_page_fits_paper(show: Callable[..., Tab], results: dict[str, Result]) -> None:
-    """If this fails, a printed page has dark surfaces or charts that are cut off."""
+    """If this fails, a printed page has dark surfaces or truncated charts."""
     tab = show(results["bad"], dark=True)
-    # Browsers print with the light scheme, whatever the reader has on the screen.
+    # Browsers print with the light scheme, independent of the scheme on the screen.
     tab.page.emulate_media(media="print", color_scheme="light")
     assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tab.page.wait_for_function(
