@@ -212,7 +212,7 @@ def successor_need_not_wait_for_the_connection(patch: Patch) -> None:
 
 
 def heartbeat_leaves_the_cut(patch: Patch) -> None:
-    """The same, because its connection broke once and it was heard from since."""
+    """The same, because its connection broke once and it has sent a heartbeat since."""
 
     def beat(self: Contact, now_ms: int) -> None:
         self.last_ms = now_ms

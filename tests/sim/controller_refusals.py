@@ -47,7 +47,7 @@ class Said:
 
 
 class Refusals:
-    """`story` lets something happen to one broker; `heard` follows all operations of the world."""
+    """`story` makes random events happen to one broker; `heard` follows all operations of the world."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -59,7 +59,7 @@ class Refusals:
         return self._draw.random() < chance
 
     def forget(self) -> None:
-        """Another controller has heard nothing of it."""
+        """Drop all reports: another controller has not received them."""
         self._said.clear()
 
     def heard(self, act: Act, reply: Any, epoch: int) -> None:
@@ -73,7 +73,9 @@ class Refusals:
                 del self._said[key]
 
     def story(self) -> None:
-        """A broker in service is refused by some nodes, is heard from, has a successor: some of it, in any order."""
+        """An active broker refuses connections of some nodes, sends heartbeats, has a successor: some of these events,
+        in any order.
+        """
         world, draw = self._world, self._draw
         broker_id = draw.choice(BROKERS[1:])
         for _ in range(draw.randint(2, STEPS)):

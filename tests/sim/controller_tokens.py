@@ -65,7 +65,7 @@ class TokenUsers:
         self._authors.clear()
 
     def committed(self, events: Iterable[Event]) -> None:
-        """The events say which tokens were made, changed and ended, and by whom."""
+        """The events name the tokens that were created, renewed and expired, and the authors."""
         now = dict(self._world.cluster.image.tokens)
         wanted = set()
         for token_id in now.keys() | self._committed.keys():

@@ -214,7 +214,7 @@ class World:
         self._tokens.committed(events)
 
     def _alive(self) -> None:
-        """Most brokers that are in service are heard from."""
+        """Most active brokers send a heartbeat."""
         for broker in list(self.cluster.image.brokers.values()):
             if not broker.fenced and self._random.random() < 0.8:
                 self.beat(broker.broker_id)
@@ -246,7 +246,7 @@ class World:
             self._request(Act("propose", (name, index, isr, "right", 0)))
 
     def _time(self) -> None:
-        """Time passes; the brokers that were not heard from are fenced."""
+        """Time passes; brokers without a heartbeat are fenced."""
         self.cluster.now_ms += self._random.choice([100, 3_000, 6_000])
         heartbeats = self.cluster.controller.heartbeats
         expired = heartbeats.expired(self.cluster.image.brokers, self.cluster.now_ms)

@@ -32,7 +32,9 @@ def test_a_call_that_blocks_the_loop_is_found(planted: Blocking, monkeypatch: py
 
 
 def test_the_document_lists_what_is_allowed() -> None:
-    """If this fails, an operator who looks for the cause of a slow broker, or who adds a call, has a wrong list."""
+    """If this fails, an operator who looks for the cause of a slow broker, or a developer who adds a call, has a wrong
+    list.
+    """
     text = ARCHITECTURE.read_text()
     section = text[text.index("## The event loop") : text.index("## Bounds")]
     rows = re.findall(r"^\| (\w+) \| `([^`]+)` \| [^|]+ \| [^|]+ \|$", section, re.MULTILINE)

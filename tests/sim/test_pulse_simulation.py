@@ -85,7 +85,7 @@ def flap_changes_nothing(patch: Patch) -> None:
 
 
 def interval_grows_for_ever(patch: Patch) -> None:
-    """A node that answers slowly is asked ever more rarely, so that its end is not noticed."""
+    """A node that answers slowly is asked more and more rarely, so that its end is not detected."""
     right = Pulse.answered
 
     def answered(self: Pulse, now_ms: int) -> None:

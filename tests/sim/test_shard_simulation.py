@@ -77,7 +77,7 @@ def controller_stops_first(patch: Patch) -> None:
 
 
 def ends_are_not_told(patch: Patch) -> None:
-    """The others do not hear of the end of a shard."""
+    """The others do not learn of the end of a shard."""
     right = Supervisor.take
 
     def take(self: Supervisor, event: sup.Event, now_ms: int) -> list[sup.Action]:

@@ -266,7 +266,7 @@ def test_tls_that_would_not_protect_is_refused(change: dict[str, str], error: st
     ],
 )
 def test_versions_and_suites(settings: dict[str, str], versions: tuple[str, str], ciphers: list[str] | None) -> None:
-    """If this fails, a client offers what its settings exclude."""
+    """If this fails, a client offers TLS parameters that its settings exclude."""
     found = tls_of({"security.protocol": "SSL"} | settings, "here")
     assert found is not None
     assert (found.minimum_version.name, found.maximum_version.name) == versions
@@ -275,7 +275,7 @@ def test_versions_and_suites(settings: dict[str, str], versions: tuple[str, str]
 
 
 def test_librdkafka_cannot_select_suites(tmp_path: Path) -> None:
-    """If this fails, a load generator offers what its settings exclude."""
+    """If this fails, a load generator offers TLS parameters that its settings exclude."""
     for setting in (f"ssl.cipher.suites={GCM}", "ssl.enabled.protocols=TLSv1.2"):
         path = tmp_path / "client.properties"
         path.write_text(f"security.protocol=SSL\n{setting}\n")
@@ -284,7 +284,7 @@ def test_librdkafka_cannot_select_suites(tmp_path: Path) -> None:
 
 
 def test_tls_of_clients() -> None:
-    """If this fails, a client checks neither who the broker is nor whether its certificate is good."""
+    """If this fails, a client verifies neither the broker's name nor its certificate."""
     authority = Authority()
     found = tls_of({"security.protocol": "SSL"}, "here")
     assert found is not None

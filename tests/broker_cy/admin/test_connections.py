@@ -66,7 +66,7 @@ def test_the_second_bootstrap_address_helps(ours: BrokerProcess) -> None:
 
 
 async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server, str]:
-    """A server that answers what it reads with the response of `answer`; None: no response."""
+    """A server that answers every request with the response of `answer`; None: no response."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

@@ -317,7 +317,7 @@ def test_what_is_refused_does_not_stop_the_rest(cluster: FakeCluster, monkeypatc
 def test_nothing_moves_without_the_throttle_that_was_asked_for(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, an operator who may not change settings floods the network in spite of --throttle."""
+    """If this fails, an operator who may not change settings starts unthrottled copies in spite of --throttle."""
     cluster.refuse[ApiKey.INCREMENTAL_ALTER_CONFIGS] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     async def job(client: AdminClient) -> None:

@@ -295,7 +295,7 @@ def test_a_list_of_moves_is_checked() -> None:
 
 
 def test_a_large_cluster_is_planned_in_a_bounded_number_of_passes() -> None:
-    """If this fails, a plan goes round in circles: each pass has to make fewer moves than the one before."""
+    """If this fails, repeated plans never end: each pass must make fewer moves than the one before."""
     brokers = [BrokerSlot(each, f"rack-{each % 3}") for each in range(1, 13)]
     placed = [
         Placed(TopicPartition("t", n), (1 + n % 6, 1 + (n + 1) % 6, 1 + (n + 2) % 6), n * 7919 % 1000)

@@ -52,7 +52,7 @@ def leaves() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(leaves()), ids=" ".join)
 def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> None:
-    """If this fails, a user who forgot how a command is used has to search the web."""
+    """If this fails, a user who forgot the usage of a command has to search the web."""
     shown = bare(*words, "--help").out
     # On a separate line: otherwise the paragraph was wrapped, and no line of it can be copied.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)

@@ -240,7 +240,7 @@ def test_a_voter_that_is_decommissioned_is_named(
 def test_a_broker_that_is_away_is_decommissioned_at_once(
     bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, the registration of a lost broker stays, or goes before its replicas are elsewhere."""
+    """If this fails, the registration of a lost broker stays, or is removed before its replicas are elsewhere."""
     cluster.fenced = {2}
     types(monkeypatch, "2\n")
     said = bare("brokers", "decommission", "2").out
@@ -391,7 +391,7 @@ def test_health_counts_the_voters(bare: Cli, cluster: FakeCluster) -> None:
 
 
 def test_moves_under_way_have_a_rate(bare: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, an operator who did not start the moves cannot see when they will be over."""
+    """If this fails, an operator who did not start the reassignments cannot see when they will be complete."""
     monkeypatch.setattr("broker_cy.commands.reassign.LOOK_S", 0.01)
     assert bare("reassign", "status", "--json").json["rate_bytes_per_s"] is None
     cluster.step_bytes = 30

@@ -30,7 +30,7 @@ def quotas(bare: Cli, servers: str) -> Cli:
 
 
 def test_quotas_are_set_listed_and_removed(quotas: Cli) -> None:
-    """If this fails, an operator cannot hold a client back, or does not see who is."""
+    """If this fails, an operator cannot throttle a client, or cannot see which clients are throttled."""
     alice = ("--user", "alice")
     said = quotas("set", *alice, "producer_byte_rate=10M", "request_percentage=12.5", "--yes")
     assert said.out == "changed 2 quotas of user alice\n"
@@ -75,7 +75,7 @@ def test_quotas_are_set_listed_and_removed(quotas: Cli) -> None:
 
 
 def test_what_is_refused_changes_nothing(quotas: Cli) -> None:
-    """If this fails, a typing error sets a quota, or is asked to be confirmed."""
+    """If this fails, a typing error sets a quota, or leads to a confirmation prompt."""
     assert (
         "Invalid configuration key" in quotas("set", "--user", "a", "connection_creation_rate=5", "--yes", code=1).err
     )

@@ -52,7 +52,7 @@ def test_each_class_returns_its_values(secrets: Path) -> None:
 
 
 def test_values_are_replaced_once(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, who may write one value reads any other one through it."""
+    """If this fails, anyone who can write one value can read any other value through it."""
     monkeypatch.setenv("KCY_NESTED", "${e:KCY_PASSWORD}")
     config = BrokerConfig.from_properties({**defined("e", ENV), "broker.rack": "${e:KCY_NESTED}"})
     assert config["broker.rack"] == "${e:KCY_PASSWORD}"

@@ -47,7 +47,7 @@ async def topics_of(client: AdminClient) -> set[str]:
 
 
 def test_a_plan_is_data_that_another_client_executes(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a user who confirms later, or in another place, confirms something else than the preview; or
+    """If this fails, a user who confirms later, or in another place, confirms something other than the preview; or
     planning already executes it.
     """
 

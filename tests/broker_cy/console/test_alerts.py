@@ -221,7 +221,7 @@ def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
-    """If this fails, partitions without a leader, a fenced broker, or what a quorum lacks are not noticed."""
+    """If this fails, partitions without a leader, a fenced broker, or missing quorum voters raise no alert."""
     proxy = AlteredBroker()
     broker = behind(proxy, tmp_path)
     kinds = ("offline_partition", "under_replicated_partition", "broker_away", "leaderless_quorum", "voter_away")

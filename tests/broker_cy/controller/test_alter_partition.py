@@ -67,7 +67,7 @@ def test_the_set_is_a_part_of_the_replicas_with_the_leader(cluster: Brokers, isr
 
 
 def test_a_broker_that_is_not_in_service_is_not_in_sync(cluster: Brokers) -> None:
-    """KAFKA-13916. If this fails, acknowledgements wait for a broker that goes away, or a dead one may be elected."""
+    """KAFKA-13916. If this fails, acknowledgements wait for a broker that shuts down, or a dead one may be elected."""
     cluster.beat(3, want_fence=True)
     assert cluster.propose("t", [1, 2, 3]) is ErrorCode.INELIGIBLE_REPLICA
     cluster.beat(3)

@@ -90,8 +90,8 @@ def test_what_cannot_be_a_member_is_refused(fields: dict[str, object], code: Err
 
 
 def test_an_unclean_registration_takes_leadership_away() -> None:
-    """KAFKA-18106. If this fails, a broker that crashed and came back before anyone noticed continues in the leader
-    epoch whose records it has lost, and followers keep records that the leader does not have.
+    """KAFKA-18106. If this fails, a broker that crashed and came back unnoticed continues in the leader epoch whose
+    records it has lost, and followers keep records that the leader does not have.
     """
     cluster = Brokers.of(1, 2, 3)
     cluster.create("t", [1, 2, 3], min_isr=2)
@@ -267,7 +267,7 @@ def test_a_shutdown_ends_with_the_session() -> None:
 
 
 def test_a_shutdown_waits_for_a_broker_that_stops_no_longer() -> None:
-    """If this fails, a broker ends before one that serves again has learned who leads its partitions."""
+    """If this fails, a broker stops before an unfenced broker has learned the new leaders of its partitions."""
     cluster = Brokers.of(1, 2, 3)
     for name, broker_id in (("t", 1), ("u", 2)):
         cluster.create(name, [broker_id, 3])

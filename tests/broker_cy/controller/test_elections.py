@@ -31,8 +31,8 @@ def fence(cluster: Brokers, *ids: int) -> None:
 
 
 def test_the_withdrawal_of_a_broker_has_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the loss of a broker with many partitions holds up every client of the brokers that are left, or
-    some of its partitions wait for the fence.
+    """If this fails, the loss of a broker with many partitions blocks every client of the remaining brokers, or some of
+    its partitions wait for the fencing.
     """
     monkeypatch.setattr(elections, "CHANGES_PER_PART", 3)
     cluster = Brokers.of(1, 2, 3)
@@ -219,7 +219,7 @@ def test_operators_elect() -> None:
 
 
 def test_operators_elect_uncleanly_by_name() -> None:
-    """If this fails, an operator who decides to lose records cannot bring the partition back."""
+    """If this fails, an operator who accepts the loss of records cannot bring the partition back."""
     cluster = Brokers.of(1, 2)
     cluster.create("t", [1, 2])
     cluster.propose("t", [1])

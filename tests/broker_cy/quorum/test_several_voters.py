@@ -177,7 +177,7 @@ def test_followers_of_a_leader_that_has_gone_stand_one_after_the_other() -> None
         output = voter.quorum.step(Tick(), voter.now_ms)
         waits.append(output.wake_ms - voter.now_ms)
     assert waits == [100, 200, 400, 800, 1000, 1000]
-    # Those that hear from the leader object, and it is followed again.
+    # Voters that hear from the leader reject the pre-vote, and this voter follows the leader again.
     for other in (2, 3):
         output = voter.receive(other, VoteResponse(1, 2, False, True))
     assert (output.role, output.leader_id) == (Role.FOLLOWER, 2)
@@ -212,7 +212,7 @@ def test_a_leader_that_has_resigned_is_not_followed_again() -> None:
     voter.receive(2, EndQuorumEpoch(1, keys(1, 3)))
     assert tick(voter, 0).role is Role.PROSPECTIVE
     assert voter.receive(2, VoteResponse(1, 2, False, True)).role is Role.PROSPECTIVE
-    # Another voter has not heard of it yet.
+    # Another voter has not learned of the resignation yet.
     assert voter.receive(3, VoteResponse(1, 2, False, True)).role is Role.PROSPECTIVE
     voter.receive(3, VoteResponse(1, 2, True, True))
     output = voter.receive(3, granted(2, pre_vote=False))

@@ -213,8 +213,8 @@ def test_a_change_that_cannot_be_written_is_undone() -> None:
 
 
 def test_a_leader_that_removes_itself_does_not_count_and_resigns() -> None:
-    """If this fails, the removal is committed without a majority of those who are left, or the removed node leads
-    on.
+    """If this fails, the removal is committed without a majority of the remaining voters, or the removed node continues
+    to lead.
     """
     node = leader_of(1, 2, 3)
     output = node.change(RemoveVoter(replica(1)), request_id=5)
@@ -262,10 +262,10 @@ def test_truncation_goes_back_to_the_voters_before() -> None:
 
 
 def test_a_wiped_disk_is_another_replica() -> None:
-    """If this fails, a node whose disk was replaced counts for what the old disk had, and committed entries are
+    """If this fails, a node whose disk was replaced counts for entries of the old disk, and committed entries are
     lost.
     """
-    # It is asked for the vote of the old disk.
+    # It gets a request for the vote of the old disk.
     wiped = Node(voter(1, disk=1), VoterHistory(VoterSet(), 1))
     ask = VoteRequest(1, OffsetAndEpoch(3, 0), False, directory(2), replica(1))
     output = wiped.receive(2, ask)

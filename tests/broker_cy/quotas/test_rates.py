@@ -112,7 +112,7 @@ def test_who_always_has_more_to_send_gets_the_quota() -> None:
         limit = draw.choice([1000.0, 2e6])
         sizes = [limit * share for share in draw.choice([(0.005,), (0.1, 0.5), (2.0,), (0.01, 6.0)])]
         rate = PacedRate(WHO, limit, 11, 1000, 0)
-        gives_back = draw.random() < 0.5  # a consumer, which gets nothing when it has to wait
+        gives_back = draw.random() < 0.5  # a consumer, which gets nothing while it is throttled
         now_ms, uses, size = 0, list[tuple[int, float]](), draw.choice(sizes)
         while now_ms < 100_000:
             wait_ms = rate.charge(size, now_ms)
@@ -225,7 +225,7 @@ class TestEntities:
         assert [meter.entity[1] for meter in table] == ["c1"]
 
     def test_a_bucket_is_kept_until_it_is_full(self) -> None:
-        """If this fails, a client that has to wait is served because others came."""
+        """If this fails, a sweep drops the bucket of a throttled client, which is then served early."""
         bucket = Bucket(WHO, 1.0, 11, 1000, 0)
         bucket.draw(1000, 0)
         assert not bucket.is_idle(900_000)

@@ -90,7 +90,7 @@ def test_a_proposal_names_the_incarnation_that_fetched() -> None:
 
 def test_a_proposed_replica_counts_until_the_controller_has_answered() -> None:
     """If this fails, a record is acknowledged that a member of the set lacks: the controller may have committed the
-    proposal although its answer was lost, and elect the replica before the leader hears of it.
+    proposal although its answer was lost, and may elect the replica before the leader learns of it.
     """
     replica = leader(isr=(1, 2))
     replica.fetched(3, 103, 10, 0, 1)

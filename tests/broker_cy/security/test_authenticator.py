@@ -139,7 +139,8 @@ def test_nothing_else_is_read_before_the_login(key: ApiKey) -> None:
         outcome = of.take(frame_of_it, 0)
         assert isinstance(outcome, Refused)
         assert outcome.reason == f"{key.name} before the login"
-        # As in Kafka, only who names a mechanism or a password waits: it holds nothing that is worth a timer.
+        # As in Kafka, only a failure with a mechanism or a password is delayed; this connection holds nothing worth a
+        # timer.
         assert (outcome.payload, outcome.is_delayed) == (b"", False)
         assert isinstance(of.take(handshake(), 0), Refused)
     if key == AUTHENTICATE:

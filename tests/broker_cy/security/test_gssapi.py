@@ -61,7 +61,9 @@ LAYER = b"proof\x01\x00\x00\x00"
 
 @pytest.mark.parametrize("wanted", [LAYER, LAYER + b"somebody@X", b"proof\x01\x00\xff\xff" + b"kafka@host"])
 def test_an_authorization_id_has_no_effect(wanted: bytes) -> None:
-    """If this fails, who has a ticket says who it is; or clients that send the name of the service are refused."""
+    """If this fails, a client with a ticket can choose its own name; or clients that send the service name are
+    rejected.
+    """
     assert steps(server(), (b"ctx", b"", wanted)) == Done(b"", "alice")
     assert steps(server(FakeContext(1, "Carol/admin@X")), (b"ctx", b"", wanted)) == Done(b"", "carol")
 

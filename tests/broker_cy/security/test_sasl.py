@@ -83,7 +83,7 @@ def test_the_own_name_as_authorization_id() -> None:
 
 
 def test_the_comparison_of_passwords_takes_the_same_work_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the time of an answer reveals a password sign by sign, or who exists (CVE-2021-38153)."""
+    """If this fails, response times reveal a password character by character, or existing users (CVE-2021-38153)."""
     compared: list[tuple[int, int]] = []
     real = hmac.compare_digest
 
@@ -172,7 +172,7 @@ def test_a_recorded_login_is_of_no_use() -> None:
 
 @pytest.mark.parametrize("head", ["c=eSws", "c=", "c=biwsYT1hbGljZSw=", "d=biws", "c=biws "])
 def test_the_channel_binding_is_compared(head: str) -> None:
-    """If this fails, a client that believes in another kind of connection is not noticed."""
+    """If this fails, a client that assumes another kind of connection goes unnoticed."""
     at_server, challenge = challenge_of(first_of("alice"))
     assert isinstance(at_server.step(final_of(first_of("alice"), challenge, head, NONCE + MORE)), Failed)
 
@@ -286,7 +286,9 @@ def test_unknown_users_cannot_be_told_from_others(name: str) -> None:
 
 
 def test_decoys_are_those_of_the_cluster() -> None:
-    """If this fails, a second broker, or a restart, shows who does not exist; or another cluster's decoys are known."""
+    """If this fails, a second broker, or a restart, reveals which users do not exist; or another cluster's decoys are
+    known.
+    """
     kind = mechanism("SCRAM-SHA-256")
     assert Decoys(b"a").of(kind, "x") == Decoys(b"a").of(kind, "x")
     assert Decoys(b"a").of(kind, "x").salt != Decoys(b"b").of(kind, "x").salt

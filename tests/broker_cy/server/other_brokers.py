@@ -32,7 +32,7 @@ def partition_image(leader: int, replicas: tuple[int, ...] = (), epoch: int = 1)
 def change(
     image: MetadataImage, brokers: list[BrokerImage], leaders: dict[tuple[str, int], PartitionImage]
 ) -> ImageDelta:
-    """Change a committed image in place: these brokers are registered, and these partitions are so."""
+    """Change a committed image in place: register these brokers, and set these partitions."""
     above = image.branch()
     for broker in brokers:
         above.brokers[broker.broker_id] = broker

@@ -231,7 +231,7 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobody_but_super_users_before_the_acls_are_loaded(tmp_path: Path) -> None:
-    """If this fails, a node that does not know yet what is committed applies replaced ACLs."""
+    """If this fails, a node that lags behind the committed metadata applies replaced ACLs."""
 
     async def work(broker: MetadataBroker) -> None:
         all_rights = creation("kafka-cluster", resource_type=CLUSTER, operation=ALL)

@@ -33,8 +33,8 @@ from tests.broker_cy.server.test_controller_service import create
 
 
 def test_an_image_that_follows_is_that_of_the_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a broker that does not lead the quorum would serve other topics than the cluster has, or its
-    partitions would not hear of them.
+    """If this fails, a broker that does not lead the quorum serves other topics than the cluster has, or does not pass
+    changes on to its partitions.
     """
     monkeypatch.setattr(committed_metadata, "REPLAY_BYTES", 300)
 

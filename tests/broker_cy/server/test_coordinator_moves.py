@@ -187,7 +187,7 @@ def test_coordinator_of_an_old_epoch_cannot_append(tmp_path: Path) -> None:
             runtime, txn_runtime = broker.runtime(), broker.txn_runtime()
             producer = await broker.producer()
             ends = [each.partition.log.log_end_offset for each in (runtime, txn_runtime)]
-            # The partition is in another epoch already, and the coordinator has not heard of it.
+            # The partition is in another epoch already, and the coordinator does not know it yet.
             runtime.partition.lead(1)
             txn_runtime.partition.lead(1)
             assert await broker.commit(7) is ErrorCode.NOT_COORDINATOR

@@ -1,4 +1,4 @@
-"""Requests to a broker that does not lead the partition, or does not have it: the answer names who leads (KIP-951)."""
+"""Requests to a broker that does not lead the partition, or does not have it: the answer names the leader (KIP-951)."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ CHANGES_OF_TOPICS: list[Any] = [
 
 
 def refused(response: Any) -> Any:
-    """The errors by topic, and whether the client has to wait."""
+    """Return the errors by topic, and whether the client is throttled."""
     found = getattr(response, "topics", None) or getattr(response, "responses", None) or response.results
     errors = {each.name: (ErrorCode(each.error_code).name, each.error_message) for each in found}
     return errors, response.throttle_time_ms > 0

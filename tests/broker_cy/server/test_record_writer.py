@@ -241,7 +241,7 @@ def test_an_offset_of_a_transaction_is_answered_in_time(tmp_path: Path) -> None:
 
 
 def test_markers_are_answered_in_time(tmp_path: Path) -> None:
-    """If this fails, one partition whose follower hangs holds up the ends of all transactions that have it."""
+    """If this fails, one partition with a hanging follower delays the ends of all its transactions."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path, {"request.timeout.ms": "30"}) as broker:

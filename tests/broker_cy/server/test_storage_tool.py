@@ -164,7 +164,7 @@ def _without_ids(text: str) -> str:
     ids=" ".join,
 )
 def test_the_same_tables_as_kafkas_tool(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    """If this fails, an operator who plans an upgrade learns other levels than those of Kafka."""
+    """If this fails, an operator who plans an upgrade sees other levels than those of Kafka."""
     code = storage_tool.run(arguments)
     said = capfd.readouterr()
     done = kafka_tools.run_tool("kafka.tools.StorageTool", *arguments, check=False)

@@ -77,7 +77,7 @@ def test_key_updates_between_data(harness: FloodHarness) -> None:
 
 @pytest.mark.parametrize("kind", ["key updates", "single bytes"])
 def test_one_turn_takes_a_bounded_number_of_records(harness: FloodHarness, kind: str) -> None:
-    """If this fails, one client that is not even logged in holds all others up for as long as it likes."""
+    """If this fails, one client that is not even logged in blocks all others for as long as it likes."""
     client = attacker(harness)
     if kind == "key updates":
         flood = [client.key_update() for _ in range(RECORDS)] + [client.record(heartbeat())]

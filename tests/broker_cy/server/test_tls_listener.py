@@ -238,8 +238,8 @@ def test_half_of_a_record_is_enough(harness: TlsHarness) -> None:
 
 
 def test_bad_handshakes_bother_nobody(harness: TlsHarness) -> None:
-    """If this fails, clients without TLS, or that begin a handshake and leave, hold up those that are served, or use up
-    the connections that are allowed.
+    """If this fails, clients without TLS, or clients that begin a handshake and leave, delay other clients or exhaust
+    the allowed connections.
     """
     harness.topic("t")
     good = harness.client()

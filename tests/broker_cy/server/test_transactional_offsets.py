@@ -332,7 +332,7 @@ async def produce(broker: GroupBroker, *, epoch: int, index: int = 0) -> None:
 
 
 def test_producers_are_described(tmp_path: Path) -> None:
-    """If this fails, an administrator does not find the transaction that holds up readers of committed records."""
+    """If this fails, an administrator cannot find the transaction that blocks readers of committed records."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

@@ -112,7 +112,7 @@ def test_the_coordinator_is_asked_once_per_partition_and_transaction(
 
 
 def test_answers_wait_in_order_and_nothing_else_is_handled(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, batches of one producer overtake each other while the coordinator is asked, and are out of
+    """If this fails, batches of one producer overtake each other during the coordinator's verification, and are out of
     sequence.
     """
     verifier.holds = True

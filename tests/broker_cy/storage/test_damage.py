@@ -39,8 +39,9 @@ def damaged(directory: Path, *, flushed: bool) -> tuple[Path, bytes, bytes]:
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
-    """If this fails, after an orderly restart a damaged partition accepts writes after the damage, or is truncated
-    where the damage begins, although acknowledged records follow it."""
+    """If this fails, after a clean restart a damaged partition accepts writes after the damage, or is truncated at the
+    damage, although acknowledged records follow it.
+    """
     path, before, data = damaged(tmp_path, flushed=flushed)
     size = path.stat().st_size
     for _ in range(3):

@@ -160,7 +160,7 @@ def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path: 
 
 def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
     """If this fails, a start after a crash takes as long as reading all logs. Damage below the recovery point is not
-    even noticed.
+    even detected.
     """
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)

@@ -24,7 +24,7 @@ READ_BYTES = 1 << 20
 # Turns of a node between two checks of its leaderships, if its metadata does not change.
 LEADERS_EVERY = 10
 
-# Whom the clients of a cluster talk to.
+# The site that the clients of a cluster talk to.
 CLUSTER = "cluster"
 CONTROLLER_PORT = 9093
 # Short times: a world lasts for seconds.

@@ -218,7 +218,7 @@ def rights_outlive_the_rules(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_rule_takes_others_with_it(patch: pytest.MonkeyPatch) -> None:
-    """When a rule is removed, those for the same principal and pattern go with it (CVE-2024-27309 did the like)."""
+    """The removal of a rule removes all rules for the same principal and pattern (similar to CVE-2024-27309)."""
     right = Patterns.remove
 
     def wrong(self: Patterns, principal: str, name: str, entry: Any) -> None:

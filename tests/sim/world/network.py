@@ -1,9 +1,9 @@
 """Links between hosts, and connections over them: bytes arrive in order, after a drawn delay, in pieces of any size.
 
-A broker's end of a connection is one of two real sockets of this process, so that its recv, send and sendfile run as
-they are; the network holds the other one and moves bytes when the world lets it. As with TCP a lost packet comes later,
-and a link that is cut in one direction delivers everything of that direction once it is restored. A host that has lost
-its power does not say so: what is sent to it is answered by a reset when it is back.
+A broker's end of a connection is one of two real sockets of this process, so that its recv, send and sendfile run
+unchanged. The network holds the other socket and moves bytes when the world lets it. As with TCP, a lost packet comes
+later, and a link that is cut in one direction delivers everything in that direction once it is restored. A host that
+has lost power sends nothing: when it is back, it answers earlier packets with a reset.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Connection:
             self._up.send(data)
 
     def close(self) -> None:
-        """The client leaves; it hears nothing more."""
+        """The client leaves; it receives nothing more."""
         if not self.is_over:
             self.receiver = _Nobody()
             self._up.send(None)

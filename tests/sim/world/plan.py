@@ -264,8 +264,8 @@ def _roles_plan(seed: int) -> Plan:
 
 
 def _voters_plan(seed: int) -> Plan:
-    """A cluster with kraft.version 1, and an operator who changes its voters: a quarter of the worlds are those of
-    `cluster`, the others those of `cluster-roles` with a fourth controller, which may be no voter in the beginning.
+    """A cluster with kraft.version 1, and an operator who changes its voters. A quarter of the worlds are those of
+    `cluster`, the others those of `cluster-roles` with a fourth controller, which may not be a voter in the beginning.
     """
     draw = Draws(seed, "voters", Trace())
     if draw.chance(0.25):

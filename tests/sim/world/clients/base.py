@@ -169,8 +169,8 @@ class Client:
         return lives.get(spot.topic) == spot.topic_id
 
     def may_name(self, spot: Spot) -> bool:
-        """Whether `is_alive` can say what a name reached: in a cluster the leader and who answers it may know of
-        different lives.
+        """Whether `is_alive` can identify the topic that a name reached: in a cluster, the leader and the broker that
+        answers may know different lives of it.
         """
         return not self.world.plan.is_cluster or spot.topic[0] != "v"
 

@@ -127,8 +127,8 @@ class VotersOperator(Client):
         return before, machine.key
 
     async def _replace_voter(self) -> None:
-        """Replace the disk of a voter, and its entry, which is asked to be removed twice: the second time there is only
-        that of the new disk.
+        """Replace the disk of a voter, and its entry. The removal of the old entry is requested twice; the second time
+        only the entry of the new disk is left.
         """
         if (keys := await self._replace_disk()) is None:
             return
