@@ -94,7 +94,7 @@ def _choices(name: str, names: tuple[str, ...], default: tuple[str, ...], text: 
 
 
 _FETCHING = (
-    _whole("max_wait_ms", 500, 0, 60_000, "how long the broker holds a Fetch that finds nothing (fetch.max.wait.ms)"),
+    _whole("max_wait_ms", 500, 0, 60_000, "how long the broker holds a Fetch without records (fetch.max.wait.ms)"),
     _size("max_bytes", 1 << 20, 64 << 20, "bytes of one Fetch response (fetch.max.bytes)"),
     _choice("isolation", ("read_uncommitted", "read_committed"), "isolation.level"),
 )
@@ -146,10 +146,10 @@ ENGINE_OPTIONS: dict[str, tuple[Option, ...]] = {
     "gevent": (),
     "raw": (
         _whole("connections", 4, 1, 1_000, "connections of each user"),
-        _whole("in_flight", 5, 1, 1_000, "without a rate: requests that wait for their answers on each connection"),
+        _whole("in_flight", 5, 1, 1_000, "without a rate: requests in flight on each connection"),
     ),
     "librdkafka": (
-        _whole("in_flight", 1_000, 1, 100_000, "without a rate: operations of each user that wait for their reports"),
+        _whole("in_flight", 1_000, 1, 100_000, "without a rate: operations of each user without a delivery report"),
         _whole("linger_ms", 5, 0, 900_000, "linger.ms"),
         _whole("batch_bytes", 1_000_000, 1, 100_000_000, "batch.size"),
     ),
@@ -178,20 +178,20 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "consumer",
-            "reads the topic without a group: the partitions are dealt to the users of the entry, and each has several "
-            "readers if there are more users than partitions",
+            "reads the topic without a group: the partitions are distributed over the users of the entry, and each has "
+            "several readers if the entry has more users than partitions",
             "Fetch requests",
             ("Fetch", "EndToEnd"),
             ("Fetch",),
             options=(
                 *_FETCHING,
                 _FROM,
-                _flag("repeat", "whether a user that reached the end of a partition begins it again"),
+                _flag("repeat", "whether a user that reached the end of a partition reads it again from its start"),
             ),
         ),
         Kind(
             "slow-consumer",
-            "a member of a group that takes its time with each record, so that the lag grows and, beyond "
+            "a member of a group that processes records slowly, so that the lag grows and, beyond "
             "max_poll_interval_ms, it leaves the group as Kafka's own client does",
             "polls, each of at most max_poll_records records",
             _GROUP_OPERATIONS,
@@ -199,7 +199,7 @@ KINDS: dict[str, Kind] = {
             options=(
                 _name("group", "broker-load-slow", "group.id"),
                 _whole("records_per_second", 0, 0, 10_000_000, "records that each user processes in a second; 0: all"),
-                _whole("delay_ms", 0, 0, _HOUR_MS, "time that a user needs for each poll's records"),
+                _whole("delay_ms", 0, 0, _HOUR_MS, "time that a user needs for the records of each poll"),
                 _whole("max_poll_records", 500, 1, 100_000, "records of a poll (max.poll.records)"),
                 _whole("max_poll_interval_ms", 300_000, 100, 24 * _HOUR_MS, "max.poll.interval.ms"),
                 *_MEMBERSHIP,
@@ -222,8 +222,8 @@ KINDS: dict[str, Kind] = {
                 _choice(
                     "churn",
                     ("none", "leave", "kill", "pause"),
-                    "what happens to members: leave with LeaveGroup, close the connection without a word, or stop "
-                    "answering for pause_for",
+                    "the disturbance of members: leave with LeaveGroup, close the connection without LeaveGroup, or "
+                    "stop answering for pause_for",
                 ),
                 _duration("churn_every", 10.0, 0.1, "mean time between two such events in each group, exponential"),
                 _duration("rejoin_after", 1.0, 0.0, "how long a member that left or was killed stays away"),
@@ -286,7 +286,7 @@ KINDS: dict[str, Kind] = {
             options=(
                 _whole("connections", 1, 1, 100_000, "connections of a user that are open at one time, at most"),
                 _duration("hold", 1.0, 0.0, "how long a connection stays open"),
-                _choice("request", ("api-versions", "metadata", "none"), "what is asked on each new connection"),
+                _choice("request", ("api-versions", "metadata", "none"), "the request on each new connection"),
             ),
         ),
         Kind(

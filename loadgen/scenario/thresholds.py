@@ -60,7 +60,7 @@ RUN_BOUNDS: dict[str, Bound] = dict(
         _most("queued_share", "share of the scheduled operations that waited for a free user, at most", _SHARE),
         _most("workers_lost", "workers that were lost, at most", _COUNT),
         _most("lost", "acknowledged records that are missing, at most", _COUNT),
-        _most("duplicated", "records that are there more than once, at most", _COUNT),
+        _most("duplicated", "records that exist more than once, at most", _COUNT),
         _most("reordered", "records that are out of order, at most", _COUNT),
         _most("unknown", "records whose outcome was not reported, at most", _COUNT),
     )
