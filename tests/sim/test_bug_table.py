@@ -13,9 +13,9 @@ from tests.sim.world import fault_defects, faults
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCUMENT = TESTS.parent / "docs" / "simulation.md"
-OTHERS = "## Bugs of others, and what finds them"
-OWN = "## Our own bugs, and what finds them again"
-FAULTS = "## Faults, and what only they find"
+OTHERS = "## Bugs of other systems"
+OWN = "## Bugs of this project"
+FAULTS = "## Faults and their defects"
 DESIGN = (
     *(13141, 14704, 13916, 14617, 15221, 15021, 15583, 18106, 19522, 12686, 10706, 16541, 17142, 18723, 9491, 15375),
     *(17608, 14238, 17713, 15489, 19850, 15665, 9672, 16234, 16297, 19996, 18575, 20785),
