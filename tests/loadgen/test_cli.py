@@ -54,7 +54,7 @@ def test_an_address_without_a_port_has_the_port_of_its_option(
 def test_a_report_that_cannot_be_written_hides_no_verdict(
     result: Result, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If this fails, a pipeline takes lost records for a wrong option."""
+    """If this fails, a pipeline mistakes lost records for a wrong option."""
     options = {"json_path": tmp_path, "html_path": None, "junit_path": None}
     assert cli._write(result, options) == code
     assert "--json: " in capsys.readouterr().err

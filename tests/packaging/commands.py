@@ -1,4 +1,4 @@
-"""Runs every command of an installed wheel, away from the repository."""
+"""Runs every command of an installed wheel outside of the repository."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("storage version-mapping --release-version 4.2", b""),
     ("storage feature-dependencies --feature kraft.version=1", b""),
 )
-# They need no broker.
+# These need no broker.
 ALONE = {"completion", "storage"}
 # These use every library of the extra: numpy for intervals, hdrhistogram and plotly for the files, and confluent-kafka
 # for the load of real clients.

@@ -1,4 +1,4 @@
-"""The source distribution and the wheel of the tree, made once for all workers of a test run."""
+"""The source distribution and the wheel of the tree, built once for all workers of a test run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.packaging.distributions import make_sdist, make_wheel
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A directory with both; workers share it, as it takes a while to build."""
+    """A directory with both; workers share it, because it takes a while to build."""
     base = tmp_path_factory.getbasetemp()
     shared = (base if worker_id == "master" else base.parent) / "distributions"
     shared.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the source distribution and the wheel contain, and their metadata."""
+"""The contents of the source distribution and of the wheel, and their metadata."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
 
 @pytest.mark.full
 def test_the_wheel_is_complete(wheel: Path) -> None:
-    """If this fails, a schema, stylesheet, stub or extension is in the repository but not in what users install."""
+    """If this fails, a schema, stylesheet, stub or extension is in the repository but not in the wheel."""
     rooms = {path.parts[0] for path in tree_files() if path.name == "__init__.py" and len(path.parts) == 2}
     suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu.so"
-    # Written by Cython: what its modules share.
+    # Cython's shared code, which Cython writes.
     expected = {f"broker_cy/core/cython_shared{suffix}"}
     for path in tree_files():
         if path.parts[0] not in rooms - NOT_IN_WHEEL or path.suffix in (".c", ".h"):
@@ -102,9 +102,9 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
     ],
 )
 def test_the_lock_file_has_what_is_required(name: str) -> None:
-    """If this fails, `make build` installs other versions than the package requires, or lacks what it requires."""
+    """If this fails, `make build` installs other versions than the package requires, or lacks a requirement."""
     locked: dict[str, set[str]] = {}
-    # `make build` does not install what has to be compiled against a library of the system, nor what deploys.
+    # `make build` installs neither packages that must be compiled against a system library nor those for deployment.
     own = ("ansible", "gssapi", "run", "installer")
     lock = f"requirements/{name}.lock" if name in own else "requirements.lock"
     for found, version in LOCKED.findall((ROOT / lock).read_text()):
@@ -119,11 +119,13 @@ def test_the_lock_file_has_what_is_required(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "installer", "ansible"])
 def test_the_lock_files_of_one_environment_agree(name: str) -> None:
-    """If this fails, `make run` and `make test` install different versions: what is tested is not what runs."""
+    """If this fails, `make run` and `make test` install different versions, and the tested versions are not those that
+    run.
+    """
     everything = set(LOCKED.findall((ROOT / "requirements.lock").read_text()))
     part = set(LOCKED.findall((ROOT / "requirements" / f"{name}.lock").read_text()))
     if name == "ansible":
-        # It adds to the others.
+        # This file extends the others.
         names = {found for found, _ in everything}
         part = {(found, version) for found, version in part if found in names}
     assert part

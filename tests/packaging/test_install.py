@@ -1,4 +1,4 @@
-"""tools/install.py: uv installs from where pip would, and only what the lock file says."""
+"""tools/install.py: uv uses pip's package sources, and installs only the packages of the lock file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_settings_of_pip_become_those_of_uv() -> None:
 
 
 def test_empty_settings_of_pip_are_none_of_uv() -> None:
-    """If this fails, a variable that is set to nothing keeps uv from its registry."""
+    """If this fails, an empty variable keeps uv from its registry."""
     assert install.uv_variables(install.pip_settings(":env:.index-url=''\n:env:.find-links=''\n")) == {}
 
 
@@ -57,7 +57,7 @@ def made(tmp_path: Path) -> Path:
 
 
 def installed(wheels: Path, target: Path, requirements: Path) -> subprocess.CompletedProcess[str]:
-    """Run the program with pip's settings alone."""
+    """Run the program with only pip's settings."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(target.parent),
@@ -71,7 +71,7 @@ def installed(wheels: Path, target: Path, requirements: Path) -> subprocess.Comp
 
 
 def test_it_installs_from_where_pip_would(made: Path, tmp_path: Path) -> None:
-    """If this fails, uv ignores where pip finds packages, or each process compiles them again."""
+    """If this fails, uv ignores pip's package sources, or each process recompiles the packages."""
     done = installed(made, tmp_path / "target", made / "requirements.txt")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "target" / "one_thing.py").exists()

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def environment(tmp_path: Path, wheel: Path) -> Environment:
-    """The wheel and what its metadata requires without extras, and nothing else."""
+    """The wheel and the packages that its metadata requires without extras, and nothing else."""
     made = Environment(tmp_path / "venv", wheel)
     made.link(requirements_of(NAME))
     return made
@@ -93,7 +93,7 @@ def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: 
 
 
 def find_python(version: str) -> Path:
-    """An interpreter of that version, on PATH or of pyenv; the test is skipped if there is none."""
+    """An interpreter of that version, on PATH or from pyenv; the test is skipped if it is not installed."""
     on_path = shutil.which(f"python{version}")
     of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
     for place in [*([Path(on_path)] if on_path else []), *of_pyenv]:

@@ -1,4 +1,4 @@
-"""setup.py: which extensions are compiled."""
+"""The extensions that setup.py compiles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def setup(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The same, translating and compiling nothing."""
+    """The same script, without translating or compiling."""
 
     def translated(found: list[Any], **options: Any) -> list[Any]:
         return found
@@ -43,7 +43,7 @@ def setup(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def names(setup: ModuleType) -> set[str]:
-    """The extensions of .pyx files; that of what they share is always there."""
+    """The extensions of .pyx files; the extension of their shared code always exists."""
     found = {each.name for each in setup.extensions()}
     assert setup.SHARED in found
     return found - {setup.SHARED}
@@ -55,7 +55,9 @@ def test_all_rooms_are_compiled(setup: ModuleType) -> None:
 
 
 def test_only_wanted_rooms_and_what_was_compiled_before(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, `make run` compiles what it does not need, or leaves an extension that fits other headers."""
+    """If this fails, `make run` compiles extensions that it does not need, or leaves one that was built for other
+    headers.
+    """
     monkeypatch.setattr(setup, "WANTED_ROOMS", ["broker_cy"])
     assert names(setup) == {"broker_cy.one"}
     Path("bench/two.cpython-311-x86_64-linux-gnu.so").touch()
@@ -73,7 +75,7 @@ def test_another_openssl_is_refused(setup: ModuleType, monkeypatch: pytest.Monke
 def test_shared_code_of_another_cython_is_replaced(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, first_line: str | None
 ) -> None:
-    """If this fails, a module and what it shares come from two versions of Cython, and no program starts."""
+    """If this fails, a module and its shared code come from two versions of Cython, and no program starts."""
     commands: list[list[str]] = []
     monkeypatch.setattr("subprocess.run", lambda command, *, check: commands.append(command))
     is_current = first_line is not None and "{}" in first_line

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one, which share a worker: a JVM takes seconds to start."""
+"""One Spark session for all tests that need one; these tests share a worker, because a JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from spark_analytics.lake import Lake
 from spark_analytics.session import session
 from tests.spark_analytics import planted_lake
 
-# The tables of tests are small: most of the time is spent on compiling what runs once. With the first compiler alone,
-# an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs no threads
-# that collect garbage beside the tests.
+# The tables of tests are small: most of the time is spent on compiling code that runs once. With only the first
+# compiler, an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs
+# no garbage collector threads that run in parallel to the tests.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
 
 
 @contextmanager
 def quick_jvms() -> Iterator[None]:
-    """Give JVMs that start meanwhile the options for small tables; other tests' JVMs have another collector."""
+    """Give JVMs that start in the block the options for small tables; other tests' JVMs have another garbage
+    collector.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if "JDK_JAVA_OPTIONS" not in os.environ:
             patch.setenv("JDK_JAVA_OPTIONS", JVM_OPTIONS)
@@ -33,7 +35,7 @@ def quick_jvms() -> Iterator[None]:
 
 @contextmanager
 def sigint_as_before() -> Iterator[None]:
-    """Undo that a new SparkContext handles SIGINT: tests of other folders, which follow in this process, send it."""
+    """Restore the handler of SIGINT, which a new SparkContext replaces: later tests in this process send SIGINT."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -38,12 +38,12 @@ def write_batch(
     schema: StructType | None = None,
     of: Generation | None = None,
 ) -> None:
-    """Write a batch of a table, which is not complete by that."""
+    """Write a batch of a table, without marking it as complete."""
     found = rows if isinstance(rows, DataFrame) else spark.createDataFrame(list(rows), schema or TABLES[table])
     folder = (of or generation(lake)).batch(table, number)
     found.drop("cluster").coalesce(1).write.partitionBy("day").parquet(url(folder))
 
 
 def complete(lake: Lake, number: int, of: Generation | None = None, ends: Offsets | None = None) -> None:
-    """Note a batch, and those before it, as complete."""
+    """Mark a batch, and those before it, as complete."""
     (of or generation(lake)).note(number + 1, ends or {})

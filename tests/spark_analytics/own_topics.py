@@ -1,4 +1,4 @@
-"""A broker's own topics: a workload that fills them, what they hold, and the tables that a batch makes of them."""
+"""A broker's own topics: a workload that fills them, their contents, and the tables that a batch makes from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.broker import Target
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
-# A sample each 100 ms: tests need many, and soon.
+# A sample every 100 ms: tests need many samples soon.
 SETTINGS = {"brokercy.metrics.sample.interval.ms": "100"}
 CLUSTER = "test"
 TOPIC, GROUP, PARTITIONS = "orders", "readers", 4
@@ -38,7 +38,7 @@ ROUNDS, RECORDS = 8, 20
 def ingest(
     broker: Target, lake: Path, cluster: str = CLUSTER, *, accept_loss: bool = False, replaces: str | None = None
 ) -> tuple[Ingested, list[str]]:
-    """Ingest in this process, with its Spark session; return also what is shown to the user."""
+    """Ingest in this process, with its Spark session; return also the output for the user."""
     shown: list[str] = []
     source = reading.find(broker.bootstrap, cluster)
     done = reading.ingest(Lake(lake), source, accept_loss=accept_loss, replaces=replaces, show=shown.append)
@@ -58,7 +58,7 @@ def read_with_keys(broker: Target, topic: str) -> list[tuple[bytes | None, bytes
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[tuple[bytes | None, bytes]] = []
         while len(found) < end:
-            # As many as there are: it would wait for more, up to the time limit.
+            # Exactly the existing number: it would wait for more, up to the time limit.
             for message in consumer.consume(min(1000, end - len(found)), timeout=10):
                 assert message.error() is None
                 key, value = message.key(), message.value()
@@ -95,13 +95,13 @@ def rows_in(lake: Path, table: str) -> pa.Table:
 
 
 def some_samples(broker: Target) -> None:
-    """Wait until the broker has written a few."""
+    """Wait until the broker has written a few samples."""
     until(lambda: len(read(broker, sample.TOPIC)) > 3, "some samples", 60, tolerate=(KafkaException,))
 
 
 def check_against_batch(broker: Target, lake: Path) -> dict[str, int]:
-    """Compare all tables of a lake with those of the same range of offsets that are made at once of all records, and
-    never were in a file. Returns the number of rows by table.
+    """Compare all tables of a lake with those that are computed in memory from all records of the same range of offsets
+    in one step. Returns the number of rows by table.
     """
     (source,) = Lake(lake).sources(CLUSTER)
     (generation,) = Lake(lake).generations(CLUSTER, source)
@@ -162,8 +162,8 @@ def _counted(frame: DataFrame) -> Counter[str]:
 
 @contextlib.contextmanager
 def busy(broker: Target) -> Iterator[None]:
-    """Write records, and read them in a group whose second member comes and goes, so that there are commits and
-    rebalances, from before the block until after it.
+    """Write records, and read them in a group whose second member joins and leaves, which makes commits and rebalances,
+    from before the block until after it.
     """
     create_topic(broker.bootstrap, TOPIC, PARTITIONS)
     ended, went_round = threading.Event(), threading.Event()
@@ -193,7 +193,7 @@ def _work(broker: Target, ended: threading.Event, went_round: threading.Event) -
         "group.id": GROUP,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        # Members learn of a rebalance by their heartbeats.
+        # Members learn of a rebalance from their heartbeats.
         "heartbeat.interval.ms": 100,
         "session.timeout.ms": 6000,
     }
@@ -214,7 +214,8 @@ def _work(broker: Target, ended: threading.Event, went_round: threading.Event) -
             producer.flush(10)
             for each in members:
                 if each.consume(1000, timeout=0.1):
-                    # A rebalance between the two makes the commit fail; the next one has the same records.
+                    # A rebalance between the poll and the commit makes the commit fail; the next one covers the same
+                    # records.
                     with contextlib.suppress(KafkaException):
                         each.commit(asynchronous=False)
     finally:

@@ -1,4 +1,4 @@
-"""A lake of two made-up clusters that several files share: it takes 25 s of CPU to make one."""
+"""A lake of two made-up clusters that several test files share, because making it takes 25 s of CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLANTED, SIZE, SEED = (
     5,
 )
 ANSWERS = plant(SIZE, SEED, slow=1)
-# Too little history for a forecast, and nothing wrong.
+# Too little history for a forecast, and no anomalies.
 SMALL, SMALL_SIZE = "small", Size(days=1, sample_s=600, commit_s=1200)
 
 

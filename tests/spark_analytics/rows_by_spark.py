@@ -1,4 +1,4 @@
-"""The rows that records of the two topics have by Spark's own JSON parser: an oracle for `spark_analytics.rows`."""
+"""The rows of the two topics' records from Spark's own JSON parser: an oracle for `spark_analytics.rows`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, MapType, StringTy
 from broker_cy.metrics import events, sample
 from spark_analytics.schema import SAMPLE_JSON, TABLES, json_of, struct_of, time_name
 
-# Which tables each topic fills.
+# The tables that each topic fills.
 SAMPLE_TABLES = ("samples", "api_phases", "topic_rates")
 EVENT_TABLES = ("commits", "rebalances", "moves", "triggers", "events")
 # The head of an event, of whatever type.
@@ -24,19 +24,19 @@ _LISTS = ("moves", "triggers")
 
 
 def samples_of(records: DataFrame) -> DataFrame:
-    """Return the samples of records of `__broker_metrics` (`value` binary) as `s`, whose fields are null for a value
-    that is no sample. Nothing is filtered yet: Spark would parse each value a second time for that.
+    """Return the samples of records of `__broker_metrics` (`value` binary) as `s`, with null fields for a value that is
+    not a sample. Nothing is filtered yet: Spark would parse each value a second time for that.
     """
     return records.select(F.from_json(F.col("value").cast("string"), SAMPLE_JSON).alias("s"))
 
 
 def events_of(records: DataFrame) -> DataFrame:
-    """Return the records of `__cluster_events` (`key` and `value` binary) with the head of their events as `head`, of
-    which each field is null for a value that is no event. Commits, which are nearly all events, have their `group` and
-    `offsets`, and others their `key` and `value`. Nothing is filtered yet, as in `samples_of`.
+    """Return the records of `__cluster_events` (`key` and `value` binary) with the head of their events as `head`; all
+    its fields are null for a value that is not an event. Commits (nearly all events) have their `group` and `offsets`;
+    other events have their `key` and `value`. Nothing is filtered yet, as in `samples_of`.
     """
     text = F.col("value").cast("string")
-    # Each type of event begins with a text of its own: so a value is parsed once.
+    # Each type of event begins with a distinct text, so that a value is parsed only once.
     is_commits = text.startswith(F.lit(events.prefix_of(events.Commits).decode()))
     parsed = records.select(
         F.when(is_commits, F.from_json(text, json_of(events.Commits))).alias("commits"),
@@ -54,8 +54,8 @@ def events_of(records: DataFrame) -> DataFrame:
 
 
 def table_of(name: str, source: DataFrame, cluster: str) -> DataFrame:
-    """Return the rows of a table from `samples_of` or `events_of` of its topic; versions that are not known, and values
-    that are neither, are left out.
+    """Return the rows of a table from `samples_of` or `events_of` of its topic, without unknown versions and without
+    values that are neither samples nor events.
     """
     if name in SAMPLE_TABLES:
         known = source.where((F.col("s.version") == sample.VERSION) & F.col("s.time_ms").isNotNull())
@@ -96,7 +96,7 @@ def _interval() -> Column:
 
 
 def _sample_head() -> list[Column]:
-    # Of node 0 the JSON omits it, as everything that is 0.
+    # The JSON omits the id of node 0, like every value that is 0.
     broker = F.coalesce(F.col("s.broker"), F.lit(0)).cast(IntegerType())
     return [broker.alias("broker"), _at("s.time_ms").alias("at")]
 
@@ -126,7 +126,7 @@ def _event_head() -> list[Column]:
 
 
 def _of(source: DataFrame, *kinds: type[events.Event]) -> DataFrame:
-    """Return the events of some types, in the version that is known."""
+    """Return the events of some types, in the known version."""
     is_one = F.lit(False)
     for kind in kinds:
         is_one = is_one | ((F.col("head.type") == kind.TYPE) & (F.col("head.version") == kind.VERSION))

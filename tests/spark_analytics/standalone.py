@@ -1,5 +1,5 @@
 """A Spark cluster on the loopback interface: a master and two workers, each with a core and 1 GB, and a Python for the
-workers that has the libraries of this one, without broker-cy.
+workers with the libraries of this one, but without broker-cy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.wait import until
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
 STARTS_S = 60.0
-# Names of addresses are not looked up; a master and a worker keep little in memory.
+# Names of addresses are not resolved; a master and a worker need little memory.
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
 
 
@@ -30,7 +30,7 @@ def running(directory: Path) -> Iterator[str]:
     """Run a cluster, and yield the address of its master."""
     (port,) = free_ports(1)
     master = f"spark://127.0.0.1:{port}"
-    # What the tests' own environment has is not what a worker on another machine has.
+    # A worker on another machine does not have the packages of the tests' own environment.
     env = {**LOOPBACK, "PYTHONPATH": "", "SPARK_HOME": str(HOME)}
     spark_class = HOME / "bin" / "spark-class"
     where = ("--host", "127.0.0.1", "--webui-port", "0")
@@ -51,7 +51,7 @@ def running(directory: Path) -> Iterator[str]:
 
 
 def bare_python(directory: Path) -> Path:
-    """Return an interpreter in an environment with all that is installed here, except PySpark and broker-cy."""
+    """Return an interpreter in an environment with all packages installed here, except PySpark and broker-cy."""
     subprocess.run([sys._base_executable, "-m", "venv", "--without-pip", directory], check=True)  # type: ignore[attr-defined]
     packages = next(directory.glob("lib/python3*/site-packages"))
     for each in Path(sysconfig.get_paths()["purelib"]).iterdir():

@@ -1,4 +1,6 @@
-"""The result of a run: its figures, its exit code, its JSON. Programs decide by them whether a change is released."""
+"""The result of a run: its figures, its exit code, its JSON. Pipelines use them to decide whether a change is
+released.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def test_errors_count_beside_what_succeeded(bad_result: Result) -> None:
 
 
 def test_a_lost_worker_is_marked_with_what_it_misses(bad_result: Result) -> None:
-    """If this fails, figures of a part of the load pass for those of all of it."""
+    """If this fails, figures of a part of the load look like those of the whole load."""
     lost = bad_result.workers[2]
     assert (lost.lost, lost.last_second, lost.host) == ("no report for 3 s", 44, "load-3")
     assert lost.missing_share == pytest.approx(0.25 / 3)
@@ -74,7 +76,7 @@ def test_a_lost_worker_is_marked_with_what_it_misses(bad_result: Result) -> None
 
 
 def test_figures_by_the_names_of_thresholds(bad_result: Result, good_result: Result) -> None:
-    """If this fails, a threshold of a scenario is always missed, since its figure is said to be unknown."""
+    """If this fails, a threshold of a scenario is always missed, because its figure is reported as unknown."""
     operation = {
         name: bad_result.figure("Produce", name)
         for name in (
@@ -115,14 +117,16 @@ MET = replace(MISSED, value=0.5, is_met=True, text="Produce p99_ms: 0.5, as expe
         (Verification(partitions(damaged=1)), True),
         (Verification(partitions(unknown_present=5, foreign=9, unclaimed=1)), False),
         (Verification(problem="partition 2 has no leader"), True),
-        # A broker that deletes what it acknowledged says that it was retention.
+        # A broker that deletes acknowledged records reports that retention did it.
         (Verification(partitions(not_checkable=1)), True),
     ],
 )
 def test_exit_code_is_the_gravest(
     good_result: Result, data: Verification | None, is_wrong: bool, is_limit: bool, is_missed: bool
 ) -> None:
-    """If this fails, a build passes although data was lost, or a slow generator fails it as if the cluster was slow."""
+    """If this fails, a build passes although data was lost, or a slow generator fails it as if the cluster were
+    slow.
+    """
     found = replace(
         good_result,
         verification=data,
@@ -130,13 +134,13 @@ def test_exit_code_is_the_gravest(
         thresholds=(MET, MISSED) if is_missed else (MET,),
     )
     assert found.exit_code == (3 if is_wrong else 2 if is_limit else 1 if is_missed else 0)
-    # Whatever decides, nothing else is hidden.
+    # The deciding reason hides no other one.
     assert len(found.findings) == is_wrong + is_limit + is_missed
     assert found.to_dict()["exit_code"] == found.exit_code
 
 
 def test_headlines(good_result: Result) -> None:
-    """If this fails, the first words of a report say something else than its exit code."""
+    """If this fails, the first words of a report contradict its exit code."""
     limited = replace(good_result, generator=Generator(reasons=("x",)))
     wrong = Verification(partitions(lost=2, reordered=1200))
     headlines = {
@@ -184,7 +188,7 @@ def test_what_was_verified_is_read_from_its_plain_data() -> None:
 
 
 def test_provenance_names_what_ran(good_result: Result) -> None:
-    """If this fails, nobody can say later which version and command made the figures."""
+    """If this fails, a reader cannot find out which version and command made the figures."""
     found = build.provenance_of(["broker-load", "run", "--scenario", "a b"], {"cluster": "Apache Kafka 4.3.1"})
     assert found["command"] == "broker-load run --scenario 'a b'"
     assert found["versions"]["cluster"] == "Apache Kafka 4.3.1"
@@ -194,7 +198,7 @@ def test_provenance_names_what_ran(good_result: Result) -> None:
 
 
 def test_events_are_bounded_and_ordered() -> None:
-    """If this fails, a run of days with a group that never settles makes a page that no browser opens."""
+    """If this fails, a run of several days with a group that never settles makes a page that no browser can open."""
     events = [Event(float(at), "k", "t") for at in range(build.EVENTS_MAX + 7, 0, -1)]
     found = build.build(
         scenario(), good_totals(2), seconds=2, bootstrap="h:1", command=["x"], origin=ORIGIN, events=events
@@ -256,7 +260,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_reports_import_neither_gevent_nor_locust() -> None:
     """If this fails, making a page of a result patches the whole process, and takes a second longer to start."""
-    # The rule of durations and sizes is that of all programs, and imports nothing else.
+    # The parser of durations and sizes is shared by all programs, and imports nothing else.
     # Extension modules share code.
     own = ("broker_cy", "broker_cy.client", "broker_cy.client.quantities")
     allowed = (*own, "broker_cy.core", "broker_cy.core.cython_shared")
@@ -293,7 +297,7 @@ def test_types_are_those_of_the_json(good_result: Result) -> None:
 
 
 def test_what_was_answered_after_the_end_is_in_no_rate() -> None:
-    """If this fails, an overloaded cluster seems to keep the rate that it was asked for."""
+    """If this fails, an overloaded cluster seems to keep up with the requested rate."""
     totals = Totals()
     for second in range(4):
         totals.add("w", interval(second, {"Produce": Load(100, 1.0)}, random.Random(second)))
@@ -302,7 +306,7 @@ def test_what_was_answered_after_the_end_is_in_no_rate() -> None:
 
 
 def test_what_was_never_sent_counts_as_failed() -> None:
-    """If this fails, a cluster that answers nothing any more has no errors, and passes the threshold for them."""
+    """If this fails, a cluster that stops answering has no errors, and passes the threshold for errors."""
     totals = good_totals(10)
     before = sum(each.requests for each in totals.operations.values())
     of, produced = scenario(10), totals.operations["Produce"].requests
@@ -314,7 +318,9 @@ def test_what_was_never_sent_counts_as_failed() -> None:
 
 
 def test_an_entry_that_did_nothing_is_there() -> None:
-    """If this fails, users that still work off the warm-up when the run ends are missing where people look for them."""
+    """If this fails, an entry whose users are still busy with the warm-up when the run ends is missing in the
+    result.
+    """
     found = build.build(scenario(10), Totals(), seconds=10.0, bootstrap="", command=[], origin=ORIGIN)
     assert found.operations["Produce"].requests == 0
     assert found.operations["Produce"].latency is None

@@ -1,4 +1,4 @@
-"""What a terminal shows: progress while a run lasts, and its summary."""
+"""The terminal output: progress during a run, and its summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def passed() -> Result:
 
 
 def test_the_last_line_is_the_verdict(passed: Result) -> None:
-    """If this fails, a reader has to scroll to see whether a run was good."""
+    """If this fails, a reader has to scroll to see whether a run passed."""
     assert shown(passed).splitlines()[-1] == "Good (exit code 0)"
     lines = shown(bad()).splitlines()
     assert lines[-1] == "Data wrong (exit code 3)"
@@ -54,7 +54,7 @@ def test_the_summary_names_what_went_wrong() -> None:
 
 
 def test_figures_compare_with_kafkas_tool(passed: Result) -> None:
-    """If this fails, figures cannot be laid beside those of kafka-producer-perf-test."""
+    """If this fails, figures cannot be compared with those of kafka-producer-perf-test."""
     line = next(line for line in shown(passed).splitlines() if line.startswith("Produce: "))
     assert line.startswith("Produce: 4000 records, 400.0 records/sec (0.38 MB/sec), ")
     assert line.count(" ms ") == 6
@@ -68,7 +68,7 @@ def test_an_interrupted_run_says_so(passed: Result) -> None:
 
 
 def test_a_search_ends_with_its_rate(passed: Result) -> None:
-    """If this fails, nobody learns the rate that a search found."""
+    """If this fails, the rate that a search found is not shown."""
     steps = (Step(1000, 1000, 1.2, ""), Step(1500, 1499.7, 4.0, ""), Step(2250, 1800, 90.0, "p99 is above 10 ms"))
     lines = shown(replace(passed, steps=steps, notes=("worker 1: sent no result",))).splitlines()
     assert lines[2:4] == [
@@ -80,7 +80,7 @@ def test_a_search_ends_with_its_rate(passed: Result) -> None:
 
 
 def test_names_with_brackets_are_shown_as_they_are(passed: Result) -> None:
-    """If this fails, rich takes a name for markup, and drops it or raises."""
+    """If this fails, rich interprets a name as markup, and drops it or raises."""
     odd = replace(
         passed,
         scenario={**passed.scenario, "name": "[red]s[/]"},
@@ -110,7 +110,7 @@ def test_lines_come_each_five_seconds_without_a_terminal() -> None:
 
 
 def test_a_terminal_shows_a_table() -> None:
-    """If this fails, nobody sees during a run whether it does what it should."""
+    """If this fails, a user cannot see during a run whether it works as intended."""
     out = Terminal()
     with Progress("mixed", 60, out) as view:
         view.phase("creating topics")
@@ -133,7 +133,7 @@ def test_the_second_shown_is_one_that_all_workers_reported() -> None:
 
 
 def test_lines_begin_with_the_first_figures() -> None:
-    """If this fails, a log begins with lines that say nothing, or shows the first figures five seconds late."""
+    """If this fails, a log begins with empty lines, or shows the first figures five seconds late."""
     out = io.StringIO()
     with Progress("mixed", 60, out) as view:
         view.update(Totals(), 0)

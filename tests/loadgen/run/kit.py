@@ -1,4 +1,4 @@
-"""`broker-load` as a process, and what it left."""
+"""`broker-load` as a process, and its output files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.wait import until
 COMMAND = (sys.executable, "-m", "loadgen")
 ENDS_S = 120.0
 ROOT = Path(__file__).resolve().parents[3]
-# Verdicts of a run whose data is right on a machine that other tests keep busy: good, or the generator was late.
+# Verdicts of a run with correct data on a machine that other tests keep busy: good, or the generator was late.
 UNDISTURBED = (0, 2)
 
 PRODUCERS = """
@@ -85,7 +85,7 @@ def loading(directory: Path, bootstrap: str, *options: str | Path, mode: str = "
 
 
 def load(directory: Path, bootstrap: str, *options: str | Path, meanwhile: Callable[[Load], None] | None = None) -> Run:
-    """Make a run, and return what it left; `meanwhile` is called when it has begun."""
+    """Make a run, and return its result; `meanwhile` is called when it has begun."""
     with loading(directory, bootstrap, *options) as running:
         if meanwhile is not None:
             meanwhile(running)

@@ -1,4 +1,6 @@
-"""The conductor with workers that are messages alone; in processes of their own, since locust patches the process."""
+"""The conductor with workers that consist only of messages; in separate processes, because locust patches the
+process.
+"""
 
 from __future__ import annotations
 
@@ -118,13 +120,13 @@ print(it._collect(with_ledger=True)[::2])
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
-        # If this fails, a worker that is lost in a search makes its rates too low, and nothing says so.
+        # If this fails, a worker that is lost in a search makes its rates too low without a message.
         pytest.param(LOST_IN_A_SEARCH, "3 2 150.0 [False, True]", id="lost-in-a-search"),
         # If this fails, the figures of the best rate have the requests of the step that Ctrl-C ended.
         pytest.param(INTERRUPTED_SEARCH, "150 0", id="interrupted-search"),
-        # If this fails, a run waits for the users of a worker that is gone, or does not for those of one that is there.
+        # If this fails, a run waits for the users of a lost worker, or does not wait for those of a live one.
         pytest.param(LOST_BEFORE_USERS_CONNECT, "True\n1 of 2 users have connected", id="lost-before"),
-        # If this fails, records of which nobody knows anything pass for records that were checked.
+        # If this fails, records without a known outcome count as checked.
         pytest.param(WITHOUT_A_RESULT, "([['x']], 'worker 1: sent no result')", id="without-a-result"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How locust spreads users over workers; in a process of its own, since importing locust patches the process."""
+"""How locust spreads users over workers; in a separate process, because importing locust patches the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master and workers that are started one by one, as on several hosts."""
+"""A master and workers, started separately, as on several hosts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_master_and_workers(broker: Target, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     scenario = producers(tmp_path, "two-workers", rate=900)
     with ExitStack() as stack:
-        # Workers wait for a master that is not there yet.
+        # Workers wait for a master that has not started yet.
         workers = [stack.enter_context(worker(tmp_path, f"worker-{n}", address)) for n in range(2)]
         run = stack.enter_context(master(tmp_path, broker.bootstrap, scenario, address)).end()
         assert run.code in UNDISTURBED, run.stdout + run.stderr
@@ -111,7 +111,7 @@ def test_a_worker_that_comes_too_late(broker: Target, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_master_that_dies(broker: Target, tmp_path: Path) -> None:
-    """If this fails, workers go on with their load for ever, and nobody can stop them but by hand."""
+    """If this fails, workers continue their load forever, until they are stopped by hand."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     scenario = producers(tmp_path, "orphans", seconds=600)
     with ExitStack() as stack:
@@ -127,7 +127,7 @@ def test_a_master_that_dies(broker: Target, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_master_that_never_comes(tmp_path: Path) -> None:
-    """If this fails, a worker waits for ever for a master whose address is wrong."""
+    """If this fails, a worker waits forever for a master at a wrong address."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     with worker(tmp_path, "alone", address, (sys.executable, "-c", IMPATIENT)) as alone:
         assert alone.wait(ENDS_S) == 69
@@ -140,7 +140,7 @@ def test_a_master_that_never_comes(tmp_path: Path) -> None:
     ("host", "why"), [("127.0.0.1", "Address already in use"), ("192.0.2.1", "Socket bind failure")]
 )
 def test_an_address_that_cannot_be_had(broker: Target, tmp_path: Path, host: str, why: str) -> None:
-    """If this fails, the exit code of a master that could not begin says that a threshold was missed."""
+    """If this fails, the exit code of a master that could not start means a missed threshold."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"{host}:{taken.getsockname()[1]}"
         with master(tmp_path, broker.bootstrap, producers(tmp_path, "port"), address) as run:
@@ -153,7 +153,7 @@ def test_an_address_that_cannot_be_had(broker: Target, tmp_path: Path, host: str
 
 @dataclass(frozen=True)
 class Host:
-    """A network of its own with one cable to this machine, and a host name of its own."""
+    """A separate network with one cable to this machine, and its own host name."""
 
     name: str
     link: str  # this machine's end
@@ -162,7 +162,7 @@ class Host:
 
     @property
     def prefix(self) -> list[str]:
-        """What is put before a command, so that it runs there."""
+        """The prefix of a command line that makes it run there."""
         return ["ip", "netns", "exec", self.name, "unshare", "-u", "sh", "-c", f'hostname {self.name}; exec "$@"', "sh"]
 
 
@@ -194,7 +194,7 @@ def hosts(count: int) -> Iterator[list[Host]]:
             ip("-n", host.name, "addr", "add", f"{host.there}/30", "dev", "eth0")
             for each in ("lo", "eth0"):
                 ip("-n", host.name, "link", "set", each, "up")
-            # The address of the first cable is that of the broker and of the master, for all.
+            # All hosts reach the broker and the master at the address of the first cable.
             ip("-n", host.name, "route", "add", "default", "via", host.here)
         yield made
     finally:

@@ -11,7 +11,7 @@ import pytest
 from tests.loadgen.users.kit import run_users
 from tests.support.broker import Target
 
-# Importing the module starts gevent's hub in this process, so a process of its own asks.
+# Importing the module starts gevent's hub, so a separate process asks.
 ASK = """
 import sys
 from loadgen.net.connection import NetError
@@ -36,7 +36,7 @@ rejoin_after = "0s"
 
 @pytest.mark.full
 def test_a_run_has_the_events_of_its_cluster(either_broker: Target, tmp_path: Path) -> None:
-    """If this fails, rebalances are no marks in the report, or those of earlier runs are."""
+    """If this fails, the report does not mark rebalances, or marks those of earlier runs."""
     for topic in ("events-first", "events-second"):
         found = run_users(tmp_path, either_broker, topic, GROUP.format(topic=topic))
         if either_broker.target == "kafka":
@@ -50,7 +50,7 @@ def test_a_run_has_the_events_of_its_cluster(either_broker: Target, tmp_path: Pa
 
 
 def test_a_cluster_that_cannot_be_reached_is_an_error(own_broker: Target) -> None:
-    """If this fails, a run of a cluster that is away fails with a stack trace."""
+    """If this fails, a run against an unavailable cluster fails with a stack trace."""
     own_broker.stop()
     command = [sys.executable, "-c", ASK, str(own_broker.port)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

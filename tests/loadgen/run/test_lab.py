@@ -1,4 +1,4 @@
-"""A master, and workers on hosts of a lab: each has an address and a systemd of its own, and can lose its power."""
+"""A master, and workers on hosts of a lab: each has its own address and systemd, and can lose its power."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_load_comes_from_two_hosts(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_host_that_hangs_is_charged(lab: Lab, tmp_path: Path) -> None:
-    """If this fails, a broker whose machine stands still for a second looks as if it had answered all the time."""
+    """If this fails, a broker whose machine hangs for a second looks as if it had answered all the time."""
     with running(lab, tmp_path, "hung") as run:
         lab.do("freeze", BROKER)
         thaw = threading.Timer(1.0, lab.do, ["thaw", BROKER])
@@ -89,7 +89,7 @@ def test_a_host_that_hangs_is_charged(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("fault", "mend"), [("unplug", "plug"), ("kill", "start")])
 def test_a_host_that_is_lost_is_reported(lab: Lab, tmp_path: Path, fault: str, mend: str) -> None:
-    """If this fails, a machine without power or network takes its part of the figures with it silently."""
+    """If this fails, the figures silently lack the part of a machine that lost power or network."""
     with running(lab, tmp_path, f"lost-{fault}") as run:
         lab.do(fault, WORKERS[0])
         found = run.end()

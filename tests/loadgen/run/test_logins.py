@@ -1,4 +1,4 @@
-"""Load on a cluster that wants a login: the same settings as for other clients, and no secret where others read."""
+"""Load on a secured cluster: the same settings as for other clients, and no exposed secret."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def with_engine(scenario: Path, engine: str) -> Path:
 def test_a_run_with_a_login(
     broker: SaslBroker, tmp_path: Path, mechanism: str, engine: str, options: tuple[str, ...]
 ) -> None:
-    """If this fails, nobody can put load on a secured cluster, or only until the first session ends; or passwords are
+    """If this fails, broker-load cannot load a secured cluster, or only until the first session ends; or passwords are
     in process lists or reports.
     """
     seen: list[str] = []
@@ -92,7 +92,9 @@ def test_a_run_with_a_login(
 
 @pytest.mark.full
 def test_a_run_over_tls(tmp_path: Path) -> None:
-    """If this fails, nobody can put load on a cluster with TLS, or answers that arrive together wait for others."""
+    """If this fails, broker-load cannot load a cluster with TLS, or answers that arrive together wait for later
+    ones.
+    """
     needs.require(needs.tls)
     broker = TlsBroker(tmp_path / "broker")
     try:

@@ -23,7 +23,7 @@ from tests.support.broker import Target
 from tests.support.wait import until
 
 LOCUST = (sys.executable, "-m", "locust", "-f", str(ROOT / "loadgen/locustfiles/mixed.py"))
-# Below the minute after which locust's processes end without their master.
+# Below the minute after which locust's processes exit without their master.
 REFUSED_S = 40.0
 SHORT = ("--warm-up", "0s", "--run-time", "2s", "--rate", "300/s")
 
@@ -61,7 +61,7 @@ def test_a_headless_run(broker: Target, tmp_path: Path) -> None:
 
 
 def at_port() -> tuple[str, ...]:
-    """Return options with which the processes that locust forks do not meet those of another test."""
+    """Return options that keep the processes that locust forks apart from those of another test."""
     (port,) = free_ports(1)
     return ("--master-bind-port", str(port), "--master-port", str(port))
 
@@ -76,7 +76,7 @@ def test_locusts_own_processes(broker: Target, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_locusts_own_master_and_worker(broker: Target, tmp_path: Path) -> None:
-    """If this fails, our files cannot be used where locust already runs on several hosts."""
+    """If this fails, our files do not work with an existing locust installation on several hosts."""
     port = str(free_ports(1)[0])
     master = ("--master", "--master-bind-port", port, "--expect-workers", "2", "--bootstrap", broker.bootstrap)
     with ExitStack() as stack:
@@ -91,7 +91,7 @@ def test_locusts_own_master_and_worker(broker: Target, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_ctrl_c_gives_the_figures_so_far(broker: Target, tmp_path: Path) -> None:
-    """If this fails, a run that is interrupted has no result, or leaves its topic."""
+    """If this fails, an interrupted run has no result, or leaves its topic."""
     options = ("--headless", "--bootstrap", broker.bootstrap, "--warm-up", "0s", "--duration", "600s")
     with locust(tmp_path, "locust", *options) as child:
         until(lambda: re.search(r"KAFKA +Produce +[1-9]", child.stderr() + child.stdout()), "figures", ENDS_S)
@@ -102,7 +102,7 @@ def test_ctrl_c_gives_the_figures_so_far(broker: Target, tmp_path: Path) -> None
 
 @pytest.mark.full
 def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
-    """If this fails, plain locust's page shows only figures that start when a request is sent."""
+    """If this fails, plain locust's page only shows latencies measured from the send of a request."""
     port = free_ports(1)[0]
     options = ("--web-host", "127.0.0.1", "--web-port", str(port), "--bootstrap", broker.bootstrap, *SHORT)
     with locust(tmp_path, "locust", *options) as child:
@@ -147,10 +147,10 @@ def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> None:
-    """If this fails, a typing error starts another run than was meant."""
+    """If this fails, a typing error starts another run than intended."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [*LOCUST, "--headless", *options, *(at_port() if "--processes" in options else ())]
-    # It waits until the pipes are closed by all processes: those that locust forked end, too.
+    # This waits until all processes have closed the pipes: the ones that locust forked also exit.
     run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=REFUSED_S)
     assert run.returncode == 64, run.stderr
     assert f"broker-load: {text}" in run.stderr.decode()
@@ -159,7 +159,7 @@ def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> N
 
 @pytest.mark.full
 def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
-    """If this fails, a run waits for users that never come, or ends as good without having begun."""
+    """If this fails, a run waits for users that never start, or passes without having begun."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [*LOCUST, "--headless", "EventsUser"]
     run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=REFUSED_S)
@@ -169,7 +169,7 @@ def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_no_cluster(tmp_path: Path) -> None:
-    """If this fails, a wrong address is taken for a good run."""
+    """If this fails, a run with a wrong address passes."""
     with locust(tmp_path, "locust", "--headless", "--bootstrap", "127.0.0.1:1") as child:
         assert child.wait(ENDS_S) == 69
         assert "broker-load: " in child.stderr()

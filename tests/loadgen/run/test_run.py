@@ -37,7 +37,7 @@ def test_a_run(either_broker: Target, topic: str, tmp_path: Path) -> None:
     verification = run.of.verification
     assert verification is not None
     assert verification.is_good
-    # All that was sent, in the warm-up and by the last users, is checked: 3.5 s of 1,000/s.
+    # All sent records are checked, including the warm-up and the last users: 3.5 s of 1,000/s.
     assert verification.total("acknowledged") == 3500
     assert "all 3,500 acknowledged records are there" in run.stdout
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -78,7 +78,7 @@ rate = "20/s"
 
 @pytest.mark.full
 def test_two_processes_share_each_entry(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, one process has all users of an entry and the other one its operations, which nobody sends."""
+    """If this fails, one process has all users of an entry and the other one its operations, which are never sent."""
     scenario = tmp_path / "mixture.toml"
     scenario.write_text(MIXTURE.format(topic=topic), encoding="utf-8")
     run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--processes", "2")
@@ -86,13 +86,15 @@ def test_two_processes_share_each_entry(own_broker: Target, topic: str, tmp_path
     assert run.of.unsent == 0
     assert run.of.operations["Produce"].requests == 440  # with those of the probe
     assert run.of.operations["Probe"].requests == 40
-    # Each of the four partitions has a reader, whichever process that is in.
+    # Each of the four partitions has a reader, in either process.
     assert run.of.operations["Fetch"].records >= 400
 
 
 @pytest.mark.full
 def test_a_frozen_broker_is_charged_for_all_that_waited(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, a stall is measured by the one request that met it, and not by those that were due meanwhile."""
+    """If this fails, only the one request that met a stall measures it, and not the requests that were due
+    meanwhile.
+    """
     timers = []
 
     def meanwhile(running: Load) -> None:
@@ -113,7 +115,7 @@ def test_a_frozen_broker_is_charged_for_all_that_waited(own_broker: Target, topi
     assert found.max_ms >= 950
     # A thousand requests were due in that second, and most of them waited for more than 100 ms: 10 % of all.
     assert found.p90_ms >= 50
-    # The users were busy because the broker stood still: that is not the generator's fault.
+    # The users were busy because the broker was frozen: that is not the generator's fault.
     assert not [each for each in run.of.generator.reasons if "user" in each and "free" not in each]
 
 
@@ -155,7 +157,7 @@ def test_a_worker_that_dies_is_reported(own_broker: Target, topic: str, tmp_path
 
 @pytest.mark.full
 def test_the_raw_engine_follows_its_schedule(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, the report of a run with the raw engine says that requests were not sent that were."""
+    """If this fails, the report of a run with the raw engine counts sent requests as unsent."""
     scenario = producers(tmp_path, topic, users=2, rate=400)
     run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--engine", "raw")
     assert run.code in UNDISTURBED, run.stdout + run.stderr
@@ -187,7 +189,7 @@ def test_a_cluster_that_goes_away_for_good_leaves_the_figures(own_broker: Target
 
 @pytest.mark.full
 def test_a_topic_of_others_stays(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, a run deletes a topic that others created again under its name, with all their records."""
+    """If this fails, a run deletes a topic that another program recreated under its name, with all its records."""
     host, _, port = own_broker.bootstrap.rpartition(":")
 
     def meanwhile(running: Load) -> None:
@@ -204,7 +206,7 @@ def test_a_topic_of_others_stays(own_broker: Target, topic: str, tmp_path: Path)
 
 @pytest.mark.full
 def test_a_user_that_cannot_connect_is_reported_once(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, a terminal is full of tracebacks, and dead members hold up the group in the next run."""
+    """If this fails, a terminal is full of tracebacks, and dead members delay the group in the next run."""
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(
         f'timeout = "0.2s"\n[topic]\nname = "{topic}"\n'
@@ -219,7 +221,7 @@ def test_a_user_that_cannot_connect_is_reported_once(own_broker: Target, topic: 
 
 
 def test_ctrl_c_gives_the_figures_so_far(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, whoever ends a long run early has nothing of it, or a topic is left behind."""
+    """If this fails, a long run that is ended early has no figures, or leaves its topic."""
 
     def meanwhile(running: Load) -> None:
         running.shows("Produce")
@@ -239,7 +241,7 @@ def test_ctrl_c_gives_the_figures_so_far(own_broker: Target, topic: str, tmp_pat
 
 @pytest.mark.full
 def test_ctrl_c_stops_the_thread_of_raw(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, raw goes on until the timeout, and what it wrote is not checked: a loss would be called good."""
+    """If this fails, raw continues until the timeout, and its records are not checked: a run with a loss would pass."""
 
     def meanwhile(running: Load) -> None:
         running.shows("Produce")
@@ -259,7 +261,7 @@ def test_ctrl_c_stops_the_thread_of_raw(own_broker: Target, topic: str, tmp_path
 @pytest.mark.full
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_ctrl_c_while_it_is_read_back(own_broker: Target, topic: str, tmp_path: Path, processes: str) -> None:
-    """If this fails, an impatient second Ctrl-C costs the figures of a run, and leaves its topic behind."""
+    """If this fails, an impatient second Ctrl-C loses the figures of a run, and leaves its topic."""
 
     def meanwhile(running: Load) -> None:
         running.shows("reading back")
@@ -279,7 +281,7 @@ def test_ctrl_c_while_it_is_read_back(own_broker: Target, topic: str, tmp_path: 
 
 @pytest.mark.full
 def test_a_search_finds_a_rate(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, the question how much a cluster can take has no answer."""
+    """If this fails, the highest rate of a cluster cannot be found."""
     path = tmp_path / "search.toml"
     path.write_text(
         f'warm_up = "0.2s"\n[topic]\nname = "{topic}"\n[[users]]\nkind = "producer"\ncount = 20\nrate = "1/s"\n'
@@ -294,7 +296,7 @@ def test_a_search_finds_a_rate(own_broker: Target, topic: str, tmp_path: Path) -
 
 
 def test_no_cluster(tmp_path: Path) -> None:
-    """If this fails, a wrong address ends in a traceback or is taken for a failure of the cluster."""
+    """If this fails, a wrong address causes a traceback or counts as a failure of the cluster."""
     run = load(tmp_path, "127.0.0.1:1", "--scenario", "hot-key")
     assert run.code == 69
     assert "127.0.0.1:1" in run.stderr
@@ -313,7 +315,7 @@ def test_no_cluster(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options(options: list[str], text: str, tmp_path: Path) -> None:
-    """If this fails, a typing error starts another run than was meant, or says that the generator was the limit."""
+    """If this fails, a typing error starts another run than intended, or is reported as a generator limit."""
     run = load(tmp_path, "127.0.0.1:1", *options)
     assert run.code == 64, run.stderr
     assert text in run.stderr

@@ -10,7 +10,7 @@ from loadgen.scenario.toml_file import builtin_names
 from tests.loadgen.run.kit import load
 from tests.support.broker import Target
 
-# Small, so that a machine that runs other tests beside it keeps up.
+# Small, so that a machine that runs other tests at the same time keeps up.
 SMALL = {"produce-throughput": ["--rate", "200/s", "--verify", "after"], "mixed": ["--rate", "200/s"]}
 DATA_WRONG = 3
 
@@ -18,7 +18,7 @@ DATA_WRONG = 3
 @pytest.mark.full
 @pytest.mark.parametrize("name", builtin_names())
 def test_a_scenario_works(either_broker: Target, name: str, tmp_path: Path) -> None:
-    """If this fails, a scenario that the tool brings reports errors of a healthy cluster, or none of its figures."""
+    """If this fails, a built-in scenario reports errors of a healthy cluster, or lacks its figures."""
     options = ["--scenario", name, "--duration", "3s", "--warm-up", "0.5s", *SMALL.get(name, [])]
     run = load(tmp_path, either_broker.bootstrap, *options, "--topic", f"scenario-{name}")
     assert run.code < DATA_WRONG, run.stdout + run.stderr
@@ -26,7 +26,7 @@ def test_a_scenario_works(either_broker: Target, name: str, tmp_path: Path) -> N
     figures = run.of.operations
     assert figures
     assert sum(each.requests for each in figures.values()) > 0
-    # Members of groups meet rebalances, which are answers and no failures of the cluster.
+    # Group members get rebalance errors, which are not failures of the cluster.
     errors = {error for each in figures.values() for error in each.errors}
     assert errors <= {"REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}, errors
     if run.of.verification is not None:

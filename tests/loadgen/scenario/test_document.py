@@ -1,4 +1,6 @@
-"""docs/loadgen-scenarios.md lists every key, with its default and what is allowed, and its example is a scenario."""
+"""docs/loadgen-scenarios.md lists every key with its default and allowed values, and its example is a valid
+scenario.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +50,18 @@ def rows() -> list[str]:
 
 @pytest.mark.parametrize("row", sorted(set(rows())))
 def test_each_row_is_in_the_document(row: str) -> None:
-    """If this fails, the reference describes a key that is not there, or with another default, or leaves one out."""
+    """If this fails, the reference describes a key that does not exist, shows a wrong default, or leaves a key out."""
     assert row in DOCUMENT.read_text().splitlines()
 
 
 @pytest.mark.parametrize("name", [*ENGINES, *CODECS, *ACKS, *FIELD_KINDS, *PROFILES, *builtin_names()])
 def test_each_name_is_in_the_document(name: str) -> None:
-    """If this fails, there is an engine, codec, profile, kind of field or scenario that nobody can know of."""
+    """If this fails, an engine, codec, profile, kind of field or scenario is undocumented."""
     assert re.search(rf"[`\"]{re.escape(name)}[`\"]", DOCUMENT.read_text())
 
 
 def test_the_example_is_a_scenario(tmp_path: Path) -> None:
-    """If this fails, whoever begins with the example of the reference gets an error."""
+    """If this fails, a user who starts with the example of the reference gets an error."""
     (example,) = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (tmp_path / "orders.toml").write_text(example)
     assert len(read_scenario(tmp_path / "orders.toml").users) == 3

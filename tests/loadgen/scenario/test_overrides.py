@@ -56,7 +56,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
 
 
 def test_a_rate_scales_the_mean_of_all(tmp_path: Path) -> None:
-    """If this fails, `--rate` makes another load than it says, or another mixture than the scenario's."""
+    """If this fails, `--rate` makes another rate than given, or another mixture than the scenario's."""
     a, b, consumer = read(tmp_path, TWO, rate="800/s").users
     assert a.rate == replace(RateProfile.constant(600), text="300/s x 2")
     assert b.rate is not None
@@ -65,7 +65,7 @@ def test_a_rate_scales_the_mean_of_all(tmp_path: Path) -> None:
 
 
 def test_a_rate_for_the_users_that_produce(tmp_path: Path) -> None:
-    """If this fails, a closed loop cannot be measured at a rate without a file of one's own."""
+    """If this fails, a closed loop can only be measured at a rate with a custom scenario file."""
     assert read(tmp_path, ONE, rate="50/s").users[0].rate == RateProfile.constant(50)
     assert read(tmp_path, ONE, rate="ramp 1/s to 50/s over 30s").users[0].rate == RateProfile.ramp(1, 50, 30)
     assert read(tmp_path, ONE, rate="50/s").users[1].rate is None
@@ -99,7 +99,7 @@ def test_a_rate_for_the_users_that_produce(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_named(tmp_path: Path, text: str, option: str, value: str, reported: str) -> None:
-    """If this fails, the error sends its reader to a line of the file that is not wrong."""
+    """If this fails, the error points to a correct line of the file."""
     with pytest.raises(SpecError) as refused:
         read(tmp_path, text, **{option: value})
     assert re.sub(r"^/.*/", "", str(refused.value)).startswith(reported)

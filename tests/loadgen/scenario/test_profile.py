@@ -43,7 +43,7 @@ def rate_of(tmp_path: Path, text: str) -> RateProfile:
     ],
 )
 def test_each_profile(tmp_path: Path, text: str, expected: RateProfile) -> None:
-    """If this fails, a scenario's rate is another one than it says."""
+    """If this fails, a scenario runs at another rate than the one in its file."""
     assert rate_of(tmp_path, text) == expected
 
 
@@ -73,7 +73,7 @@ def test_each_profile(tmp_path: Path, text: str, expected: RateProfile) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_profile_is_refused(tmp_path: Path, text: str, reported: str) -> None:
-    """If this fails, a run has a rate that its author did not mean, or ends with a traceback."""
+    """If this fails, a run has an unintended rate, or ends with a traceback."""
     with pytest.raises(SpecError) as refused:
         rate_of(tmp_path, text)
     assert reported in str(refused.value)
@@ -88,7 +88,7 @@ def test_a_jump_at_the_last_point_stays() -> None:
 
 
 def test_a_mean_counts_the_rate_that_is_kept() -> None:
-    """If this fails, `--rate` scales a soak by its ramp, which is a small part of it."""
+    """If this fails, `--rate` scales a soak by the mean of its ramp, which is a small part of it."""
     soak = RateProfile.soak(100, 10)
     assert soak.mean_over(10) == 50
     assert soak.mean_over(1000) == pytest.approx(99.5)
@@ -97,7 +97,7 @@ def test_a_mean_counts_the_rate_that_is_kept() -> None:
 
 
 def test_a_scaled_profile_has_the_same_shape() -> None:
-    """If this fails, `--rate` changes when the load is high, and not only how high."""
+    """If this fails, `--rate` changes the times of high load, and not only its height."""
     scaled = RateProfile.spike(1, 11, 2, 3, 10).scaled(2)
     assert scaled.pieces == (Piece(2, 2, 2), Piece(3, 22, 22), Piece(5, 2, 2))
     assert (scaled.repeats, scaled.highest) == (True, 22)

@@ -1,4 +1,4 @@
-"""Users and operations of an entry are dealt to workers completely, and evenly."""
+"""Users and operations of an entry are distributed to workers completely and evenly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTS = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 
 @given(COUNTS, st.integers(1, 7))
 def test_each_user_has_one_worker(counts: list[int], workers: int) -> None:
-    """If this fails, an entry has users that no worker has, such as the only reader of a partition."""
+    """If this fails, some users of an entry have no worker, such as the only reader of a partition."""
     of = [shares(counts, worker, workers) for worker in range(workers)]
     for entry, number in enumerate(counts):
         users = [[each[entry].user(own) for own in range(each[entry].users)] for each in of]
@@ -30,7 +30,9 @@ def test_each_user_has_one_worker(counts: list[int], workers: int) -> None:
 
 @given(COUNTS, st.integers(1, 7))
 def test_each_operation_is_performed_once_where_its_user_is(counts: list[int], workers: int) -> None:
-    """If this fails, a worker without users of an entry is to perform a part of its operations, or one twice."""
+    """If this fails, a worker without users of an entry gets a part of its operations, or an operation is performed
+    twice.
+    """
     of = [shares(counts, worker, workers) for worker in range(workers)]
     for entry, number in enumerate(counts):
         performed: list[int] = []
@@ -44,7 +46,7 @@ def test_each_operation_is_performed_once_where_its_user_is(counts: list[int], w
 
 
 def test_the_part_of_the_load_follows_the_rates() -> None:
-    """If this fails, the loss of a worker that did next to nothing is reported as half of the load, or as none."""
+    """If this fails, the loss of an almost idle worker is reported as half of the load, or as no loss."""
     fast = UserSpec("producer", "fast", 1, rate=RateProfile.constant(900))
     slow = UserSpec("producer", "slow", 1, rate=RateProfile.constant(100))
     parts = [part_of_load((fast, slow), 10, shares([1, 1], worker, 3)) for worker in range(3)]

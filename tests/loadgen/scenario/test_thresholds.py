@@ -1,4 +1,4 @@
-"""Whether a run met what its scenario expects."""
+"""Checks a run against the thresholds of its scenario."""
 
 from __future__ import annotations
 

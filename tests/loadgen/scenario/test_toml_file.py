@@ -1,4 +1,4 @@
-"""Scenario files: every key counts; a refusal names file, line, key, the value and what is allowed."""
+"""Scenario files: every key counts; an error names file, line, key, the value and the allowed values."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_search_sets_the_one_rate(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_scenario_is_refused_at_its_line(tmp_path: Path, wrong: str, reported: str) -> None:
-    """If this fails, whoever mistypes a key gets the figures of another scenario, or an error without its place."""
+    """If this fails, a user who mistypes a key gets the figures of another scenario, or an error without its place."""
     with pytest.raises(SpecError, match=re.escape(reported)):
         read(tmp_path, wrong)
 
@@ -256,7 +256,7 @@ def test_a_wrong_scenario_is_refused_at_its_line(tmp_path: Path, wrong: str, rep
     ],
 )  # fmt: skip
 def test_a_wrong_entry_is_refused(tmp_path: Path, wrong: str, reported: str) -> None:
-    """If this fails, a run begins that no user or engine can perform as the scenario says."""
+    """If this fails, a run starts although no user or engine can perform the scenario."""
     with pytest.raises(SpecError, match=re.escape(reported)):
         user(tmp_path, wrong)
 
@@ -276,7 +276,7 @@ def test_a_wrong_entry_is_refused(tmp_path: Path, wrong: str, reported: str) -> 
     ],
 )
 def test_a_wrong_field_is_refused(tmp_path: Path, fields: str, reported: str) -> None:
-    """If this fails, records are not what the scenario says, or the run fails when it makes the first one."""
+    """If this fails, records differ from the scenario's definition, or the run fails when it makes the first one."""
     with pytest.raises(SpecError, match=re.escape(f"s.toml:6: users[0].payload.fields.{reported}")):
         user(tmp_path, f'kind = "producer"\n[users.payload]\nkind = "json"\n[users.payload.fields]\n{fields}')
 
@@ -325,7 +325,7 @@ def test_no_value_is_a_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in BUILTIN.glob("*.toml")))
 def test_builtin_scenarios_are_whole(name: str) -> None:
-    """If this fails, `broker-load run --scenario NAME` does not start, or judges nothing."""
+    """If this fails, `broker-load run --scenario NAME` does not start, or has no thresholds."""
     scenario = read_scenario(name)
     assert scenario.name == name
     assert scenario.description
@@ -333,7 +333,7 @@ def test_builtin_scenarios_are_whole(name: str) -> None:
 
 
 def test_a_scenario_that_is_not_there() -> None:
-    """If this fails, a mistyped name is a traceback, or does not say which scenarios there are."""
+    """If this fails, a mistyped name causes a traceback, or the error does not list the scenarios."""
     with pytest.raises(SpecError, match="mixd: neither a file nor a scenario of the tool; did you mean 'mixed'"):
         read_scenario("mixd")
     assert builtin_names() == [

@@ -1,4 +1,4 @@
-"""Runs of users of all kinds with `broker-load run`, as people make them."""
+"""Runs of all kinds of users with `broker-load run`, from the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_users(
     partitions: int = 4,
     meanwhile: Callable[[Load], None] | None = None,
 ) -> Result:
-    """Run users for some seconds, beside producers of 200 records/s; all that was written must be there."""
+    """Run users for some seconds, together with producers of 200 records/s; no written record may be lost."""
     scenario = directory / "scenario.toml"
     text = HEAD.format(seconds=seconds, topic=topic, partitions=partitions) + PRODUCER + users
     scenario.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Reading from several leaders at once, in a process of its own: gevent's hub belongs to a thread."""
+"""Reading from several leaders at the same time, in a separate process, because gevent's hub belongs to a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.broker import Target
 from tests.support.confluent import send
 from tests.support.topics import create_topic
 
-# Each partition has a leader of its own, as far as the client knows; all of them are the same broker.
+# In the client's metadata, each partition has another leader; all of them are the same broker.
 LEADERS = """
 import sys
 import gevent
@@ -56,8 +56,8 @@ print("read")
 
 
 def test_leaders_are_read_side_by_side(own_broker: Target, topic: str) -> None:
-    """If this fails, a user with partitions of several brokers is as slow as the one with the least data, or reads
-    records again after a rebalance.
+    """If this fails, a user with partitions of several brokers is as slow as the broker with the least data, or rereads
+    records after a rebalance.
     """
     create_topic(own_broker.bootstrap, topic, 3)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A member of a group without a broker: what it asks for, and what answers make of it."""
+"""A group member without a broker: its requests, and its reactions to responses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def beaten(of: Membership, code: int, now_s: float) -> str:
 
 
 def test_a_member_joins_reads_its_offsets_and_sends_heartbeats() -> None:
-    """If this fails, group members do not become members, or lose their sessions."""
+    """If this fails, users do not become group members, or lose their sessions."""
     of = stable()
     assert (of.assigned, of.committed, of.joins) == ([0, 1], {0: 7, 1: -1}, 1)
     assert of.next(2.9) is None
@@ -77,7 +77,7 @@ def test_a_member_joins_reads_its_offsets_and_sends_heartbeats() -> None:
 
 
 def test_the_stall_counts_from_the_first_wish_to_join() -> None:
-    """If this fails, Rebalance does not say for how long members had nothing to read."""
+    """If this fails, the meter Rebalance does not show for how long members had nothing to read."""
     of = member()
     joined(of, 10.0)
     located(of, 12.0)
@@ -101,7 +101,7 @@ def test_a_new_member_uses_the_id_that_the_coordinator_gives_it() -> None:
 
 
 def test_the_leader_distributes_all_partitions() -> None:
-    """If this fails, partitions of a group are read by nobody, or by two members."""
+    """If this fails, partitions of a group are read by no member, or by two."""
     of = member(partitions=5)
     joined(of, leader=True)
     sent = {each.member_id: partitions_of(each.assignment, "t") for each in asked(of, "SyncGroup").request.assignments}
@@ -109,7 +109,7 @@ def test_the_leader_distributes_all_partitions() -> None:
 
 
 def test_a_member_that_works_sends_heartbeats_and_joins_later() -> None:
-    """If this fails, a slow member is thrown out while it processes, or joins before it has finished."""
+    """If this fails, a slow member is removed while it processes records, or rejoins before it has finished."""
     of = stable()
     assert beaten(of, ErrorCode.REBALANCE_IN_PROGRESS, 3.0) == ""
     assert of.next(3.1, may_join=False) is None
@@ -129,7 +129,7 @@ def test_a_member_that_works_sends_heartbeats_and_joins_later() -> None:
     ],
 )
 def test_a_fenced_member_is_counted_and_joins_again(code: ErrorCode, member_id: str) -> None:
-    """If this fails, members that were paused for too long never come back, or nobody learns that they were fenced."""
+    """If this fails, members that were paused for too long never come back, or their fencing is not counted."""
     of = stable(instance_id="i-1")
     assert beaten(of, code, 3.0) == code.name
     assert (of.fenced, of.generation, of.assigned) == (1, -1, [])
@@ -140,7 +140,7 @@ def test_a_fenced_member_is_counted_and_joins_again(code: ErrorCode, member_id: 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_a_coordinator_that_moved_is_looked_for_after_a_pause(code: ErrorCode) -> None:
-    """If this fails, members hammer a broker that is no coordinator any more, or rejoin for no reason."""
+    """If this fails, members flood a former coordinator with requests, or rejoin without a reason."""
     of = stable()
     assert beaten(of, code, 3.0) == code.name
     assert of.is_coordinator_lost
@@ -150,7 +150,7 @@ def test_a_coordinator_that_moved_is_looked_for_after_a_pause(code: ErrorCode) -
 
 
 def test_a_request_without_an_answer_is_sent_again_after_a_pause() -> None:
-    """If this fails, members spin, or stay out, when a broker is killed."""
+    """If this fails, members spin, or do not rejoin, when a broker is killed."""
     of = member()
     ask = asked(of, "JoinGroup", 1.0)
     of.lost(ask, 1.0)
@@ -161,7 +161,7 @@ def test_a_request_without_an_answer_is_sent_again_after_a_pause() -> None:
 
 
 def test_answers_of_an_earlier_life_change_nothing() -> None:
-    """If this fails, a member that was killed wakes up with the partitions of its former self."""
+    """If this fails, a member that was killed and restarted gets the partitions of its former membership."""
     of = member()
     ask = asked(of, "JoinGroup")
     of.forget()
@@ -172,7 +172,7 @@ def test_answers_of_an_earlier_life_change_nothing() -> None:
 
 
 def test_a_late_answer_of_another_generation_does_not_fence() -> None:
-    """If this fails, the refusal of a commit from before a rebalance throws the member out of the new generation."""
+    """If this fails, a failed commit from before a rebalance removes the member from the new generation."""
     of = stable()
     commit = of.commit({0: 8})
     assert commit is not None
@@ -201,7 +201,7 @@ def test_a_commit_has_the_generation_and_its_refusal_fences() -> None:
 
 
 def test_a_rebalance_during_sync_joins_again() -> None:
-    """If this fails, a member waits for a part of a generation that does not exist any more."""
+    """If this fails, a member waits for its assignment in a generation that no longer exists."""
     of = member()
     joined(of)
     answer = messages.SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -210,7 +210,7 @@ def test_a_rebalance_during_sync_joins_again() -> None:
 
 
 def test_pending_offsets_are_asked_for_again() -> None:
-    """If this fails, a member begins behind offsets that an open transaction is about to commit (KIP-447)."""
+    """If this fails, a member starts before offsets that an open transaction is about to commit (KIP-447)."""
     of = member()
     joined(of)
     of.take(asked(of, "SyncGroup"), messages.SyncGroupResponse(assignment=assignment("t", [0])), 0.0)

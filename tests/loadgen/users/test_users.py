@@ -45,7 +45,7 @@ def topics_of(broker: Target) -> list[str]:
 
 @pytest.mark.full
 def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, consumers read records twice, or EndToEnd does not measure what they waited for."""
+    """If this fails, consumers read records twice, or EndToEnd does not measure the records' latency."""
     users = '[[users]]\nkind = "consumer"\nname = "readers"\ncount = 3\n'
     found = run_users(tmp_path, either_broker, topic, users, seconds=8)
     assert errors(found) == {}
@@ -53,8 +53,8 @@ def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_
     verification = found.verification
     assert verification is not None
     assert 0 < fetched.records <= verification.total("acknowledged")
-    # Either counts what its own beginning puts into the measured time: a request that began before it does not count
-    # with its records, and a record does not that was written before it. On a slow machine these are half a second's.
+    # The two counts begin differently. Fetch omits requests that began before the measured time, with their records;
+    # EndToEnd omits records written before it. On a slow machine, these are the records of half a second.
     assert abs(end_to_end.records - fetched.records) <= NEAR_THE_BEGINNING
     assert end_to_end.records > NEAR_THE_BEGINNING
     assert end_to_end.latency is not None
@@ -63,7 +63,7 @@ def test_consumers_read_each_record_once(either_broker: Target, topic: str, tmp_
 
 @pytest.mark.full
 def test_a_consumer_begins_again(either_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, `repeat` does not keep a broker busy with the records that there are."""
+    """If this fails, `repeat` does not keep a broker busy with the existing records."""
     users = '[[users]]\nkind = "consumer"\nname = "again"\nfrom = "earliest"\nrepeat = true\nmax_wait_ms = 50\n'
     found = run_users(tmp_path, either_broker, topic, users)
     assert found.counts["repeats"] > 4
@@ -82,7 +82,7 @@ def test_a_consumer_begins_again(either_broker: Target, topic: str, tmp_path: Pa
 def test_groups_with_members_that_come_and_go(
     either_broker: Target, topic: str, tmp_path: Path, churn: str, static: str, assignor: str
 ) -> None:
-    """If this fails, members do not come back after a churn, or nothing is measured of their rebalances."""
+    """If this fails, members do not come back after a churn, or their rebalances are not measured."""
     stays_away = 'pause_for = "1200ms"' if churn == "pause" else 'rejoin_after = "100ms"'
     users = f"""
 [[users]]
@@ -108,7 +108,7 @@ from = "earliest"
         "ILLEGAL_GENERATION",
         "REBALANCE_IN_PROGRESS",
         "FENCED_INSTANCE_ID",
-        # A member id that was given, and was too old when the member came with it.
+        # A member id that had expired when the member joined with it.
         "MEMBER_ID_REQUIRED",
     )
     assert errors(found, *fenced) == {}
@@ -121,7 +121,7 @@ from = "earliest"
 
 @pytest.mark.full
 def test_slow_consumers_build_up_lag(either_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, slow consumers keep up, or lose their membership while they only are slow."""
+    """If this fails, slow consumers keep up, or lose their membership although they are only slow."""
     users = f"""
 [[users]]
 kind = "slow-consumer"
@@ -142,7 +142,7 @@ heartbeat_interval_ms = 100
 
 @pytest.mark.full
 def test_a_consumer_that_is_too_slow_leaves_its_group(either_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, max.poll.interval.ms means nothing."""
+    """If this fails, max.poll.interval.ms has no effect."""
     users = f"""
 [[users]]
 kind = "slow-consumer"
@@ -160,7 +160,7 @@ session_timeout_ms = 6000
 
 
 def test_copies_are_exact(either_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, copiers lose or duplicate records, or read_committed returns what they aborted."""
+    """If this fails, copiers lose or duplicate records, or read_committed returns records that they aborted."""
     users = f"""
 [[users]]
 kind = "transactional-copier"
@@ -211,7 +211,7 @@ operations = [
 def test_admin_operations_leave_nothing_behind(either_broker: Target, topic: str, tmp_path: Path) -> None:
     """If this fails, admin-churn fails for one of its operations, or leaves topics behind."""
     found = run_users(tmp_path, either_broker, topic, ADMIN.format(topic=topic), seconds=4)
-    # A broker may answer for a topic before it knows what its controller has just done.
+    # A broker may answer for a topic before it has the controller's latest change.
     assert errors(found, "UNKNOWN_TOPIC_OR_PARTITION") == {}
     for operation in (
         "CreateTopics", "Metadata", "DeleteTopics", "CreatePartitions", "IncrementalAlterConfigs", "DescribeConfigs",
@@ -254,7 +254,7 @@ rate = "100/s"
 """
     found = run_users(tmp_path, either_broker, topic, users, seconds=2)
     assert errors(found) == {}
-    # The last ones may be counted after the end, and the warm-up's last ones in the first second.
+    # The last connections may be counted after the end, and the warm-up's last ones in the first second.
     assert requests(found, "Connect") == pytest.approx(200, abs=20)
     asked = {"api-versions": "ApiVersions", "metadata": "Metadata"}.get(request_)
     if asked is not None:
@@ -263,7 +263,7 @@ rate = "100/s"
 
 @pytest.mark.full
 def test_connections_are_held(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, idle connections are closed, or more are opened than asked for."""
+    """If this fails, idle connections are closed, or more than requested are opened."""
     users = """
 [[users]]
 kind = "connection-storm"
@@ -273,7 +273,8 @@ connections = 150
 hold = "1h"
 """
 
-    # All may be opened in the warm-up, which the result does not count: so the broker's descriptors are looked at.
+    # All connections may be opened in the warm-up, which the result does not count: so the test checks the broker's
+    # descriptors.
     def descriptors() -> int:
         return len(os.listdir(f"/proc/{own_broker.pid}/fd"))
 
@@ -290,7 +291,7 @@ hold = "1h"
 
 @pytest.mark.full
 def test_probes_measure_from_end_to_end(either_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, probes do not find their records, or measure less than the way there and back."""
+    """If this fails, probes do not find their records, or measure less than the round trip."""
     users = '[[users]]\nkind = "probe"\nname = "probes"\ncount = 2\nrate = "20/s"\npartitions = 3\n'
     found = run_users(tmp_path, either_broker, topic, users)
     assert errors(found) == {}
@@ -301,7 +302,7 @@ def test_probes_measure_from_end_to_end(either_broker: Target, topic: str, tmp_p
 
 @pytest.mark.full
 def test_users_recover_from_the_death_of_a_broker(own_broker: Target, topic: str, tmp_path: Path) -> None:
-    """If this fails, users end or spin when a broker is killed, or do not go on when it is back."""
+    """If this fails, users end or spin when a broker is killed, or do not continue when it is back."""
     users = f"""
 [[users]]
 kind = "consumer"
@@ -368,6 +369,6 @@ rate = "50/s"
     ):
         of_last = found.series.operations[operation].requests_per_s[-6:]
         assert any(of_last), f"{operation} in the last seconds: {of_last}"
-    # No user asked a broker that was away in a circle.
+    # No user sent requests to an unavailable broker in a tight loop.
     assert sum(each.failures for each in found.operations.values()) < 5_000
     assert [each for each in topics_of(own_broker) if each.startswith(topic)] == []

@@ -64,7 +64,7 @@ class Writer:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_sound_run_is_good(either_broker: Target, topic: str, codec: str) -> None:
-    """If this fails, a run on a cluster that works is reported as wrong, or what another program wrote is."""
+    """If this fails, a run on a working cluster is reported as wrong, or because of another program's records."""
     writer = Writer(either_broker, topic, **{"compression.type": codec})
     writer.raw(b"of another program", 0)
     writer.raw(PREFIX.pack(RUN + 1, 0, 0, 0), 0)
@@ -82,7 +82,7 @@ def test_a_sound_run_is_good(either_broker: Target, topic: str, codec: str) -> N
 
 
 def test_losses_and_copies_are_found(either_broker: Target, topic: str) -> None:
-    """If this fails, broken data of a real cluster pass as good."""
+    """If this fails, damaged data of a real cluster passes as good."""
     writer = Writer(either_broker, topic)
     writer.write(1, 0, 10)
     lost = writer.ledger.track(1, topic, 0)
@@ -99,7 +99,9 @@ def test_losses_and_copies_are_found(either_broker: Target, topic: str) -> None:
 
 
 def test_aborted_records_must_not_be_read(either_broker: Target, topic: str) -> None:
-    """If this fails, aborted transactions that a consumer sees go unnoticed, or those it does not see count as lost."""
+    """If this fails, aborted records that a consumer receives go unnoticed, or those that it does not receive count as
+    lost.
+    """
     writer = Writer(either_broker, topic, **{"transactional.id": topic})
     writer.producer.init_transactions(TIMEOUT_S)
     for outcome in (ACKNOWLEDGED, ABORTED, ACKNOWLEDGED, ABORTED, ACKNOWLEDGED):
@@ -114,7 +116,7 @@ def test_aborted_records_must_not_be_read(either_broker: Target, topic: str) -> 
     found = writer.verify()
     assert found.is_good
     assert (found.total.acknowledged, found.total.read) == (30, 30)
-    # The same, but the producer takes committed records for aborted ones.
+    # The same, but the producer considers committed records aborted.
     track = writer.ledger.track(1, topic, 0)
     for sequence in range(3):
         track.settle(sequence, ABORTED)
@@ -124,7 +126,7 @@ def test_aborted_records_must_not_be_read(either_broker: Target, topic: str) -> 
 
 
 def test_an_open_transaction_is_named_and_hides_nothing(either_broker: Target, topic: str) -> None:
-    """If this fails, a transaction that hangs makes all records behind it look lost."""
+    """If this fails, a hanging transaction makes all records after it look lost."""
     holder = Writer(either_broker, topic, **{"transactional.id": topic})
     holder.producer.init_transactions(TIMEOUT_S)
     holder.producer.begin_transaction()
@@ -160,7 +162,7 @@ def test_what_retention_removed_is_said(either_broker: Target, topic: str) -> No
 
 
 def test_it_works_under_monkey_patching(either_broker: Target, topic: str) -> None:
-    """If this fails, `broker-load`, where locust patches the process, cannot verify."""
+    """If this fails, `broker-load` cannot verify, because locust patches the process."""
     writer = Writer(either_broker, topic)
     writer.write(1, 0, 50)
     writer.flush()
@@ -182,6 +184,6 @@ def test_it_works_under_monkey_patching(either_broker: Target, topic: str) -> No
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
-    """If this fails, a wrong address ends in a stack trace or hangs."""
+    """If this fails, a wrong address causes a stack trace or a hang."""
     with Source((("127.0.0.1", 1),), 0.1) as cluster, pytest.raises(SourceError, match=r"127\.0\.0\.1:1.*refused"):
         cluster.leaders("t")

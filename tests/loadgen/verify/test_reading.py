@@ -1,4 +1,4 @@
-"""The comparison of what was read with the ledgers: it must find everything that is planted, and nothing else."""
+"""The comparison of the read records with the ledgers: it must find all planted faults, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC, PARTITION = "t", 3
 
 @dataclass
 class Log:
-    """A sound log of some producers, and what is planted in it."""
+    """A sound log of some producers, and the faults planted in it."""
 
     records: list[tuple[int, int]]  # producer, sequence
     outcomes: dict[tuple[int, int], int]
@@ -80,7 +80,7 @@ def logs(draw: st.DrawFn) -> Log:
         if sequence < highest.get(producer, -1):
             late.add((producer, sequence))
         highest[producer] = max(sequence, highest.get(producer, -1))
-    # A request of a closed connection may come after one of the next: it was given up.
+    # A request of a closed connection may arrive after one of the next connection: it was given up.
     log.expected["reordered"] = {each for each in late if log.outcomes[each] != UNKNOWN}
     copied = [each for each in draw(some) if each in present]
     for each in copied:
@@ -140,7 +140,7 @@ def test_what_retention_removed_is_not_lost() -> None:
 
 
 def test_aborted_records_of_an_open_transaction_are_no_error() -> None:
-    """If this fails, a transaction that hangs makes correct data look wrong."""
+    """If this fails, a hanging transaction makes correct data look wrong."""
     states = [[0, TOPIC, PARTITION, 4, [[1, 2, ABORTED]]]]
     reading = Reading(TOPIC, PARTITION, states)
     reading.feed(0, 0, 0, 2)
@@ -160,7 +160,7 @@ def test_records_of_a_worker_that_died_are_counted_apart() -> None:
 
 
 def test_sequences_of_batches_count_on_after_the_highest_int32() -> None:
-    """If this fails, a producer of more than two billion records is reported as having lost and repeated them."""
+    """If this fails, a producer of more than two billion records seems to have lost and repeated records."""
     first, wrap = (1 << 31) - 10, 1 << 31
     reading = Reading(TOPIC, PARTITION, [[of_batches(4), TOPIC, PARTITION, wrap + 20, []]])
     reading.feed(0, of_batches(4), 0, first)
@@ -181,6 +181,6 @@ def test_sequences_of_batches_count_on_after_the_highest_int32() -> None:
     ],
 )
 def test_ledgers_that_contradict_each_other_are_refused(states: list[list[Any]]) -> None:
-    """If this fails, two workers with the same producer number would hide losses behind each other's records."""
+    """If this fails, two workers with the same producer number hide each other's losses."""
     with pytest.raises(ValueError, match="producer 0"):
         Reading(TOPIC, PARTITION, states)

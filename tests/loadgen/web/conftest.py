@@ -1,4 +1,4 @@
-"""A browser, a broker, and `broker-load web` before it."""
+"""A browser, a broker, and `broker-load web` for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[[str], Tab]]:
-    """Open locust's page; at the end none may have reported an error, or loaded anything from elsewhere."""
+    """Open locust's page; at the end no page may have reported an error, or loaded anything from another host."""
     opened: list[Tab] = []
 
     def open_at(url: str) -> Tab:

@@ -1,4 +1,4 @@
-"""What other pages, and people without a browser, can do with locust's page."""
+"""Access to locust's page from other pages, and from programs other than browsers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ask(url: str, method: str, path: str, headers: dict[str, str], body: str | N
 @pytest.mark.parametrize("path", ["/swarm", "/stop", "/stats/reset", "/user", "/", "/stats/requests"])
 @pytest.mark.parametrize("origin", ["http://evil.example", "https://127.0.0.1", "null"])
 def test_foreign_origins_are_refused(url: str, path: str, origin: str) -> None:
-    """If this fails, any page that someone visits can start load on the cluster, or read what the run finds."""
+    """If this fails, any page that a user visits can start load on the cluster, or read the results of the run."""
     method = "GET" if path in ("/", "/stats/requests") else "POST"
     headers = {"Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}
     status, text = ask(url, method, path, headers, FORM if method == "POST" else None)
@@ -46,24 +46,24 @@ def test_foreign_origins_are_refused(url: str, path: str, origin: str) -> None:
 
 
 def test_the_own_origin_and_programs_are_served(url: str) -> None:
-    """If this fails, the page refuses itself, or curl."""
+    """If this fails, the page's own requests are refused, or those of curl."""
     assert ask(url, "GET", "/stats/requests", {"Origin": url})[0] == 200
     assert ask(url, "GET", "/stats/requests", {})[0] == 200
     assert ask(url, "GET", "/", {"Host": f"localhost:{urlsplit(url).port}"})[0] == 200
 
 
 def test_other_host_names_are_refused(url: str) -> None:
-    """If this fails, a page whose name suddenly resolves to this machine is taken for ours (DNS rebinding)."""
+    """If this fails, a page whose name is rebound to this machine counts as locust's own (DNS rebinding)."""
     status, text = ask(url, "GET", "/", {"Host": "evil.example:8089"})
     assert status == 403
     assert "evil.example" in text
 
 
 def test_there_is_no_debugger(url: str) -> None:
-    """If this fails, people who reach the page can run code where the generator runs."""
+    """If this fails, every client of the page can run code on the generator's host."""
     query = "?__debugger__=yes&cmd=resource&f=debugger.js"
     assert "<!doctype html>" in ask(url, "GET", f"/{query}", {})[1]
-    # Locust reads JSON here; what is none is an error of the route.
+    # Locust expects JSON here; anything else is an error of the route.
     status, text = ask(url, "POST", "/user", {}, "no json")
     assert status == 500
     assert "Traceback" not in text
@@ -72,7 +72,7 @@ def test_there_is_no_debugger(url: str) -> None:
 
 
 def test_a_port_in_use(url: str, tmp_path: Path) -> None:
-    """If this fails, a second page on the same port says that it is there, and never answers."""
+    """If this fails, a second page on the same port reports that it is ready, and never answers."""
     listen = urlsplit(url).netloc
     words = [*COMMAND, "web", "--listen", listen]
     ended = subprocess.run(words, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, timeout=ENDS_S)

@@ -1,4 +1,4 @@
-"""Locust's page with our tabs, as people use it: starting, watching, stopping, and what is left afterwards."""
+"""Locust's page with our tabs in use: starting, watching and stopping a run, and its results."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def start(tab: Tab, **values: str) -> None:
         tab.page.locator(f"input[name='{label}']").fill(text)
     tab.page.get_by_role("button", name="Start", exact=True).click()
     tab.page.get_by_role("tab", name="Kafka verdict").click()
-    # What the page still has of the run before.
+    # The text that the page still has from the previous run.
     for text in ("exit code", "failed: "):
         tab.page.locator(f"td:has-text('{text}')").wait_for(state="hidden")
 
 
 def rows(tab: Tab, name: str) -> dict[str, list[str]]:
-    """Show one of our tabs, and return the cells of each row behind the first one."""
+    """Show one of our tabs, and return the cells of each row after the first one."""
     tab.page.get_by_role("tab", name=name).click()
     found: list[list[str]] = tab.page.locator("tbody tr").evaluate_all(
         "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText))"
@@ -111,7 +111,7 @@ def test_stopping_and_starting_again(broker: Target, tmp_path: Path, open_page: 
         found = verdict(tab)
         assert "of 600 s" in found["Run"][0]
         assert "acknowledged records are there" in found["Verification"][0]
-        # With other users than the scenario has, and for another time.
+        # With another number of users and another duration than in the scenario.
         tab.page.get_by_role("button", name="New", exact=True).click()
         tab.page.get_by_role("button", name="Advanced options").click()
         start(tab, userCount="11", spawnRate="50", runTime="2s")
@@ -122,7 +122,7 @@ def test_stopping_and_starting_again(broker: Target, tmp_path: Path, open_page: 
 
 
 def test_a_cluster_that_is_away(tmp_path: Path, open_page: Callable[[str], Tab]) -> None:
-    """If this fails, a run that cannot be made looks like one without load, and nobody learns why."""
+    """If this fails, a run that cannot start looks like one without load, without a reason."""
     with serving(tmp_path, "127.0.0.1:1", "--scenario", producers(tmp_path, "page-away")) as url:
         tab = open_page(url)
         for _ in range(2):

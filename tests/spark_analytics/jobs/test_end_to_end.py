@@ -15,16 +15,16 @@ from spark_analytics.jobs.in_order import ID
 from tests.spark_analytics.jobs.job_frames import Commit, at, commits, frame, row_of
 
 ROWS = [
-    # The record at 10 is committed past 2.4 s later, somewhere in the second before that.
+    # The first commit past the record at 10 is 2.4 s later, or up to a second earlier.
     Commit(1, "g", 10, 20, record_s=0.5, commit_s=0.9),
     Commit(3, "g", 20, 20, commit_s=2.9),
-    # Nothing was there to read until 3 s: its latency is at most 1.5 s.
+    # No record was available until 3 s: its latency is at most 1.5 s.
     Commit(5, "g", 25, 30, record_s=4.4, commit_s=4.5),
-    # A rewind: these were committed before, and the record at 25 is committed past only later.
+    # A rewind: these offsets were committed before, and the commit past the record at 25 comes later.
     Commit(6, "g", 5, 30, record_s=0.1, commit_s=5.9, broker=2),
     Commit(6.5, "g", 15, 30, record_s=0.1, commit_s=6.4, broker=2),
     Commit(7, "g", 30, 30, commit_s=6.9, broker=2),
-    # The topic was deleted and created again.
+    # The topic was deleted and recreated.
     Commit(70, "g", 2, 4, record_s=69.5, commit_s=69.9),
     Commit(71, "g", 4, 4, commit_s=70.3),
     # The record arrives between two commits of the same offset.
@@ -38,7 +38,9 @@ ROWS = [
 
 
 def test_latencies_by_minute(spark: SparkSession) -> None:
-    """If this fails, latencies are measured over rewinds or lives of a topic, or a bound passes for a measurement."""
+    """If this fails, latencies are measured across rewinds or a topic's recreation, or a bound counts as a
+    measurement.
+    """
     found = job.end_to_end(commits(spark, ROWS))
     expected = [
         ("c", "g", "t", at(0), 4, 21, 3, 2_400, 2_500, 2_500, 2_500, 1_000, 1, 1_500, 1_500),
@@ -71,7 +73,7 @@ def test_steps_do_not_depend_on_how_rows_are_divided(size: int) -> None:
 
 
 def test_equal_commits_are_one_run_over_batches() -> None:
-    """If this fails, an idle group that commits the same offset again and again has steps of no records."""
+    """If this fails, an idle group that repeatedly commits the same offset has steps without records."""
     names = dict.fromkeys(NAMES, "c")
     rows = [
         {ID: 7, **names, "at_ms": at_ms, "commit_ms": at_ms, "offset": 10, "end": 10, "record_ms": UNKNOWN}

@@ -1,4 +1,4 @@
-"""Forecasts of series whose trend and season are known, and what has no forecast."""
+"""Forecasts of series with a known trend and season, and series without a forecast."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def series(days: int, slope: float = 0.0, noise: float = 0.0) -> tuple[np.ndarra
 
 
 def test_a_trend_with_hours_of_the_week_is_found() -> None:
-    """If this fails, the slope takes in a part of the season, or the forecast is not the series."""
+    """If this fails, the slope includes a part of the season, or the forecast differs from the series."""
     hours, values = series(28, slope=0.5)
     model = fit(hours, values)
     assert model.slope == pytest.approx(0.5, abs=1e-9)
@@ -36,7 +36,7 @@ def test_a_trend_with_hours_of_the_week_is_found() -> None:
 
 
 def test_the_band_holds_nine_of_ten_values() -> None:
-    """If this fails, the band promises something else than what it holds, by a wide margin."""
+    """If this fails, the share of values within the band is far from the stated one."""
     tested = backtest(*series(56, slope=0.1, noise=20.0))
     assert tested is not None
     assert 0.85 <= tested.coverage <= 0.95
@@ -54,7 +54,7 @@ def test_hours_that_are_not_known_are_no_zeros() -> None:
 
 
 def test_a_backtest_needs_an_earlier_part() -> None:
-    """If this fails, a backtest has an error of nothing."""
+    """If this fails, a backtest reports an error without data."""
     assert backtest(*series(1)) is None
     assert backtest(np.empty(0, np.int64), np.empty(0)) is None
 
@@ -69,7 +69,7 @@ def test_days_until_a_disk_is_full(spark: SparkSession) -> None:
     rows = [disk(hour, "/fills", 100_000 + 1_000 * hour) for hour in hours]
     rows += [disk(hour, "/stays", 500_000) for hour in hours] + [disk(hour, "/new", 7) for hour in range(50)]
     found = forecast.disks(table(spark, "samples", rows))
-    # At the last hour 195,000 are used: 805 hours are left at 1,000 per hour.
+    # At the last hour 195,000 bytes are used: 805 hours are left at 1,000 per hour.
     days = 805 / 24
     few = "too little history: 50 hours in 50 (needed: 48 in 72)"
     expected = [
@@ -81,7 +81,7 @@ def test_days_until_a_disk_is_full(spark: SparkSession) -> None:
 
 
 def test_a_far_day_is_none(spark: SparkSession) -> None:
-    """If this fails, the bound of how far is looked ahead is ignored."""
+    """If this fails, the limit of the forecast's horizon is ignored."""
     rows = [disk(hour, "/fills", 100_000 + 1_000 * hour) for hour in range(96)]
     found = forecast.disks(table(spark, "samples", rows), within_days=30)
     assert [(row.full_days, row.reason) for row in found.collect()] == [(None, "not full within 30 days")]
@@ -117,7 +117,7 @@ def test_bytes_of_topics(spark: SparkSession) -> None:
 
 
 def test_nothing_gives_nothing(spark: SparkSession) -> None:
-    """If this fails, a lake without samples has an error, or columns of other types than one with them."""
+    """If this fails, a lake without samples causes an error, or gives columns of other types than one with samples."""
     topics, disks = forecast.topics(table(spark, "topic_rates", [])), forecast.disks(table(spark, "samples", []))
     assert topics.schema == forecast.TOPICS
     assert disks.schema == forecast.DISKS
@@ -126,7 +126,7 @@ def test_nothing_gives_nothing(spark: SparkSession) -> None:
 
 
 def test_bounds_that_make_no_sense_are_refused(spark: SparkSession) -> None:
-    """If this fails, a forecast of no hours, or of more than anyone can store, is begun."""
+    """If this fails, a forecast of no hours, or of more than can be stored, is started."""
     with pytest.raises(ValueError, match="ahead_days is 0: 1 to 366"):
         forecast.topics(table(spark, "topic_rates", []), ahead_days=0)
     with pytest.raises(ValueError, match="within_days is 0"):

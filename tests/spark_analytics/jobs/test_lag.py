@@ -1,4 +1,4 @@
-"""Lag by partition and minute: what is carried forward, what is exact, and what ends a window."""
+"""Lag by partition and minute: values that are carried forward, exact values, and the end of a window."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BOUNDS = Bounds(abandoned_after_ms=60_000)
 KEEPS = [Commit(10 * n + 5, "keeps", 10 * n + 10, 10 * n + 10, broker=1 + n % 2) for n in range(18)]
 ROWS = [
     *KEEPS,
-    # It had read everything, then stopped: the time of the first record that it has not read is not known.
+    # The group had read everything, then stopped: the time of its first unread record is unknown.
     Commit(16, "stopped", 20, 20),
-    # It falls behind: the record at its offset is known each time.
+    # The group falls behind: the record at its offset is known each time.
     *(Commit(10 * n + 6, "slow", n + 1, 10 * n + 10, record_s=n / 10 - 2) for n in range(18)),
-    # It goes back, and has not caught up at the end of the minute.
+    # The group rewinds, and has not caught up at the end of the minute.
     Commit(36, "back", 40, 40),
     Commit(46, "back", 10, 50, record_s=9, commit_s=45.5),
-    # The topic is created again: what "gone" committed is of the old one; "new" begins again without a rewind.
+    # The topic is recreated: the commits of "gone" belong to the old one; "new" starts again without a rewind.
     Commit(5, "gone", 500, 1_000, record_s=1, topic="again"),
     Commit(20, "new", 900, 1_000, record_s=1, topic="again"),
     Commit(65, "new", 3, 8, record_s=64, topic="again"),
@@ -86,7 +86,7 @@ def test_a_topic_that_was_created_again_begins_again(found: DataFrame) -> None:
     assert rows_of(found, "gone") == [(0, 500, 1_000, 500, 500, 59_000, 59_000, "STOPPED", False)]
     minutes = rows_of(found, "new")
     assert minutes[0] == (0, 900, 1_000, 100, 100, 59_000, 59_000, "STOPPED", False)
-    # Of the old one, there is no sample in this minute, nor in the window.
+    # The old topic has no sample in this minute, nor in the window.
     assert minutes[1] == (1, 3, 8, 5, 5, 56_000, 56_000, "STOPPED", False)
     later = found.where("topic = 'again' and minute > '2026-03-02 10:00:30'")
     assert {row.incarnation for row in later.collect()} == {1}
@@ -108,7 +108,7 @@ def test_a_group_has_the_status_of_its_worst_partition(spark: SparkSession) -> N
 
 @pytest.mark.parametrize(("members", "status"), [(2, "STALLED"), (0, "STOPPED")])
 def test_a_rebalance_tells_whether_a_group_has_members(spark: SparkSession, members: int, status: str) -> None:
-    """If this fails, a consumer that hangs is reported as one that ended, or the other way round."""
+    """If this fails, a consumer that hangs is reported as one that ended, or vice versa."""
     rows = [Commit(6, "g", 1, 5, record_s=1), *(Commit(10 * n + 5, "x", 5, 5) for n in range(18))]
     events = [
         {"at": at(second), "group": "g", "generation": n, "members_after": count}
@@ -120,8 +120,8 @@ def test_a_rebalance_tells_whether_a_group_has_members(spark: SparkSession, memb
 
 
 def test_a_gap_has_no_rows(spark: SparkSession) -> None:
-    """If this fails, a time in which nobody reported the end of the partition looks like one with a known lag, or a
-    group is carried for ever.
+    """If this fails, a time without reports of the partition's end looks like one with a known lag, or a group is
+    carried forward forever.
     """
     rows = [Commit(5, "g", 1, 5, record_s=1), Commit(6, "x", 5, 5), Commit(605, "x", 5, 5), Commit(1_200, "x", 5, 5)]
     bounds = Bounds(carry_ms=660_000, end_age_max_ms=120_000)
@@ -130,7 +130,7 @@ def test_a_gap_has_no_rows(spark: SparkSession) -> None:
         group: [round(row.minute.timestamp() - at(0).timestamp()) // 60 for row in found if row.group == group]
         for group in ("g", "x")
     }
-    # The end is known for two minutes after a report; after 11 minutes, g is not carried any more.
+    # The end counts as known for two minutes after a report; after 11 minutes, g is no longer carried forward.
     assert {group: sorted(each) for group, each in minutes.items()} == {
         "g": [0, 1, 2, 10, 11],
         "x": [0, 1, 2, 10, 11, 12, 20, 21, 22],

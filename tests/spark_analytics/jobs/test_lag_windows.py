@@ -1,4 +1,4 @@
-"""The samples of a partition's groups are those that the console would take, also when they are made piece by piece."""
+"""The samples of a partition's groups equal those of the console, even when they are computed piece by piece."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def random_rows(seed: int) -> pd.DataFrame:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_statuses_are_those_of_the_console(seed: int) -> None:
-    """If this fails, the report has another status of a group than the console did at that time, from the same
-    samples.
-    """
+    """If this fails, the report shows another status of a group than the console then, from the same samples."""
     rows = random_rows(seed)
     found = follow(new_state(rows), TICKS, DEFAULTS)
     statuses = {(each.group, each.sampled_ms): (each.status, each.lag_records) for each in found.itertuples()}
@@ -93,10 +91,12 @@ def test_statuses_are_those_of_the_console(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_state_is_enough_to_go_on(seed: int) -> None:
-    """If this fails, a stream has other rows than the batch, since it forgets what a later minute depends on."""
+    """If this fails, a stream has other rows than the batch, because it forgets state that a later minute depends
+    on.
+    """
     rows = random_rows(seed)
     if seed % 2:
-        # The topic is created again in the middle.
+        # The topic is recreated in the middle.
         later = rows["tick"] >= TICKS // 2
         for name in ("committed", "end"):
             rows[name] -= later * int(
@@ -111,7 +111,7 @@ def test_a_state_is_enough_to_go_on(seed: int) -> None:
     pieces, minute, seen = [], 0, 0
     while minute < TICKS // TICKS_PER_MINUTE:
         over = min(TICKS // TICKS_PER_MINUTE, minute + chosen.randrange(4))
-        # Of the minute that is not over, some rows are there.
+        # Some rows of the unfinished minute already exist.
         until = over * TICKS_PER_MINUTE + chosen.randrange(TICKS_PER_MINUTE)
         new = rows[(rows["tick"] >= seen) & (rows["tick"] < until)].assign(incarnation=-1)
         if state is None:
@@ -134,7 +134,9 @@ def test_a_state_is_enough_to_go_on(seed: int) -> None:
 
 
 def test_reports_that_cross_each_other_are_no_new_topic() -> None:
-    """If this fails, two groups that report almost at once make a partition look deleted, and their windows are cut."""
+    """If this fails, nearly simultaneous reports of two groups make a partition look deleted, and their windows are
+    cut.
+    """
     rows = pd.DataFrame(
         [
             ("a", 0, 9_900, 100, 9_900, -1, 105, 1),
@@ -150,6 +152,6 @@ def test_reports_that_cross_each_other_are_no_new_topic() -> None:
 
 @pytest.mark.parametrize("name", ["abandoned_after_ms", "carry_ms", "end_age_max_ms"])
 def test_bounds_are_at_least_the_time_between_samples(name: str) -> None:
-    """If this fails, a bound of 0 leaves out every row without a word."""
+    """If this fails, a bound of 0 silently leaves out every row."""
     with pytest.raises(ValueError, match=f"{name} is 9999: it must be at least 10000"):
         Bounds(**{name: 9_999})

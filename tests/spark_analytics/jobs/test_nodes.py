@@ -1,4 +1,4 @@
-"""Anomalies of brokers: the scores on arrays, and minutes, merging and words on small tables."""
+"""Anomalies of brokers: scores on arrays; minutes, merging and texts on small tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUSY = 1_200_000
 
 
 def test_medians_are_those_of_known_values() -> None:
-    """If this fails, a broker that is not known counts as one."""
+    """If this fails, an unknown value counts as a broker's value."""
     medians, counts = row_medians(np.array([[3.0, 1.0, 2.0], [4.0, NAN, 2.0], [NAN, NAN, NAN]]))
     assert medians.tolist()[:2] == [2, 3]
     assert np.isnan(medians[2])
@@ -28,7 +28,9 @@ def test_medians_are_those_of_known_values() -> None:
 
 
 def test_scores_of_brokers() -> None:
-    """If this fails, z-scores are not those of median and MAD, equal brokers explode, or two brokers are compared."""
+    """If this fails, z-scores are not based on median and MAD, equal brokers get huge scores, or two brokers are
+    compared.
+    """
     values = np.array([[10.0, 12.0, 14.0, 30.0], [5.0, 5.0, 5.0, 5.1], [1.0, 9.0, NAN, NAN], [0.0, 0.0, 0.0, 4.0]])
     scores = z_scores(values, 0.1, 2.0)
     # Median 13, deviations 3, 1, 1, 17: MAD 2.
@@ -46,7 +48,7 @@ def test_what_is_usual_is_known_from_the_weeks_before() -> None:
     values = hour * 10.0 + week + (minutes % 2) * 4.0
     expected, spread = usual(minutes, values, 2)
     assert np.isnan(expected[: 2 * WEEK]).all()
-    # Weeks 0 and 1: 0, 1, 4, 5 above the hour's; the median is 2.5, and the deviations are 2.5 and 1.5.
+    # Weeks 0 and 1: 0, 1, 4, 5 above the hour's value; the median is 2.5, and the deviations are 2.5 and 1.5.
     third = week == 2
     assert expected[third] == pytest.approx(hour[third] * 10 + 2.5)
     assert spread[third] == pytest.approx(1.4826 * 2)
@@ -145,7 +147,9 @@ def slow_hour(slow: dict[int, int], in_bytes: int = BUSY) -> tuple[list[Row], li
 
 
 def test_a_slow_broker_is_one_anomaly_in_words(spark: SparkSession) -> None:
-    """If this fails, minutes of one anomaly are several, a short gap ends it, or its times or words are wrong."""
+    """If this fails, minutes of one anomaly become several anomalies, a short gap ends it, or its times or text are
+    wrong.
+    """
     slow = {3: 16_200, 4: 16_000, 6: 14_000, 7: 14_000, 15: 16_000, 16: 16_000}
     found = nodes.anomalies(*tables(spark, *slow_hour(slow)))
     # Median 2,000 and floor 1,000: (16,200 - 2,000) / 1,000. Minutes 15 and 16 are too few.
@@ -158,7 +162,7 @@ def test_a_slow_broker_is_one_anomaly_in_words(spark: SparkSession) -> None:
 
 @pytest.mark.full
 def test_an_idle_cluster_has_no_anomalies(spark: SparkSession) -> None:
-    """If this fails, a cluster without traffic alarms (Cruise Control's issue 1142)."""
+    """If this fails, a cluster without traffic raises alarms (Cruise Control's issue 1142)."""
     slow = dict.fromkeys(range(20), 50_000)
     idle, busy = tables(spark, *slow_hour(slow, in_bytes=240_000)), tables(spark, *slow_hour(slow, in_bytes=360_000))
     samples, rows = (
@@ -183,13 +187,13 @@ def test_limits_are_kept(spark: SparkSession) -> None:
     [({"score_least": 0.5}, "score_least is 0.5: 1 or more"), ({"history_weeks": 0}, "history_weeks is 0: 1 or more")],
 )
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any], message: str) -> None:
-    """If this fails, a limit makes every minute an anomaly, without a word."""
+    """If this fails, a limit silently makes every minute an anomaly."""
     with pytest.raises(ValueError, match=message):
         Limits(**limits)
 
 
 def test_nothing_gives_nothing(spark: SparkSession) -> None:
-    """If this fails, a lake without samples has an error, or no columns."""
+    """If this fails, a lake without samples causes an error, or a result without columns."""
     found = nodes.anomalies(*tables(spark, [], []))
     assert found.columns[:7] == ["cluster", "broker", "metric", "method", "start_at", "end_at", "minutes"]
     assert found.columns[7:] == ["peak_at", "peak", "normal", "score", "words"]

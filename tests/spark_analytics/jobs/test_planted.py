@@ -1,4 +1,4 @@
-"""Every anomaly that is planted in a made-up cluster is found, and a quiet one is quiet."""
+"""Every anomaly planted in a made-up cluster is found, and a quiet cluster has none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_analytics.schema import TABLES
 pytestmark = pytest.mark.full
 
 FALSE_ALARMS_MOST = 1.0  # for each broker and day
-# Two weeks are the history; what comes after them is judged by it, too.
+# Two weeks are the history, with which later days are also compared.
 LONG = Size(days=16, commit_s=3_600)
 QUIET = Size(days=4, commit_s=3_600)
 SHORT = Size(days=1, commit_s=60, rebalance_s=2 * 3_600)
@@ -58,8 +58,8 @@ def anomalies(long: Lake) -> list[Row]:
 
 
 def test_anomalies_of_brokers_are_found_and_nothing_else(long: Lake, anomalies: list[Row]) -> None:
-    """If this fails, a planted anomaly of a broker is missed, or there are more false alarms than one for each broker
-    and day, in the quiet cluster or next to the planted ones.
+    """If this fails, a planted anomaly of a broker is missed, or more than one false alarm per broker and day is
+    raised, in the quiet cluster or next to the planted ones.
     """
     both = {"planted": Judged(), "quiet": Judged()}
     for cluster, size, answers in (("planted", LONG, long.answers), ("quiet", QUIET, Answers())):
@@ -94,7 +94,7 @@ def test_times_of_anomalies_are_those_that_were_planted(long: Lake, anomalies: l
 
 
 def test_the_disk_that_fills_is_found(long: Lake) -> None:
-    """If this fails, a disk that fills is missed, its day is wrong, or a disk that does not fill alarms."""
+    """If this fails, a disk that fills is missed, its day is wrong, or a disk that does not fill raises an alarm."""
     rows = forecast.disks(long.tables["samples"]).collect()
     filling = {("planted", each.broker, each.path): each.full_at for each in long.answers.filling}
     last = LONG.start + timedelta(days=LONG.days)
@@ -140,7 +140,7 @@ def test_the_growing_lag_is_found(short: Lake) -> None:
 
 
 def test_the_dear_rebalance_is_found(short: Lake) -> None:
-    """If this fails, another rebalance than the planted one is the dearest, or somebody else caused it."""
+    """If this fails, another rebalance than the planted one is the most expensive, or it has another cause."""
     (planted,) = short.answers.dear
     names = ("rebalances", "moves", "triggers", "commits", "topic_rates", "samples")
     costs = rebalances.rebalances(*(short.tables[name] for name in names))
@@ -187,7 +187,7 @@ def broker_of(topic: str, partition: int) -> int:
 
 
 def test_moving_the_hot_partition_moves_its_load(spark: SparkSession, short: Lake) -> None:
-    """If this fails, a plan that would help looks as if it did not, or the load that it moves comes from nowhere."""
+    """If this fails, a useful plan looks useless, or the load that it moves has no source."""
     (planted,) = short.answers.hot
     source = broker_of(planted.topic, planted.partition)
     target = (source + 1) % SHORT.brokers
@@ -204,7 +204,7 @@ def test_moving_the_hot_partition_moves_its_load(spark: SparkSession, short: Lak
 
 
 def test_rows_depend_on_the_seed_alone(spark: SparkSession) -> None:
-    """If this fails, two runs of a figure are about different data, or the rows depend on how Spark divides them."""
+    """If this fails, two runs of a figure use different data, or the rows depend on Spark's partitioning."""
     size = Size(days=1, sample_s=3_600, commit_s=7_200)
     one, again, other = (synthetic.tables(spark, size, seed) for seed in (1, 1, 2))
     assert set(one) == set(TABLES) - {"events"}
@@ -218,7 +218,7 @@ def test_rows_depend_on_the_seed_alone(spark: SparkSession) -> None:
 
 
 def test_a_size_has_as_many_commits_as_asked_for() -> None:
-    """If this fails, a figure of 10^8 rows is one of others, or needs the driver to count them."""
+    """If this fails, a figure for 10^8 rows has another number of rows, or needs the driver to count them."""
     large = Size(days=28, commit_s=3)
     for count in (10**8, 3 * 10**6, 10**5):
         assert count <= large.with_commits(count).rows["commits"] < 1.1 * count
@@ -241,7 +241,9 @@ def test_sizes_that_cannot_be_are_refused(values: dict[str, int], message: str) 
 
 
 def test_answers_have_room() -> None:
-    """If this fails, planted times are outside the lake or overlap, so that recall counts what is not there."""
+    """If this fails, planted times are outside the lake or overlap, so that recall counts anomalies that do not
+    exist.
+    """
     with pytest.raises(ValueError, match="slow is 25: 0 to 24 a day"):
         plant(Size(days=1), slow=25)
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""The cost of rebalances: stalls x rates, what is bounded, and who caused it."""
+"""The cost of rebalances: stalls x rates, bounds, and causes."""
 
 from __future__ import annotations
 
@@ -96,16 +96,16 @@ def tables(spark: SparkSession) -> Tables:
         commits(
             spark,
             [
-                # 10 records/s of partition 0; of partition 1, one report is not enough.
+                # 10 records/s of partition 0; one report of partition 1 is not enough.
                 Commit(0, "g", 0, 0),
                 Commit(100, "x", 500, 1_000),
                 Commit(100, "x", 7, 7, partition=1),
-                # This topic was created again.
+                # This topic was recreated.
                 Commit(0, "x", 900, 1_000, topic="w"),
                 Commit(100, "x", 50, 50, topic="w"),
             ],
         ),
-        # 30 records/s of the topic, of which two partitions are known. In another slot, it does not count.
+        # 30 records/s of the topic, with two known partitions. In another slot, it does not count.
         table(spark, "topic_rates", [rate(5, "t", (60, 0, 0)), rate(605, "t", (9_000, 0, 0))]),
         table(spark, "samples", [sample(5), sample(6), sample(605)]),
     )
@@ -113,8 +113,8 @@ def tables(spark: SparkSession) -> Tables:
 
 @pytest.mark.full
 def test_the_dearest_first_with_what_is_bounded(spark: SparkSession, tables: Tables) -> None:
-    """If this fails, a rebalance costs something else than its stalls times the rates of that time, or what its event
-    does not list is left out of the upper end.
+    """If this fails, the cost of a rebalance is not its stalls times the rates of that time, or moves that its event
+    does not list are left out of the upper bound.
     """
     found = job.rebalances(*tables)
     phases = (900, 600, 300, 2, 3)
@@ -129,7 +129,7 @@ def test_the_dearest_first_with_what_is_bounded(spark: SparkSession, tables: Tab
 
 @pytest.mark.full
 def test_rates_say_where_they_are_from(spark: SparkSession, tables: Tables) -> None:
-    """If this fails, a rate is that of another time, or of a topic that was created again."""
+    """If this fails, a rate belongs to another time, or to a former topic of the same name."""
     found = job.rates(tables.commits, tables.moves, tables.topic_rates, tables.samples)
     expected = [
         ("c", "t", 0, at(0), 10.0, "ends"),
@@ -142,7 +142,7 @@ def test_rates_say_where_they_are_from(spark: SparkSession, tables: Tables) -> N
 
 
 def test_spenders_share_the_cost_of_a_rebalance(spark: SparkSession, tables: Tables) -> None:
-    """If this fails, a rebalance with two triggers counts twice, or one without any counts for nobody."""
+    """If this fails, a rebalance with two triggers counts twice, or one without triggers counts for no cause."""
     costs = job.rebalances(*tables).cache()
     reasons = job.spenders(costs, tables.triggers, "reason")
     expected = [
@@ -162,7 +162,7 @@ def test_spenders_share_the_cost_of_a_rebalance(spark: SparkSession, tables: Tab
 
 
 def test_spenders_are_of_a_known_kind(tables: Tables) -> None:
-    """If this fails, a misspelled kind gives an error of Spark that does not say what is allowed."""
+    """If this fails, a misspelled kind gives a Spark error without the allowed values."""
     with pytest.raises(ValueError, match="costs by 'rack': choose one of reason, member_id, client_id, host, group"):
         job.spenders(tables.events, tables.triggers, "rack")
 

@@ -1,4 +1,4 @@
-"""Shares of partitions and brokers, Gini coefficients, and which partitions are hot."""
+"""Shares of partitions and brokers, Gini coefficients, and hot partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDS = [
     Commit(100, "a", 0, 1_500, partition=2, topic="t"),
     # One commit: no time, no rate.
     Commit(50, "a", 0, 9, partition=3, topic="t"),
-    # Created again between 60 s and 120 s: 200 records before, and 40 after, in 60 s and 10 s.
+    # Recreated between 60 s and 120 s: 200 records before, and 40 after, in 60 s and 10 s.
     Commit(0, "a", 0, 100, topic="again"),
     Commit(60, "a", 0, 300, topic="again"),
     Commit(120, "a", 0, 10, topic="again"),
@@ -31,8 +31,8 @@ ENDS = [
 
 
 def test_shares_are_those_of_the_growth_of_ends(spark: SparkSession) -> None:
-    """If this fails, records of several groups count twice, or those of a topic that was created again are lost, or a
-    share, a Gini coefficient or a hot partition is wrong.
+    """If this fails, records of several groups count twice, those of a recreated topic are lost, or a share, a Gini
+    coefficient or a hot partition is wrong.
     """
     found = skew.partitions(commits(spark, ENDS), 2.5, 60.0)
     # Sorted 0, 1000, 1000, 6000: Gini = 2 x (2 x 1000 + 3 x 1000 + 4 x 6000) / (4 x 8000) - 5 / 4 = 0.5625.
@@ -70,7 +70,7 @@ def test_brokers_are_compared_over_the_same_time(spark: SparkSession) -> None:
 
 
 def test_nothing_gives_nothing(spark: SparkSession) -> None:
-    """If this fails, a lake without commits or rates has no skew tables, but an error or rows."""
+    """If this fails, a lake without commits or rates causes an error or has rows, instead of empty skew tables."""
     parts = skew.partitions(commits(spark, []))
     assert parts.columns[:6] == ["cluster", "topic", "partition", "records", "seconds", "records_per_s"]
     assert dict(parts.dtypes)["gini"] == "double"
@@ -82,7 +82,7 @@ def test_nothing_gives_nothing(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("factor", "least", "message"), [(0.9, 1.0, "factor is 0.9"), (2.0, -1.0, "is -1: 0 or more")])
 def test_bounds_that_make_no_sense_are_refused(spark: SparkSession, factor: float, least: float, message: str) -> None:
-    """If this fails, a wrong bound makes every partition hot, or none, without a word."""
+    """If this fails, a wrong bound silently makes every partition hot, or none."""
     with pytest.raises(ValueError, match=message):
         skew.partitions(commits(spark, []), factor, least)
     with pytest.raises(ValueError, match=message):

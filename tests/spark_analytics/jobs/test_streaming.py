@@ -1,4 +1,4 @@
-"""The streams of throughput and lag: the rows of the batch, once each, and a count of what came too late."""
+"""The streams of throughput and lag: the rows of the batch, once each, and a count of late rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELAY = "20 seconds"
 
 @pytest.fixture
 def source(spark: SparkSession, tmp_path: Path) -> Callable[[str, list[list[Row]]], DataFrame]:
-    """Make a stream of a table, of which each list of rows is a batch."""
+    """Make a stream of a table; each list of rows is a batch."""
 
     def of(name: str, batches: list[list[Row]]) -> DataFrame:
         folder = tmp_path / name
@@ -45,10 +45,10 @@ def source(spark: SparkSession, tmp_path: Path) -> Callable[[str, list[list[Row]
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[DataFrame], tuple[DataFrame, StreamingQuery]]]:
-    """Run a stream over all that is there, and return its rows."""
+    """Run a stream over all existing data, and return its rows."""
 
     def of(stream: DataFrame) -> tuple[DataFrame, StreamingQuery]:
-        # Each partition of a shuffle has a store of its own, which takes time to open.
+        # Each partition of a shuffle has a separate store, which takes time to open.
         spark.conf.set("spark.sql.shuffle.partitions", 1)
         writer = stream.writeStream.outputMode("append").format("memory").queryName("found")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
@@ -81,7 +81,7 @@ def over(found: DataFrame, column: str, before_s: float) -> DataFrame:
 
 
 def test_throughput_of_a_stream_is_that_of_the_batch(spark: SparkSession, source: Any, run: Any) -> None:
-    """If this fails, the stream has other rows than the batch, or what came late is neither in them nor counted."""
+    """If this fails, the stream has other rows than the batch, or late rows are neither included nor counted."""
     samples = [
         [sample(1), sample(30), sample(5, broker=2), sample(130)],
         [sample(25), sample(61), sample(200)],
@@ -102,18 +102,18 @@ def test_throughput_of_a_stream_is_that_of_the_batch(spark: SparkSession, source
     in_time = [[row for batch in batches for row in batch if row["at"] != at(3)] for batches in (rates, samples)]
     whole = throughput_job.throughput(table(spark, "topic_rates", in_time[0]), table(spark, "samples", in_time[1]))
     assertDataFrameEqual(found, over(whole, "period", 240))
-    # One of each table. (The watermark is at 280 s in the end.)
+    # One row of each table. (The watermark is at 280 s in the end.)
     assert job.late_rows(query) == 2
 
 
 def test_lag_of_a_stream_is_that_of_the_batch(spark: SparkSession, source: Any, run: Any) -> None:
-    """If this fails, the stream has other rows than the batch, loses those without a commit in their minute, or what
-    came late is neither in them nor counted.
+    """If this fails, the stream has other rows than the batch, loses rows without a commit in their minute, or late
+    rows are neither included nor counted.
     """
     other = [Commit(10 * n + 5, "x", 10 * n, 10 * n + 10, record_s=10 * n + 1, partition=1) for n in range(60)]
     batches = [
         [*other[:8], Commit(8, "g", 5, 9, record_s=2), Commit(3, "x", 0, 9, record_s=2)],
-        # Before the watermark's minute is over, and not in the order of time.
+        # Before the watermark's minute is over, and not in time order.
         [
             *other[8:20],
             Commit(70, "g", 7, 90, record_s=4),
@@ -127,7 +127,7 @@ def test_lag_of_a_stream_is_that_of_the_batch(spark: SparkSession, source: Any, 
             Commit(31, "x", 4, 9),
             Commit(200, "x", 10, 300, record_s=9),
         ],
-        # The topic is created again.
+        # The topic is recreated.
         [*other[30:45], Commit(400, "x", 1, 8, record_s=399), Commit(405, "x", 2, 9, record_s=401)],
         other[45:],
     ]
@@ -149,6 +149,6 @@ def test_lag_of_a_stream_is_that_of_the_batch(spark: SparkSession, source: Any, 
 
 @pytest.mark.parametrize("text", ["", "20", "-1 seconds", "1.5 hours", "a while"])
 def test_a_watermark_is_a_duration(spark: SparkSession, text: str) -> None:
-    """If this fails, a wrong delay gives an error of Spark's parser, or none."""
+    """If this fails, a wrong delay gives an error from Spark's parser, or no error."""
     with pytest.raises(ValueError, match=f"a watermark of '{text}': a whole number"):
         job.lag(table(spark, "commits", []), text)

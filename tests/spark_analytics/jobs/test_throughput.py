@@ -9,8 +9,8 @@ from pyspark.testing import assertDataFrameEqual
 from spark_analytics.jobs import throughput as job
 from tests.spark_analytics.jobs.job_frames import at, frame, rate, sample, table
 
-# Broker 1 has samples of 4 s of the first minute, of which the last is idle, none in the second, and starts again in
-# the third. Broker 2 has one long sample.
+# Broker 1 has samples for 4 s of the first minute (the last one is idle), none for the second, and restarts in the
+# third. Broker 2 has one long sample.
 SAMPLES = [sample(1), sample(3, 2_000), sample(4, left_out=2), sample(121), sample(59, 60_000, broker=2)]
 RATES = [
     rate(1, "t", (100, 1_000, 500)),
@@ -71,6 +71,6 @@ def test_empty_tables_give_an_empty_table(spark: SparkSession, tables: tuple[Dat
 
 @pytest.mark.parametrize("period_ms", [0, -60_000, 7_000_000])
 def test_a_period_must_divide_a_day(tables: tuple[DataFrame, DataFrame], period_ms: int) -> None:
-    """If this fails, periods begin at another time each day, and days cannot be compared."""
+    """If this fails, periods start at another time each day, and days cannot be compared."""
     with pytest.raises(ValueError, match=f"period of {period_ms} ms"):
         job.throughput(*tables, period_ms)

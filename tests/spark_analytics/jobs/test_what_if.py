@@ -1,4 +1,4 @@
-"""What a reassignment would do, on numbers that are computed by hand; and the plans that are refused."""
+"""The predicted effect of a reassignment, with figures computed by hand; and refused plans."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_a_known_source_gives_the_load_to_the_target(
 
 @pytest.mark.full
 def test_an_unknown_source_is_an_expected_value(spark: SparkSession, shares: DataFrame, samples: DataFrame) -> None:
-    """If this fails, a partition without a known source is taken from nobody, so that the plan creates load, or as if
-    its place were known.
+    """If this fails, a partition without a known source is taken from no broker, so that the plan creates load, or is
+    treated as if its source were known.
     """
     found = loads(spark, [Reassignment("t", 0, 3)], shares, samples)
-    # 60 % of what each broker has of t: 48 and 12 of 60 records/s.
+    # 60 % of each broker's load of t: 48 and 12 of 60 records/s.
     expected = [
         ("c", 1, 0, 0, 80.0, 8_000.0, 16_000.0, 32.0, 3_200.0, 6_400.0, False),
         ("c", 2, 0, 0, 30.0, 3_000.0, 5_000.0, 18.0, 1_800.0, 2_600.0, False),
@@ -69,8 +69,8 @@ def move(group: str, topic: str, stall_ms: int) -> dict[str, Any]:
 
 
 def test_stalls_are_the_medians_of_what_is_nearest(spark: SparkSession, shares: DataFrame) -> None:
-    """If this fails, the predicted stall is not that of the group and topic where it is known, a move without an owner
-    counts as one that stalled nobody, or a group without a past has a stall of 0.
+    """If this fails, the predicted stall is not that of the group and topic if it is known, a move without an owner
+    counts as one without a stall, or a group without a history has a stall of 0.
     """
     moves = [move("a", "t", stall) for stall in (1_000, 3_000, 2_000, -1)]
     moves += [move("b", "u", 500), move("c", "u", 700)]
@@ -125,7 +125,7 @@ def test_a_plan_for_what_is_there_is_accepted(spark: SparkSession, shares: DataF
 
 
 def test_a_plan_names_each_partition_once(spark: SparkSession, shares: DataFrame, samples: DataFrame) -> None:
-    """If this fails, a partition is moved to two brokers at once, or an empty plan is predicted."""
+    """If this fails, a plan moves a partition to two brokers, or an empty plan gets a prediction."""
     with pytest.raises(ValueError, match="t-0 twice"):
         what_if.plan_of(spark, "c", [Reassignment("t", 0, 1), Reassignment("t", 0, 2)])
     with pytest.raises(ValueError, match="has 0 partitions"):

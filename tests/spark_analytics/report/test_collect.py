@@ -1,4 +1,4 @@
-"""What a report is made of: the planted answers of a small lake are in it, and it is bounded."""
+"""The contents of a report: it contains the planted anomalies of a small lake, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def planted(made: Report) -> Cluster:
 
 
 def test_everything_planted_is_in_the_report(planted: Cluster) -> None:
-    """If this fails, the page does not show what a job has found, or shows somebody else as its cause."""
+    """If this fails, the page does not show a job's findings, or shows a wrong cause."""
     dear, hot, growing, filling = ANSWERS.dear[0], ANSWERS.hot[0], ANSWERS.growing[0], ANSWERS.filling[0]
     dearest = planted.rebalances[0]
     assert (dearest.group, dearest.clients, dearest.hosts) == (dear.group, (dear.client_id,), (dear.host,))
@@ -72,7 +72,7 @@ def test_lines_have_a_point_for_each_period_and_the_whole_traffic(
 
 
 def test_forecasts_have_a_backtest_or_a_reason(made: Report, planted: Cluster) -> None:
-    """If this fails, a forecast looks as if it were certain, or a missing one as if it were forgotten."""
+    """If this fails, a forecast looks certain, or a missing forecast has no reason."""
     assert [each.topic for each in planted.forecasts] == [each.name for each in planted.topics]
     for each in planted.forecasts:
         assert len(each.expected) == len(each.low) == len(each.high) == 7 * 24
@@ -87,7 +87,7 @@ def test_forecasts_have_a_backtest_or_a_reason(made: Report, planted: Cluster) -
 def test_what_is_beyond_the_bounds_is_summed_and_counted(
     spark: SparkSession, lake: Lake, planted: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, the traffic of all topics but a few is missing, and nothing says so."""
+    """If this fails, the traffic of all topics except a few is silently missing."""
     from spark_analytics.report import traffic
 
     monkeypatch.setattr(traffic, "LINES_MAX", 1)
@@ -101,7 +101,7 @@ def test_what_is_beyond_the_bounds_is_summed_and_counted(
 
 
 def test_the_whole_report_is_a_page(made: Report, tmp_path: Path) -> None:
-    """If this fails, a value that Spark gives has no text, or is no JSON."""
+    """If this fails, a value from Spark cannot be shown as text or JSON."""
     out = tmp_path / "report.html"
     page.write(made, out)
     text = out.read_text()
@@ -129,7 +129,7 @@ def test_an_empty_span_is_refused(spark: SparkSession, lake: Lake) -> None:
 
 
 def test_a_status_counts_if_it_lasts(planted: Cluster) -> None:
-    """If this fails, one minute of growing lag paints an hour, or the hours of a lasting one look sound."""
+    """If this fails, one minute of growing lag marks a whole hour, or the hours of a lasting growth look healthy."""
     worst = planted.groups[0]
     last = [each.status for each in worst.points[-4:]]
     assert all(each in content.BAD for each in last)

@@ -31,7 +31,7 @@ UNDRAWN = """() => [...document.querySelectorAll(".plot")]
 
 @pytest.fixture
 def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
-    """Open reports; at the end no tab may have reported anything, or asked anyone for anything."""
+    """Open reports; at the end no tab may have reported a problem or sent a request."""
     opened: list[Tab] = []
 
     def make(of: Report, *, dark: bool = False, width: int = 1280) -> Tab:
@@ -41,7 +41,7 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
             viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", locale="en-US"
         )
         tab = Tab(context, path.as_uri())
-        # A page that is a file may ask for no other file.
+        # A page opened as a file must not request other files.
         tab.page.on("request", lambda request: None if request.url == tab.url else tab.problems.append(request.url))
         opened.append(tab)
         tab.page.goto(path.as_uri())
@@ -56,9 +56,9 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Tab]]:
 @pytest.mark.full
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_everything_is_drawn_and_can_be_read_by_everyone(show: Callable[..., Tab], width: int, dark: bool) -> None:
-    """If this fails, a chart is empty, the page is wider than a phone, or a screen reader finds no way through it."""
+    """If this fails, a chart is empty, the page is wider than a phone, or a screen reader cannot navigate it."""
     tab = show(report(cluster("a"), cluster("b")), dark=dark, width=width)
-    # Six of throughput, three of lag, one forecast, of each cluster.
+    # For each cluster: six charts of throughput, three of lag, and one forecast.
     assert tab.page.locator(".plot").count() == 20
     assert tab.page.evaluate(UNDRAWN) == []
     assert not tab.overflows()
@@ -106,7 +106,7 @@ def test_findings_come_first(show: Callable[..., Tab]) -> None:
 
 @pytest.mark.full
 def test_what_is_not_known_says_why(show: Callable[..., Tab]) -> None:
-    """If this fails, a section without data looks like one in which nothing was wrong."""
+    """If this fails, a section without data looks like one without problems."""
     tab = show(report(empty()))
     assert tab.page.locator(".plot").count() == 0
     texts = tab.page.locator(".nothing").all_inner_texts()
@@ -117,7 +117,7 @@ def test_what_is_not_known_says_why(show: Callable[..., Tab]) -> None:
 
 @pytest.mark.full
 def test_statuses_have_words_and_patterns_beside_colours(show: Callable[..., Tab]) -> None:
-    """If this fails, who does not see colours cannot tell a stalled group from a sound one."""
+    """If this fails, a colour-blind user cannot tell a stalled group from a healthy one."""
     tab = show(report())
     strip = tab.page.locator("#c0-status")
     assert set(strip.locator(".bartext").all_text_contents()) == {"ok", "stalled"}
@@ -126,7 +126,7 @@ def test_statuses_have_words_and_patterns_beside_colours(show: Callable[..., Tab
     assert tab.page.locator("figure:has(#c0-status) .legend li").all_inner_texts() == ["ok", "stalled"]
     row = tab.page.get_by_role("region", name="Groups of main", exact=True).locator("tbody tr").first.inner_text()
     assert row.split("\t") == ["billing", "stalled", "230", "230", "23.0 s", "1", "900", "480"]
-    # The hour without commits is a gap, and no status.
+    # The hour without commits is a gap without a status.
     runs = strip.evaluate("(plot) => plot.data[0].customdata.filter((each) => each[0] === 'billing').length")
     assert runs == 2
 
@@ -143,7 +143,7 @@ def test_gaps_are_gaps(show: Callable[..., Tab]) -> None:
 
 @pytest.mark.full
 def test_marks_have_the_numbers_of_the_table(show: Callable[..., Tab]) -> None:
-    """If this fails, a mark above a chart leads to another anomaly."""
+    """If this fails, a mark above a chart has the number of another anomaly."""
     tab = show(report())
     marks = {
         name: tab.page.locator(f"#c0-{name} .textpoint text").all_text_contents()
@@ -169,7 +169,7 @@ def test_reader_hides_a_broker_of_one_cluster(show: Callable[..., Tab]) -> None:
 
 @pytest.mark.full
 def test_text_of_a_lake_is_never_code(show: Callable[..., Tab]) -> None:
-    """If this fails, whoever chooses a group id runs code in the browser of who opens the report."""
+    """If this fails, a client can choose a group id that runs code in the browser of the report's reader."""
     known = cluster()
     evil = replace(
         known,
@@ -196,7 +196,7 @@ def test_text_of_a_lake_is_never_code(show: Callable[..., Tab]) -> None:
 
 @pytest.mark.full
 def test_only_the_scripts_of_the_page_run(chromium: Browser, tmp_path: Path) -> None:
-    """If this fails, a script that gets into the page by whatever hole runs there."""
+    """If this fails, an injected script runs in the page."""
     text = page.render(report())
     path = tmp_path / "changed.html"
     path.write_text(
@@ -262,7 +262,7 @@ def test_periods_follow_from_the_length_of_the_span() -> None:
 
 
 def test_a_page_that_cannot_be_written_is_known_before(tmp_path: Path) -> None:
-    """If this fails, a typing error in --out is noticed after an hour of work, or a failed write loses the old page."""
+    """If this fails, a typing error in --out is only noticed after an hour, or a failed write loses the old page."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotADirectoryError):
         check_writable(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Log directories that tests write, with the indexes that a broker would write, and what the source reads in them."""
+"""Log directories that tests write, with the indexes that a broker would write, and reads of them with the source."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Log:
         return self.append([marker], control=True, transactional=True, producer_id=producer_id, producer_epoch=0)
 
     def mark(self, high_watermark: int) -> None:
-        """Write the high watermark, of this partition alone."""
+        """Write the high watermark of only this partition."""
         write_offsets(f"{self.root}/{HIGH_WATERMARKS}", {(self.topic, self.partition): high_watermark})
 
     def flip(self, base: int, at: int, segment: int | None = None) -> None:
@@ -89,7 +89,7 @@ class Log:
 
 
 def records(count: int, first: int = 0, value_bytes: int = 10, step_ms: int = 1000) -> list[Record]:
-    """Return records whose key and time tell their number."""
+    """Return records whose key and time contain their number."""
     value = b"v" * value_bytes
     return [Record(0, TIME_MS + (first + n) * step_ms, b"%d" % (first + n), value) for n in range(count)]
 
@@ -104,7 +104,7 @@ def ranges(path: Path, topic: str = "t", wanted: Wanted | None = None, **given: 
 def rows(
     path: Path, topic: str = "t", wanted: Wanted | None = None, **given: Any
 ) -> tuple[list[dict[str, Any]], Counters]:
-    """Return what the source reads without Spark, and the figures of plan and tasks."""
+    """Return the rows that the source reads without Spark, and the figures of plan and tasks."""
     chosen = options.parse(options.as_text([path], [topic], **given))
     found, counters = ranges(path, topic, wanted, **given)
     schema = arrow_schema(schema_of(chosen))
@@ -117,5 +117,5 @@ def rows(
 
 
 def offsets(path: Path, **given: Any) -> list[int]:
-    """Return the offsets of what the source reads."""
+    """Return the offsets of the rows that the source reads."""
     return [row["offset"] for row in rows(path, **given)[0]]

@@ -40,7 +40,7 @@ def test_offsets_bound_what_is_read(root: Path, start: int, end: int) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (399, 401), (805, 825), (1999, 2000)])
 def test_times_bound_what_is_read(root: Path, start: int, end: int) -> None:
-    """If this fails, a time is not the first record with it or a later one, as in Spark's Kafka source."""
+    """If this fails, a time does not select the first record at that time or later, as in Spark's Kafka source."""
     bounds = {"starting_timestamp": TIME_MS + start * 1000 - 999, "ending_timestamp": TIME_MS + end * 1000 - 999}
     assert offsets(root, **bounds) == list(range(start, end))
 
@@ -60,7 +60,9 @@ def test_times_without_a_record(root: Path) -> None:
     ],
 )
 def test_a_hundredth_of_the_log_reads_few_bytes(root: Path, bounds: dict[str, Any]) -> None:
-    """If this fails, the indexes are not used, and a short time of a large topic takes as long as all of it."""
+    """If this fails, the indexes are not used, and reading a short time span of a large topic takes as long as all of
+    it.
+    """
     found, counters = rows(root, **bounds)
     assert [row["offset"] for row in found] == list(range(1010, 1030))
     size = sum(path.stat().st_size for path in root.rglob("*.log"))
@@ -113,7 +115,7 @@ def test_large_segments_are_divided_and_small_ones_put_together(root: Path) -> N
 
 
 def test_filters_narrow_the_plan(root: Path) -> None:
-    """If this fails, filters that Spark hands over read more than the places they name."""
+    """If this fails, a read with pushed-down filters reads more than the offsets and times that they select."""
     assert [(each.start, each.end) for each in ranges(root, wanted=Wanted(start=10, end=20))[0]] == [(10, 20)]
     since = ranges(root, wanted=Wanted(since_ms=TIME_MS + 1_500_000))[0]
     assert [(each.start, each.end) for each in since] == [(1500, COUNT)]
@@ -131,7 +133,9 @@ def test_filters_narrow_the_plan(root: Path) -> None:
 def test_times_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, times: list[list[int]], roll: int, wanted: int
 ) -> None:
-    """If this fails, a time bound is wrong where producers' clocks go back: it is the first record that is as late."""
+    """If this fails, a time bound is wrong if producers' clocks go back: it selects the first record that is as
+    late.
+    """
     log = Log(tmp_path_factory.mktemp("times"))
     for number, batch in enumerate(times):
         if number == roll:

@@ -38,8 +38,8 @@ def renamed(log: Log, base: int, mark: str) -> None:
 
 
 def merged(log: Log, step: int) -> None:
-    """Merge the first two segments, as a cleaner does, up to a step: the new files are there, the old ones are renamed,
-    and the new ones have their names.
+    """Merge the first two segments, as a cleaner does, up to a step: the new files exist, the old ones are renamed, and
+    the new ones have their names.
     """
     data = log.path("log", 0).read_bytes() + log.path("log", 20).read_bytes()
     Path(f"{log.path('log', 0)}.swap").write_bytes(data)
@@ -54,7 +54,7 @@ def merged(log: Log, step: int) -> None:
 def read_in_steps(log: Log, monkeypatch: pytest.MonkeyPatch, at: int, step: int) -> list[int]:
     """Read five rows at a time, and merge before row `at`."""
     monkeypatch.setattr(reading, "ROWS_MAX", 5)
-    # So that a file is read in several steps, too.
+    # So that one file is also read in several steps.
     monkeypatch.setattr(reading, "CHUNK_BYTES", 300)
     chosen = options.parse(options.as_text([log.root], ["t"]))
     (planned,), _ = ranges(log.root)
@@ -76,7 +76,7 @@ def read_in_steps(log: Log, monkeypatch: pytest.MonkeyPatch, at: int, step: int)
 def test_a_merge_at_any_time_loses_and_doubles_nothing(
     log: Log, monkeypatch: pytest.MonkeyPatch, at: int, step: int
 ) -> None:
-    """If this fails, a topic that is compacted while it is read has missing or doubled records."""
+    """If this fails, a topic that is compacted while it is read has missing or duplicated records."""
     assert read_in_steps(log, monkeypatch, at, step) == list(range(COUNT))
 
 
@@ -89,7 +89,7 @@ def test_a_merge_before_the_plan_loses_and_doubles_nothing(log: Log, step: int) 
 
 
 def test_files_of_an_unfinished_cleaning_are_not_read(log: Log) -> None:
-    """If this fails, a segment that is being written by the cleaner is taken as whole."""
+    """If this fails, a segment that the cleaner is still writing is read as complete."""
     Path(f"{log.path('log', 0)}.cleaned").write_bytes(b"half")
     assert [each.base_offset for each in segments(str(log.directory))] == list(BASES)
     assert offsets(log.root) == list(range(COUNT))
@@ -97,7 +97,7 @@ def test_files_of_an_unfinished_cleaning_are_not_read(log: Log) -> None:
 
 @pytest.mark.parametrize("on_damage", ["stop", "skip"])
 def test_retention_that_overtakes_the_plan_is_named(log: Log, on_damage: str) -> None:
-    """If this fails, records that were deleted before they were read are missing without a word."""
+    """If this fails, records that were deleted before they were read are silently missing."""
     chosen = options.parse(options.as_text([log.root], ["t"], on_damage=on_damage))
     (planned,), _ = ranges(log.root)
     renamed(log, 0, ".deleted")
@@ -112,7 +112,7 @@ def test_retention_that_overtakes_the_plan_is_named(log: Log, on_damage: str) ->
 
 
 def test_a_log_that_became_shorter_is_named(log: Log) -> None:
-    """If this fails, a log that was truncated, or a topic that was created again, reads as complete."""
+    """If this fails, a log that was truncated, or a recreated topic, is read as complete."""
     chosen = options.parse(options.as_text([log.root], ["t"]))
     (planned,), _ = ranges(log.root)
     renamed(log, 40, ".deleted")

@@ -53,7 +53,7 @@ def test_a_batch_has_at_most_so_many_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["key", "value", "headers"])
 def test_a_batch_has_at_most_so_many_bytes(tmp_path: Path, where: str) -> None:
-    """If this fails, large records make Arrow batches that an executor has no memory for."""
+    """If this fails, large records make Arrow batches that exceed an executor's memory."""
     log = Log(tmp_path)
     part = BATCH_BYTES_MAX * 3 // 8
     for size in (part, part, part, 3 * part, 1):
@@ -65,7 +65,7 @@ def test_a_batch_has_at_most_so_many_bytes(tmp_path: Path, where: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=30), st.integers(1, 7), st.integers(1, 200), st.integers(0, 4))
 def test_columns_have_what_the_records_have(records: list[Record], rows_max: int, bytes_max: int, codec: int) -> None:
-    """If this fails, some key, value, header, time or null becomes another, at a batch's end or within."""
+    """If this fails, a key, value, header, time or null changes, at a batch's end or within a batch."""
     (batch,) = decode_batches(encode_batch(records, base_offset=7, codec=codec))
     columns = Columns(rows_max, bytes_max, True)
     columns.begin(batch, 8, 7 + len(records))
@@ -115,7 +115,7 @@ def one_header(key: bytes) -> Batch:
     ("key", "text"), [(b"\xff", "\ufffd"), ("ü€".encode(), "ü€"), (b"a\xed\xa0\x80b", "a\ufffdb"), (b"plain", "plain")]
 )
 def test_header_keys_that_are_not_utf_8_are_read_as_java_reads_them(key: bytes, text: str) -> None:
-    """If this fails, Spark has invalid strings, or other ones than its Kafka source gives."""
+    """If this fails, Spark gets invalid strings, or other ones than from its Kafka source."""
     columns = Columns(10, 1000, True)
     columns.begin(one_header(key), 0, 10)
     assert columns.fill()
@@ -149,7 +149,7 @@ AT_MS = 1_767_225_600_000
             [EqualTo(("timestamp",), AT), GreaterThan(("timestamp",), AT.replace(microsecond=0))],
             Wanted(since_ms=AT_MS + 1),
         ),
-        # Producers' clocks go back: an upper bound of time excludes no place.
+        # Producers' clocks may go back: an upper bound of time excludes no offset.
         ([LessThan(("timestamp",), AT)], Wanted()),
         ([GreaterThan(("timestamp",), AT.replace(tzinfo=None))], Wanted()),
         ([Not(EqualTo(("offset",), 5)), IsNotNull(("offset",)), EqualTo(("key",), b"x")], Wanted()),
@@ -157,7 +157,7 @@ AT_MS = 1_767_225_600_000
     ],
 )
 def test_filters_become_places(filters: list[Filter], expected: Wanted) -> None:
-    """If this fails, a filter excludes records that it holds for, or reads more than it needs."""
+    """If this fails, a filter excludes records that match it, or reads more than it needs."""
     wanted = Wanted()
     for each in filters:
         wanted = narrowed(wanted, each)

@@ -1,4 +1,6 @@
-"""Damage is named with its file and offset, or left out and counted; a batch that the broker writes is no damage."""
+"""Damage is reported with its file and offset, or left out and counted; a batch that the broker is writing is not
+damage.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_damage_elsewhere_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_without_an_index_the_rest_of_the_segment_is_left_out(tmp_path: Path) -> None:
-    """If this fails, a reader that does not know where batches begin takes other bytes for records, or never ends."""
+    """If this fails, a reader that does not know the batch boundaries interprets other bytes as records, or never
+    ends.
+    """
     log = filled(tmp_path)
     log.roll()
     log.append(new_records(5, 60))
@@ -76,7 +80,7 @@ def test_without_an_index_the_rest_of_the_segment_is_left_out(tmp_path: Path) ->
 
 
 def test_a_segment_that_was_cut_off_is_damage(tmp_path: Path) -> None:
-    """If this fails, records that a power loss took from the middle of a log are not missed."""
+    """If this fails, records that a power loss removed from the middle of a log are not reported."""
     log = filled(tmp_path, 3)
     log.roll()
     log.append(new_records(5, 30))
@@ -101,7 +105,7 @@ def test_an_incomplete_last_batch_is_not_there_yet(tmp_path: Path, left_bytes: i
 
 
 def test_a_last_batch_below_the_high_watermark_is_damage(tmp_path: Path) -> None:
-    """If this fails, committed records that are lost are not missed."""
+    """If this fails, lost committed records are not reported."""
     log = filled(tmp_path)
     log.mark(60)
     path = log.path("log")
@@ -124,7 +128,7 @@ def test_zeros_at_the_end_are_no_damage(tmp_path: Path) -> None:
 
 
 def test_offsets_that_go_back_are_damage(tmp_path: Path) -> None:
-    """If this fails, a base offset, which no checksum covers, may be wrong without a word."""
+    """If this fails, a wrong base offset, which no checksum covers, goes unnoticed."""
     log = filled(tmp_path)
     log.flip(50, 7)  # 50 becomes 205
     assert offsets(tmp_path, ending_offset=50) == list(range(50))
@@ -181,13 +185,13 @@ def test_any_damaged_byte_costs_its_batch_alone(
     path.write_bytes(data)
     found, _ = rows(log.root, on_damage="skip")
     expected = [row for row in whole if row["offset"] // PER_BATCH != batch]
-    # The leader epoch (bytes 12 to 15) is in no checksum and in no row. Nor is the base offset, which is checked by
-    # what follows: nothing follows the last batch.
+    # The leader epoch (bytes 12 to 15) is in no checksum and in no row. The base offset is only checked against the
+    # next batch, which the last batch does not have.
     assert found == (whole if 12 <= at < 16 else expected)
 
 
 def test_figures_are_written_where_the_report_is_wanted(tmp_path: Path) -> None:
-    """If this fails, nobody sees how much damage was left out."""
+    """If this fails, a user does not see how much damaged data was left out."""
     log = filled(tmp_path / "data")
     log.flip(20, RECORDS_AT)
     folder = tmp_path / "report"

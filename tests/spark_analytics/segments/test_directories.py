@@ -1,4 +1,4 @@
-"""Several log directories, folders that are no partitions, and files that are not as a broker leaves them."""
+"""Several log directories, folders other than partitions, and files in another state than a broker leaves them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_of_replicas_the_one_with_most_is_read(tmp_path: Path, marks: tuple[int,
 
 
 def test_two_topics_of_one_name_are_no_replicas(tmp_path: Path) -> None:
-    """If this fails, a topic that was deleted and created again is read from a broker that was down meanwhile."""
+    """If this fails, a topic that was deleted and recreated is read from a broker that was down meanwhile."""
     with pytest.raises(SegmentsError, match=r"are the same partition of different topics .* give one of the two"):
         folders(*replicas(tmp_path, (5, 6), ids=(1, 2)))
 
@@ -70,7 +70,7 @@ def test_folders_that_are_not_in_use_are_left_out(tmp_path: Path, mark: str) -> 
 
 
 def test_a_folder_that_is_no_log_directory_is_named(tmp_path: Path) -> None:
-    """If this fails, a user who gave the folder of a partition does not learn which one is wanted."""
+    """If this fails, a user who gave a partition's folder does not learn which folder is needed."""
     log = Log(tmp_path)
     log.append(new_records(1))
     with pytest.raises(SegmentsError, match="no topic at all: a log directory has folders such as orders-0"):
@@ -80,7 +80,7 @@ def test_a_folder_that_is_no_log_directory_is_named(tmp_path: Path) -> None:
 
 
 def test_damaged_metadata_is_named(tmp_path: Path) -> None:
-    """If this fails, a damaged small file ends in an exception without a path."""
+    """If this fails, a damaged small file causes an exception without a path."""
     log = Log(tmp_path)
     log.append(new_records(1))
     (log.directory / PARTITION_METADATA).write_text("version: 9\n")
@@ -90,7 +90,9 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
-    """If this fails, a reader without the broker's rights gets a stack trace, or reads without an index for hours."""
+    """If this fails, a reader without the broker's file permissions gets a stack trace, or reads without an index for
+    hours.
+    """
     log = Log(tmp_path)
     for _ in range(3):
         log.append(new_records(3, log.next_offset))
@@ -127,7 +129,9 @@ def beyond(path: Path) -> None:
 @pytest.mark.parametrize("damage", [cut, garbage_before, beyond, Path.unlink])
 @pytest.mark.parametrize("segment", [0, 20])
 def test_a_wrong_index_of_offsets_changes_no_row(tmp_path: Path, damage: Callable[[Path], None], segment: int) -> None:
-    """If this fails, rows are lost or doubled, without a word, because a power cut left an index behind its log."""
+    """If this fails, rows are silently lost or duplicated because a power cut left an index that does not match its
+    log.
+    """
     log = Log(tmp_path)
     for _ in range(8):
         if log.next_offset == 20:
@@ -152,7 +156,7 @@ KEYS = [("t", 0), ("t", 1), ("u", 0)]
     ],
 )
 def test_a_limit_is_divided_among_the_partitions(sizes: tuple[int, ...], most: int, expected: tuple[int, ...]) -> None:
-    """If this fails, a stream never reads a small partition beside a large one, or more than it was allowed."""
+    """If this fails, a stream never reads a small partition next to a large one, or exceeds its limit."""
     starts = dict.fromkeys(KEYS[:2], 7)
     ends = {key: starts.get(key, 0) + size for key, size in zip(KEYS, sizes, strict=True)}
     found = plan.limited(starts, ends, most)

@@ -1,4 +1,4 @@
-"""The rows of the segment source are those of Spark's Kafka source, byte by byte, while one broker runs and writes."""
+"""The rows of the segment source equal those of Spark's Kafka source, byte for byte, while a broker runs and writes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def flushed(producer: confluent_kafka.Producer) -> None:
 
 
 def test_codecs_nulls_and_headers(spark: SparkSession, broker: Target) -> None:
-    """If this fails, some byte, null, header, time or type of a record is another one than the broker sends."""
+    """If this fails, a byte, null, header, time or type of a record differs from the broker's."""
     for topic, settings in (("plain", FOREVER), ("stamped", {**FOREVER, "message.timestamp.type": "LogAppendTime"})):
         create_topic(broker.bootstrap, topic, partitions=2, config=settings)
     for codec in CODECS:
@@ -120,7 +120,7 @@ def test_codecs_nulls_and_headers(spark: SparkSession, broker: Target) -> None:
         until_noted(broker, topic)
     wanted = official(spark, broker, "plain", "stamped")
     found = ours(spark, broker, "plain", "stamped", range_bytes=9000)
-    # The source says in addition that all columns but key, value and headers are never null.
+    # The source also declares that all columns except key, value and headers are never null.
     assert found.schema.simpleString() == wanted.schema.simpleString()
     rows = listed(wanted)
     assert len(rows) == 2 * len(CODECS) * 100
@@ -128,7 +128,7 @@ def test_codecs_nulls_and_headers(spark: SparkSession, broker: Target) -> None:
 
 
 def test_transactions(spark: SparkSession, broker: Target) -> None:
-    """If this fails, a record of an aborted transaction is read as a committed one, or the other way round."""
+    """If this fails, a record of an aborted transaction is read as a committed one, or vice versa."""
     create_topic(broker.bootstrap, "transactions", partitions=2)
     writers = [
         confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name}) for name in "ab"
@@ -166,7 +166,7 @@ def cleaned_up_to(broker: Target, topic: str) -> int:
 
 
 def test_a_topic_that_was_compacted(spark: SparkSession, broker: Target) -> None:
-    """If this fails, a gap that the cleaner left is taken for damage, or a record that it removed is still read."""
+    """If this fails, a gap that the cleaner left counts as damage, or a record that it removed is still read."""
     create_topic(broker.bootstrap, "compacted", config=COMPACTED)
     source_of_bytes = random.Random(1)
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
@@ -183,7 +183,7 @@ def test_a_topic_that_was_compacted(spark: SparkSession, broker: Target) -> None
         bases = sorted(int(each.stem) for each in (broker.data_dir / "compacted-0").glob("*.log"))
         return 0 < cleaned_up_to(broker, "compacted") == bases[-1]
 
-    # Then nothing is left to clean: the last segment is in use.
+    # Then nothing is left to clean: the last segment is active.
     until(is_cleaned, "the cleaner", 120)
     wanted = listed(official(spark, broker, "compacted"))
     assert len(wanted) < COUNT // 2
@@ -191,7 +191,7 @@ def test_a_topic_that_was_compacted(spark: SparkSession, broker: Target) -> None
 
 
 class Writer(threading.Thread):
-    """Writes transactions, of which every third is aborted, at most 50 a second, until it is stopped."""
+    """Writes at most 50 transactions a second until it is stopped; every third one is aborted."""
 
     def __init__(self, broker: Target, topic: str) -> None:
         super().__init__(daemon=True)
@@ -228,7 +228,7 @@ class Writer(threading.Thread):
 
 
 def test_a_range_is_the_same_while_the_broker_writes(spark: SparkSession, broker: Target) -> None:
-    """If this fails, a batch that is being written, or is not replicated yet, is read or taken for damage."""
+    """If this fails, a batch that is being written, or is not replicated yet, is read or counts as damage."""
     topic = "growing"
     create_topic(broker.bootstrap, topic, config={"segment.bytes": str(1 << 20)})
     with Writer(broker, topic):
@@ -267,7 +267,7 @@ def run_once(spark: SparkSession, broker: Target, topic: str, out: Path, limit: 
 
 
 def test_a_stream_over_a_growing_topic_has_every_row_once(spark: SparkSession, broker: Target, tmp_path: Path) -> None:
-    """If this fails, a stream that is started again loses or doubles records, or ignores its limit."""
+    """If this fails, a restarted stream loses or duplicates records, or ignores its limit."""
     source.register(spark)
     topic = "streamed"
     create_topic(broker.bootstrap, topic, partitions=2)
@@ -282,6 +282,6 @@ def test_a_stream_over_a_growing_topic_has_every_row_once(spark: SparkSession, b
     wanted = listed(official(spark, broker, topic))
     assert listed(spark.read.parquet(f"{tmp_path}/rows")) == wanted
     assert len(first) >= 3
-    # A batch has at most so many offsets, and markers are no rows.
+    # The limit counts offsets of a batch, and markers are not rows.
     assert max(first) <= limit
     assert len(second) == 1

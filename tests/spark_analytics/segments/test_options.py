@@ -1,4 +1,4 @@
-"""Options that are not possible are refused, with what is allowed."""
+"""Invalid options are refused, with the allowed values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BASE = {"path": "/a", "topic": "t"}
     ],
 )
 def test_bad_options_are_refused(given: dict[str, str], text: str) -> None:
-    """If this fails, an option that does nothing, or something else than the user thinks, is accepted."""
+    """If this fails, an option without effect, or with another effect than intended, is accepted."""
     with pytest.raises(SegmentsError) as caught:
         options.parse({**BASE, **given})
     assert text in str(caught.value)
@@ -47,7 +47,7 @@ def test_bad_bounds_of_the_function_are_refused(given: dict[str, Any]) -> None:
 
 
 def test_options_have_any_case_and_lists() -> None:
-    """If this fails, options as Spark hands them over, in lower case, are not understood."""
+    """If this fails, options in lower case, as Spark passes them, are not recognized."""
     found = options.parse({"path": "/a, /b", "topic": "t,u,t", "startingtimestamp": "5", "INCLUDEHEADERS": "True"})
     assert (found.path, found.topic, found.starting_timestamp, found.include_headers) == (
         ("/a", "/b"),
@@ -84,7 +84,7 @@ def test_the_same_partition_in_two_directories_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    """If this fails, a damaged checkpoint is taken as missing, and uncommitted records are read."""
+    """If this fails, a damaged checkpoint counts as missing, and uncommitted records are read."""
     Log(tmp_path).append(records(1))
     (tmp_path / "replication-offset-checkpoint").write_text("0\n5\nt 0 1\n")
     with pytest.raises(SegmentsError, match="replication-offset-checkpoint: has 1 entries"):

@@ -1,4 +1,4 @@
-"""The source in Spark: the rows of Spark's Kafka source, filters that read less, and streams that read what is new."""
+"""The source in Spark: the rows of Spark's Kafka source, filters that read less, and streams that read new records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_filters_give_the_same_rows_and_read_less(spark: SparkSession, tmp_path:
 
 
 def test_damage_and_bad_options_are_named_to_the_user(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, a user of Spark does not learn which file is damaged, or which options there are."""
+    """If this fails, a Spark user does not learn which file is damaged, or which options exist."""
     log = Log(tmp_path)
     log.append(new_records(3))
     log.append(new_records(3, 3))
@@ -64,7 +64,7 @@ def test_damage_and_bad_options_are_named_to_the_user(spark: SparkSession, tmp_p
 
 
 def run_once(spark: SparkSession, data: Path, out: Path, **options: str) -> list[int]:
-    """Run a query with availableNow; return all offsets that it has ever written, with doubles."""
+    """Run a query with availableNow; return all offsets that it has ever written, including duplicates."""
     query = (
         spark.readStream.format(source.NAME)
         .options(path=str(data), topic="t", **options)
@@ -80,7 +80,7 @@ def run_once(spark: SparkSession, data: Path, out: Path, **options: str) -> list
 
 @pytest.mark.full
 def test_a_stream_reads_what_was_added_and_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, a stream loses or doubles records between two runs, or over the roll of a segment."""
+    """If this fails, a stream loses or duplicates records between two runs, or across a segment roll."""
     source.register(spark)
     log = Log(tmp_path / "data")
     log.append(new_records(10))
@@ -88,13 +88,13 @@ def test_a_stream_reads_what_was_added_and_nothing_twice(spark: SparkSession, tm
     log.append(new_records(5, 10))
     log.roll()
     log.append(new_records(5, 15))
-    Log(log.root, "t", 1).append(new_records(3))  # a partition that is new is read from its start
+    Log(log.root, "t", 1).append(new_records(3))  # a new partition is read from its start
     assert run_once(spark, log.root, tmp_path) == sorted([*range(4, 20), 0, 1, 2])
 
 
 @pytest.mark.full
 def test_a_stream_has_no_end_and_notices_deleted_offsets(tmp_path: Path) -> None:
-    """If this fails, a stream accepts a bound that it ignores, or goes on behind a gap without a word."""
+    """If this fails, a stream accepts a bound that it ignores, or silently continues after a gap."""
     log = Log(tmp_path)
     log.append(new_records(10))
     given = {"path": str(tmp_path), "topic": "t"}

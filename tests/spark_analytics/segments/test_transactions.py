@@ -35,7 +35,7 @@ def snapshot(log: Log, producers: dict[int, int]) -> None:
 
 
 def interleaved(root: Path) -> Log:
-    """Two transactions at once, of which the first is aborted, and a record outside of both."""
+    """Two concurrent transactions, the first one aborted, and a record outside of both."""
     log = Log(root)
     append(log, 1)  # 0, 1: aborted
     append(log, 2)  # 2, 3: committed
@@ -61,7 +61,7 @@ def test_the_log_itself_tells_what_was_aborted(tmp_path: Path) -> None:
 
 
 def test_behind_a_snapshot_the_index_of_transactions_tells_it(tmp_path: Path) -> None:
-    """If this fails, `.txnindex` is not used where a snapshot makes the walk over the log unnecessary."""
+    """If this fails, `.txnindex` is not used although a snapshot makes scanning the log unnecessary."""
     log = interleaved(tmp_path)
     snapshot(log, {1: -1, 2: -1})
     assert offsets(tmp_path, isolation="read_committed") == [0, 1, 2, 3, 4, 5, 6, 8, 9]
@@ -87,7 +87,7 @@ def test_an_open_transaction_ends_what_is_read(tmp_path: Path, with_snapshot: bo
 
 
 def test_a_marker_above_the_high_watermark_does_not_count(tmp_path: Path) -> None:
-    """If this fails, a transaction whose end is not replicated is taken as ended."""
+    """If this fails, a transaction counts as ended before its end is replicated."""
     log = Log(tmp_path)
     log.append(new_records(1))
     append(log, 1)
@@ -99,7 +99,7 @@ def test_a_marker_above_the_high_watermark_does_not_count(tmp_path: Path) -> Non
 
 
 def test_a_marker_in_a_later_segment_hides_the_records(tmp_path: Path) -> None:
-    """If this fails, only the index of a record's own segment is asked, and aborted records are read."""
+    """If this fails, only the index of a record's own segment is used, and aborted records are read."""
     log = Log(tmp_path)
     append(log, 1)
     log.roll()
@@ -119,7 +119,7 @@ def test_a_damaged_snapshot_is_replaced_by_the_log(tmp_path: Path) -> None:
 
 
 def test_a_damaged_index_of_transactions_is_refused(tmp_path: Path) -> None:
-    """If this fails, aborted records are read as committed ones, without a word."""
+    """If this fails, aborted records are silently read as committed ones."""
     log = interleaved(tmp_path)
     log.path("txnindex").write_bytes(b"torn")
     with pytest.raises(SegmentsError, match=r"txnindex cannot be read .* isolation=read_uncommitted reads all"):
