@@ -147,7 +147,7 @@ def _topic_records(topic: TopicImage, level: int) -> Iterator[VersionedRecord]:
         )
         if version >= 1:
             record.directories = list(partition.directories)
-        # As in Kafka, null rather than an empty list if there are none.
+        # As in Kafka, null rather than an empty list.
         if version >= 2 and partition.elr:
             record.eligible_leader_replicas = list(partition.elr)
         if version >= 2 and partition.last_known_elr:

@@ -16,7 +16,7 @@ cdef class DelayedFetch:
 
 cdef class Waiter:
     """Waits for records of partitions, each with a number of its own (`place`)."""
-    cdef int64_t deadline_ms            # coarse_ms up to which it waits for other replicas; 0: however long that takes
+    cdef int64_t deadline_ms            # coarse_ms up to which it waits for other replicas; 0: without a limit
 
     cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1
 
@@ -39,7 +39,7 @@ cdef class FlushGroup:
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
     cdef bint sync_wanted               # a partition waits for the next round
-    # replica.selector.class: consumers read from the nearest replica, so followers learn of each high watermark at once.
+    # replica.selector.class: consumers read from the nearest replica, so followers learn of each high watermark immediately.
     cdef public bint selects_replicas
     cdef public object on_alter         # called with a Partition that has an AlterPartition to send; None: it is not sent
     cdef list stagers                   # functions called before the write of this turn, which may stage batches

@@ -1,8 +1,8 @@
-"""The group that writes all staged batches at the end of a loop turn, and what it writes: logs, each with those who wait for it.
+"""The group that writes all staged batches at the end of a loop turn, and the logs that it writes, each with its waiters.
 
-Order of a flush: stagers, one pwritev for each dirty log, the answers of the turn, internal appends, fetches. So nobody learns of a
-record before its producer can, and a fetch that is woken finds all that was written in the turn. A round of group commit
-(group_commit.pyx) settles in the same order what waited for a sync.
+Order of a flush: stagers, one pwritev for each dirty log, the answers of the turn, internal appends, fetches. So no client learns of
+a record before its producer can, and a woken fetch finds all records that were written in the turn. A round of group commit
+(group_commit.pyx) settles the waiters for a sync in the same order.
 
 FlushGroup and FlushedLog are in one module because they call each other as C methods, for each batch and each turn.
 """
@@ -101,7 +101,7 @@ cdef class FlushGroup:
         return 0
 
     def before_ticks(self):
-        """Called before partitions look for slow followers; the server reports who has kept up."""
+        """Called before partitions look for slow followers; the server reports the followers that have kept up."""
 
     cdef int failed(self, FlushedLog partition, object what, object error) except -1:
         """Called for each failed append, write, read or sync of a log; the server logs it."""
@@ -117,7 +117,7 @@ cdef class FlushGroup:
                 try:
                     stage()
                 except Exception as failure:
-                    # A defect; what the others have staged, and the batches of clients, are still written and answered.
+                    # A defect; the batches of other stagers and of clients are still written and answered.
                     self.loop.call_exception_handler({"message": "before a write", "exception": failure})
             # The batches that they staged are written by this flush.
             self.flush_scheduled = False
@@ -236,7 +236,7 @@ cdef class FlushedLog:
             self.group.alter(self)
         return 0
 
-    # ---- who waits for records ----
+    # ---- waiters for records ----
 
     cdef int wait(self, Waiter waiter, int32_t place, int64_t offset, Level level) except -1:
         """Have `waiter.settled(place, ...)` called once the fate of the record at `offset` is decided, which is pending now."""
@@ -330,7 +330,7 @@ cdef class FlushedLog:
             self.tell_replicas()
         return 0
 
-    # ---- who waits for more records ----
+    # ---- waiters for more records ----
 
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
         """Notify waiting fetches that the high watermark moved, or, with -1, that this partition no longer exists or is offline."""

@@ -1,4 +1,4 @@
-"""What a follower does with its log and its high watermark, as an answer of its leader says (following.Step names the order).
+"""A follower's changes of its log and high watermark, as an answer of its leader requires (following.Step names the order).
 
 Batches are staged as the leader stamped them, after their checksums were checked; they are written with those of all other partitions
 at the end of the turn. Nothing may be staged while a log is truncated or replaced.

@@ -1,6 +1,6 @@
-"""What a follower asks its leader for, and what it does with the answers (KIP-101, KIP-279, KIP-595).
+"""The requests of a follower to its leader, and its decisions on the answers (KIP-101, KIP-279, KIP-595).
 
-Pure functions: the log is truncated, appended to and moved by the caller, in the order in which a Step names it.
+Pure functions: the caller truncates the log, appends to it and moves it, in the order of a Step.
 """
 
 from broker_cy.replica.replica cimport FOLLOWER, Replica
@@ -46,9 +46,9 @@ class Answer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do, in this order; -1 where there is nothing to do. `restart_at` replaces the whole log by an empty one
-    that begins there. The high watermark moves when what was appended is written: `Replica.learn` limits it to that.
-    Each time it has moved, and before anybody can read, the log start moves as far as `log_start` says.
+    """The changes to make, in this order; -1: no change. `restart_at` replaces the whole log by an empty one that
+    begins there. The high watermark moves when the appended records are written: `Replica.learn` limits it to them.
+    Each time it has moved, and before any client can read, the log start moves as far as `log_start` says.
     """
 
     truncate_to: int = NONE
@@ -60,8 +60,8 @@ class Step(NamedTuple):
 
 
 def ask(Replica replica not None, epochs: Epochs) -> Ask | None:
-    """The next fetch, or None while this replica does not follow, or while there is something that is not written, or
-    not on disk as flush.messages requires: a fetch offset behind that would acknowledge what is not there.
+    """The next fetch, or None while this replica does not follow, or while some records are not written, or not on disk as
+    flush.messages requires: a fetch offset behind those would acknowledge missing records.
     """
     if replica.role != FOLLOWER or replica.sync_lost:
         return None
@@ -70,7 +70,7 @@ def ask(Replica replica not None, epochs: Epochs) -> Ask | None:
 
 
 def acknowledged_end(Replica replica not None) -> int:
-    """Where that ends which is in the files, and on disk if it has to be."""
+    """The end of the records that are in the files, and on disk if required."""
     return replica.local_end().offset
 
 
@@ -137,8 +137,8 @@ def log_start(leader_start: int, high_watermark: int) -> int:
 
 
 def truncation(epochs: Epochs, log_end: int, diverging: tuple[int, int]) -> int:
-    """Where the log has to end so that it shares all with the leader's up to there, or so that the next fetch shows
-    more.
+    """The new end of the log: up to there, it either equals the leader's log, or the next fetch finds a further
+    divergence.
     """
     epoch, end_offset = diverging
     own_epoch, own_end = epochs.end_offset_for(epoch, log_end)

@@ -93,7 +93,7 @@ def sync_all(jobs):
 
 
 cdef object join(FlushedLog partition):
-    """Add the partition's unsynced data to the round that starts. Returns a SyncJob, or None if there is nothing to sync."""
+    """Add the partition's unsynced data to the round that starts. Returns a SyncJob, or None without unsynced data."""
     partition.take(partition.replica.begin_round())
     return None if partition.closed or partition.log.sync_failed else begin_sync(partition.log)
 

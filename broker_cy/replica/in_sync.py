@@ -1,8 +1,8 @@
 """The in-sync set of a partition, as the leader of one epoch knows it: KIP-497, KIP-841, KIP-903, KIP-966.
 
 A pure state machine. Its inputs are committed metadata (`image`), fetches of followers (`fetched`), answers to
-AlterPartition (`answered`), time (`tick`), and who has stopped fetching (`silence`). It says up to where the high
-watermark may move (`bound`), and which AlterPartition is to be sent (`proposal`, while `unsent`).
+AlterPartition (`answered`), time (`tick`), and the followers that have stopped fetching (`silence`). Its outputs are
+the limit of the high watermark (`bound`), and the AlterPartition to send (`proposal`, while `unsent`).
 
 Invariants, between calls:
   isr <= maximal <= isr plus one replica; maximal is isr if nothing is proposed, or a smaller set
@@ -25,7 +25,7 @@ UNKNOWN = -1
 NO_BROKER_EPOCH = -2
 ANY_BROKER_EPOCH = -1
 
-# Answers after which the proposal is given up: the set goes back to the committed one, and may be proposed again.
+# Answers that end the proposal: the set goes back to the committed one, and may be proposed again.
 _REJECTED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 # Answers after which nothing is proposed until the metadata that they announce arrives. The proposal may have been
 # applied by an earlier attempt, so its set still counts for the high watermark.
@@ -40,7 +40,7 @@ _OVERTAKEN = (
 
 
 class Assigned(Protocol):
-    """What the metadata says of a partition (metadata.image.PartitionImage)."""
+    """The metadata of a partition (metadata.image.PartitionImage)."""
 
     @property
     def replicas(self) -> tuple[int, ...]: ...
@@ -73,7 +73,7 @@ class Altered(NamedTuple):
 
 
 class Follower:
-    """What the leader knows of one follower. Times are those of the leader's monotonic clock."""
+    """The leader's state of one follower. Times are those of the leader's monotonic clock."""
 
     __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_then", "log_start_offset")
 
@@ -90,8 +90,8 @@ class Follower:
 
 
 class InSync:
-    """For the leader `broker_id` of a partition. `standings` and `silence` are shared by all partitions; whoever owns
-    them brings them up to date before it reports an image, or the time.
+    """The in-sync set of a partition that `broker_id` leads. All partitions share `standings` and `silence`; their
+    owner updates them before it reports an image, or the time.
     """
 
     __slots__ = (
@@ -230,9 +230,10 @@ class InSync:
             follower.fetched_ms = max(follower.fetched_ms, until_ms)
 
     def _may_join(self, broker_id: int, high_watermark: int, log_end: int) -> bool:
-        """Behind the start of the leader's epoch the follower may lack what an earlier leader committed. Below
-        min.insync.replicas the high watermark stands still, so that a follower that has reached it may be far behind:
-        it would leave with the next tick, and join again with the next fetch (KAFKA-19996).
+        """Whether the follower may join. Before the start of the leader's epoch it may lack records that an earlier
+        leader committed. Below min.insync.replicas the high watermark does not move, so that a follower that has
+        reached it may be far behind: it would leave with the next tick, and join again with the next fetch
+        (KAFKA-19996).
         """
         end_offset = self.followers[broker_id].end_offset
         if end_offset < high_watermark or end_offset < self.epoch_start or not self._is_eligible(broker_id):
@@ -327,8 +328,9 @@ class InSync:
     # --- output
 
     def bound(self, end_offset: int) -> int:
-        """Up to where the high watermark may be: what all replicas have that may be in the set; UNKNOWN while the set
-        is smaller than min.insync.replicas (KAFKA-15583). The leader itself has everything before `end_offset`.
+        """The limit of the high watermark: the end that all replicas have reached that may be in the set; UNKNOWN while
+        the set is smaller than min.insync.replicas (KAFKA-15583). The leader itself has all records before
+        `end_offset`.
 
         A follower that is about to join also counts, so that it can. One that may not join never does (KAFKA-15021).
         """

@@ -1,4 +1,4 @@
-"""What a leader does with the fetch of a follower: the offset that it fetches from acknowledges all before it."""
+"""A leader's handling of a follower's fetch: the offset that it fetches from acknowledges all records before it."""
 
 from broker_cy.replica.replica cimport LEADER, Replica
 
@@ -31,7 +31,7 @@ class LeaderLog(Protocol):
 
 
 class Verdict(NamedTuple):
-    """`diverging` is (epoch, end offset) of the newest epoch that both logs may share, where the follower's has other
+    """`diverging` is (epoch, end offset) of the newest epoch that both logs may share, if the follower's log has other
     records.
     """
 
@@ -44,8 +44,8 @@ ACKNOWLEDGING = Verdict(is_acknowledging=True)
 
 
 def judge(Replica replica not None, log: LeaderLog, fetch: FollowerFetch) -> Verdict:
-    """What becomes of a fetch. Only one of this leader epoch, of the follower's present incarnation, and of a log
-    that does not diverge acknowledges anything (KAFKA-13141, KAFKA-15221); the caller then reports it by
+    """The decision on a fetch. A fetch acknowledges records only if it is of this leader epoch, of the follower's
+    present incarnation, and of a log that does not diverge (KAFKA-13141, KAFKA-15221); the caller then reports it by
     `Replica.fetched`.
     """
     error = refusal(replica, fetch)

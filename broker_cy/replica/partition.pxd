@@ -1,7 +1,7 @@
 """A partition as clients see it: its identity and settings, the role of its replica, appends and reads.
 
-The writes at the end of a turn, and those who wait for them, are in flush_group; what clients produce is appended by produced, and
-what a follower has fetched by follower_log.
+flush_group has the writes at the end of a turn, and their waiters; produced appends the records of clients, and follower_log the
+records that a follower has fetched.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -37,9 +37,9 @@ cdef class Partition(FlushedLog):
     cdef readonly object assigned       # in_sync.Assigned
     cdef bint leads                     # as `assigned` says
     cdef object new_in_sync             # () -> in_sync.InSync
-    cdef int64_t checkpointed_high      # the high watermark with which a log is opened
+    cdef int64_t checkpointed_high      # the high watermark of a log when it is opened
     cdef int64_t leader_start           # a follower's leader has deleted everything before; -1 if that is not known
-    cdef list waiting_deletes           # (offset, future) of until_deleted; None if there are none
+    cdef list waiting_deletes           # (offset, future) of until_deleted; None without any
     # Counters since the start: appended batches, records and bytes; fetches that returned records, and the bytes of those records.
     # As in Kafka, none of them counts replication, or a cluster would seem to have each record as often as it has replicas.
     cdef readonly int64_t batches

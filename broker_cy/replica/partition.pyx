@@ -215,7 +215,7 @@ cdef class Partition(FlushedLog):
         return 0
 
     def tell_log_start(self):
-        """The log start offset of a leader has moved: followers that wait for records learn of it at once."""
+        """The log start offset of a leader has moved: answer followers that wait for records immediately."""
         if self.waiting_followers:
             self.wake_followers()
 
@@ -319,8 +319,8 @@ cdef class Partition(FlushedLog):
         self.append_own(batch, now_ms).done = done
 
     def call_when_committed(self, int64_t end_offset, done):
-        """Call `done(None)` once everything before `end_offset` is committed, which is in the log and is not yet, or `done(KafkaError)`
-        once this broker cannot find that out any more. An exception that it raises is only logged.
+        """Call `done(None)` once all records before `end_offset`, which are in the log, are committed, or `done(KafkaError)` once
+        this broker can no longer find that out. An exception that it raises is only logged.
         """
         cdef OwnAppend append = OwnAppend.__new__(OwnAppend)
         append.base_offset = end_offset - 1
@@ -454,8 +454,8 @@ cdef class Partition(FlushedLog):
         self.group.settle_moved([self])
 
     def close(self):
-        """Close the partition of a deleted topic, or one that was moved to other brokers: nothing is appended any more, and whoever
-        waits for records is answered.
+        """Close the partition of a deleted topic, or one that was moved to other brokers: further appends are refused, and requests
+        that wait for records are answered.
         """
         self.closed = True
         self.unopened = False

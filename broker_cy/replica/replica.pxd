@@ -10,7 +10,7 @@ watermark is its leader's (`learn`), as far as it has the records.
 Invariants, between calls:
   high.offset <= local_end.offset <= written.offset <= staged.offset
   local_end is next_from if that is set and no round runs, round_from while a round runs, written otherwise
-  round_from.offset <= next_from.offset where both are set; round_end <= written.offset
+  round_from.offset <= next_from.offset if both are set; round_end <= written.offset
   the leader epoch never decreases; the high watermark only does in `truncated`, after an
   unclean election, and in `restarted`
   in_sync is None unless this replica leads a partition that has, or had, several replicas
@@ -57,13 +57,13 @@ cdef class Replica:
     cdef readonly Mark written      # end of the batches that are in the files
     cdef readonly Mark high         # the high watermark
     cdef readonly int64_t synced_end    # everything before it is on disk
-    # A sync that an acknowledgement waits for: what is read and acknowledged ends before it. NONE: there is no such sync.
+    # A sync that an acknowledgement waits for: reads and acknowledgements end before it. NONE: without such a sync.
     cdef readonly Mark round_from   # start of what the running round has to sync first
     cdef readonly int64_t round_end     # the running round syncs up to here
     cdef readonly Mark next_from    # start of what the next round has to sync first
     cdef readonly int error         # errno of the last write if it failed, or of the sync that failed; 0
     cdef readonly bint sync_lost    # a sync failed: nothing more is acknowledged until the next start
-    # Of partitions with several replicas. The other fields are as before a follower was added.
+    # For partitions with several replicas. The other fields are as before a follower was added.
     cdef bint replicated
     cdef readonly object in_sync    # in_sync.InSync
     cdef readonly object members    # its committed set when this leader last moved its high watermark, or tried to
@@ -81,7 +81,7 @@ cdef class Replica:
         return self.staged.offset == self.written.offset
 
     cdef inline Fate fate(self, int64_t offset, Level level) noexcept:
-        """What became of the record at `offset`, which was staged here."""
+        """The fate of the record at `offset`, which was staged here."""
         if offset < (self.high.offset if level == COMMITTED else self.local_end().offset):
             return TOO_FEW if self.under_min and level == COMMITTED else DONE
         if self.sync_lost or offset >= self.staged.offset:

@@ -2,7 +2,7 @@
 
 cdef enum:
     NONE = -1
-    # Ends of writes that are kept to know how many bytes a high watermark between them makes readable. Where there are more, every
+    # Ends of writes that are kept to know how many bytes a high watermark between them makes readable. Beyond the limit, every
     # second one is forgotten, and fewer bytes are reported until the high watermark reaches the next one.
     MARKS_MAX = 16
 
@@ -165,8 +165,8 @@ cdef class Replica:
         return found
 
     cdef Mark mark_at(self, int64_t offset):
-        """`offset` with the number of bytes before it, or fewer where no write ended there. It is above the high watermark, so there
-        is at least one byte more than before that.
+        """`offset` with the number of bytes before it, or fewer if no write ended there. It is above the high watermark, so it
+        counts at least one byte more than that.
         """
         cdef Mark found = Mark(offset, self.high.bytes + (self.high.offset != NONE))
         cdef int64_t end, bytes

@@ -24,7 +24,7 @@ from typing import Final
 
 # Two ticks that are further apart mean that this broker stood still. It ticks four times a second.
 LATE_MS: Final = 500
-# A limit that was doubled is halved when its broker was not dropped for so long.
+# A doubled limit is halved when its broker was not dropped for this time.
 FORGIVEN_MS: Final = 120_000
 # The slowest link whose follower is not taken for silent while an answer is on its way: 32 Mbit/s.
 SENT_BYTES_PER_MS: Final = 4_000
@@ -65,7 +65,7 @@ class FollowerSilence:
         return heard.limit_ms if heard is not None else self.base_ms
 
     def fetched(self, broker_id: int, now_ms: int) -> None:
-        """A fetch of the broker was read, of whatever partitions. `answered` follows, also if its connection ends."""
+        """A fetch of the broker, for any partitions, was read. `answered` follows, even if its connection ends."""
         heard = self._heard.get(broker_id)
         if heard is None:
             if not self.base_ms or broker_id not in self._brokers:
@@ -114,7 +114,7 @@ class FollowerSilence:
             if not heard.asking and running_ms - heard.quiet_from_ms >= heard.limit_ms + heard.sending_ms
         }
         if not self._is_anybody_heard_since(running_ms - self.base_ms):
-            # Nor is anybody who became silent before: a partition may only now be able to propose it.
+            # Earlier silent followers do not count either: a partition may only now be able to propose their removal.
             found.clear()
             self.silent.clear()
         is_new = not found <= self.silent

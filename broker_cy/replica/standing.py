@@ -1,4 +1,4 @@
-"""What the leaders of partitions know of brokers."""
+"""The state of brokers, as the leaders of partitions know it."""
 
 from __future__ import annotations
 

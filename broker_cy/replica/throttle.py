@@ -86,7 +86,7 @@ class ReplicaThrottle:
         self._limit = bytes_per_s
 
     def list_replicas(self, topic: str, replicas: Sequence[str], broker_id: int) -> None:
-        """What a topic's setting lists: `partition:broker` for each replica, or EVERY."""
+        """Take over the list in a topic's setting: `partition:broker` for each replica, or EVERY."""
         if EVERY in replicas:
             self._listed[topic] = None
             return
@@ -98,7 +98,7 @@ class ReplicaThrottle:
             self._listed.pop(topic, None)
 
     def lists(self, topic: str, partition: int) -> bool:
-        """Whether the replica here of this partition is listed: what it copies counts."""
+        """Whether this broker's replica of the partition is listed: then its copied bytes count."""
         if topic not in self._listed:
             return False
         listed = self._listed[topic]

@@ -1,4 +1,4 @@
-"""The transactions of a partition about which the coordinator was asked, and for which no batch was written yet."""
+"""The transactions of a partition that the coordinator was asked about, and that have no written batch yet."""
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t

@@ -129,7 +129,7 @@ def message_files() -> dict[str, str]:
 
 
 def load(name: str) -> MessageSpec:
-    """The specification of the message called `name`; KeyError if there is none."""
+    """The specification of the message `name`; KeyError for an unknown one."""
     with open(message_files()[name], encoding="ascii") as table:
         for spec in parse(table.read()):
             if spec.name == name:
@@ -171,8 +171,8 @@ def _parse_head(line: str) -> MessageSpec:
 
 def _parse_block(lines: list[str]) -> MessageSpec:
     message = _parse_head(lines[0])
-    # The structure to which a line of each level belongs. A field of a structure type opens the next level; if that
-    # structure is defined elsewhere, no line of that level follows.
+    # The structure of the lines of each level. A field of a structure type opens the next level; if that structure is
+    # defined elsewhere, no line of that level follows.
     levels = [message.root]
     for line in lines[1:]:
         stripped = line.lstrip(" ")

@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: state machines and tables without sockets, files, clocks or random sources."""
+"""Authentication and authorization: state machines and tables without sockets, files, clocks or random sources."""

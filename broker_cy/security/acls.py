@@ -31,7 +31,7 @@ class _Code(IntEnum):
 
 
 class ResourceType(_Code):
-    """What a pattern names."""
+    """The type of resource that a pattern names."""
 
     UNKNOWN = 0
     ANY = 1
@@ -54,7 +54,7 @@ class PatternType(_Code):
 
 
 class Operation(_Code):
-    """What is done with a resource. ANY occurs in filters only."""
+    """An operation on a resource. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -83,7 +83,7 @@ class Permission(_Code):
     ALLOW = 3
 
 
-# Operations for which brokers ask, by type of resource; ALL stands for each of them.
+# Operations that brokers check, by type of resource; ALL stands for each of them.
 OPERATIONS: Final = {
     ResourceType.TOPIC: (
         Operation.READ,

@@ -1,15 +1,15 @@
-"""What a connection must do before its requests are served: the states of Kafka's SaslServerAuthenticator.
+"""The login of a connection before its requests are served: the states of Kafka's SaslServerAuthenticator.
 
     INITIAL -> HANDSHAKE_OR_VERSIONS -> (HANDSHAKE ->) AUTHENTICATE (<-> BUSY) -> COMPLETE
 
 The client may ask for ApiVersions once, then it chooses a mechanism with SaslHandshake. After version 0 of that its
-tokens are frames of their own, after version 1 they are SaslAuthenticate requests. Nothing else is read before
+tokens are frames of their own, after version 1 they are SaslAuthenticate requests. No other request is read before
 COMPLETE. Later the client may log in again (KIP-368), with the same mechanism and as the same user, at least a second
-after the last time it did so.
+after its last login.
 
-`take` is called with one frame after the other, and returns what the connection does: send an answer, admit the client,
-or refuse it, which the client learns after a delay (connection.failed.authentication.delay.ms), so that guessing takes
-time. Where a mechanism makes calls that may block, it returns Busy, and `finish` is called with what they returned
+`take` is called with one frame after the other, and returns the connection's action: send an answer, admit the client,
+or refuse it. The client learns of a refusal after a delay (connection.failed.authentication.delay.ms), so that guessing
+takes time. If a mechanism makes calls that may block, `take` returns Busy, and `finish` is called with their result
 before the next frame.
 
 Bounds: the frames (sasl.server.max.receive.size, which the connection checks), ELEMENTS_MAX of each request, TOKENS_MAX
@@ -36,7 +36,7 @@ ELEMENTS_MAX: Final = 1_000
 TOKENS_MAX: Final = 16
 # ApiVersions requests in a version that is not served, which may be tried again.
 RETRIES_MAX: Final = 8
-# The client may log in again so long after the last time that it did.
+# The least time between two logins of a client.
 AGAIN_NS_MIN: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 _HEADER_BYTES_MIN: Final = 10
@@ -54,7 +54,7 @@ class State(Enum):
     FAILED = "failed"
 
 
-# The states from which each one may be reached.
+# The possible predecessors of each state.
 PREDECESSORS: Final = {
     State.INITIAL: frozenset[State](),
     State.HANDSHAKE_OR_VERSIONS: frozenset({State.INITIAL}),
@@ -102,7 +102,7 @@ class Admitted(NamedTuple):
 
 class Refused(NamedTuple):
     """End the connection. `payload` is sent after the delay, if it is not empty; without `is_delayed` the connection
-    ends at once, because the frame is none that a client sends. `reason` is for the log.
+    ends immediately, because no client sends such a frame. `reason` is for the log.
     """
 
     key: int
@@ -126,8 +126,8 @@ Outcome = Answer | Admitted | Refused | Busy
 
 
 class Mechanisms(NamedTuple):
-    """What a listener offers: how an exchange of each mechanism begins, in the order in which clients see them, and the
-    longest session of each in ms (connections.max.reauth.ms; 0: no limit).
+    """The mechanisms of a listener: how an exchange of each begins, in the order that clients see, and the longest
+    session of each in ms (connections.max.reauth.ms; 0: no limit).
     """
 
     begin: Mapping[str, Callable[[], ServerExchange]]
@@ -197,7 +197,7 @@ class Authenticator:
             return self._refused(-1, b"", f"a malformed request: {error}", is_delayed=False)
 
     def finish(self, step: ServerStep, wall_ms: int = 0) -> Outcome:
-        """What the calls of Busy returned."""
+        """Take the result of the calls of Busy."""
         self._wall_ms = wall_ms
         header, self._waiting = self._waiting, None
         self._go(State.AUTHENTICATE)
@@ -327,7 +327,7 @@ class Authenticator:
         return step
 
     def _lifetime_ms(self, expires_ms: int | None) -> int:
-        """Of a session whose credential expires then: it ends with that, or sooner by the settings. 0: no limit."""
+        """The lifetime of a session: it ends when its credential expires, or sooner by the settings. 0: no limit."""
         lifetime_ms = self._mechanisms.lifetime_ms.get(self._mechanism, 0)
         if expires_ms is None:
             return lifetime_ms
@@ -370,7 +370,7 @@ class Authenticator:
         self.state = state
 
     def _header(self, data: bytes) -> Header | None:
-        """The header of a request; None if there is no API with its key. Raises WireError."""
+        """The header of a request; None for an unknown API key. Raises WireError."""
         if len(data) < _HEADER_BYTES_MIN:
             return None
         key = int.from_bytes(data[:2], "big", signed=True)

@@ -1,16 +1,16 @@
-"""Decides who may do what, with the semantics of Kafka's StandardAuthorizer (KIP-801), from the ACLs of the metadata.
+"""Authorizes operations, with the semantics of Kafka's StandardAuthorizer (KIP-801), from the ACLs of the metadata.
 
-- A super user may do everything, whatever the ACLs say.
+- A super user may perform every operation, regardless of the ACLs.
 - The ACLs that concern a resource are those whose pattern is its name, a prefix of its name, or `*`.
-- Of these, an entry counts if its principal is the client's or `User:*`, and its host is the client's or `*`.
+- An entry of these counts if its principal is the client's or `User:*`, and its host is the client's or `*`.
 - If one of them denies the operation, it is denied. Otherwise it is allowed if one of them allows it.
 - Allowing READ, WRITE, DELETE or ALTER also allows DESCRIBE, and ALTER_CONFIGS also DESCRIBE_CONFIGS. Denying implies
-  nothing.
-- If no ACL of anybody concerns the resource, `allow_if_no_acl` decides.
+  no other denial.
+- If no ACL of any principal concerns the resource, `allow_if_no_acl` decides.
 
-The index has the entries by type of pattern, principal and name, so that a decision costs a look-up for the name, for
-`*` and for each length that a prefix has, however many ACLs there are. The result for all operations is a mask with
-the bits `1 << Operation`. Masks are kept for the present `epoch` of the ACLs, at most MASKS_MAX of them.
+The index has the entries by type of pattern, principal and name. So a decision costs one look-up for the name, for `*`
+and for each length of a prefix, with any number of ACLs. The result for all operations is a mask with the bits
+`1 << Operation`. Masks are kept for the present `epoch` of the ACLs, at most MASKS_MAX of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPLYING_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.DELET
 
 
 class Entry(NamedTuple):
-    """What an ACL says of its principal on its pattern, and the operations that this allows and denies, as masks."""
+    """An ACL without its principal and pattern, and the operations that it allows and denies, as masks."""
 
     host: str
     operation: Operation
@@ -62,8 +62,8 @@ Entries = tuple[Entry, ...]
 class Patterns:
     """The entries on the patterns of one kind (literal or prefixed) of one type of resource.
 
-    Invariant: `names` counts the ACLs on each name, whoever their principal is; `lengths` has each length of a name
-    once, ascending.
+    Invariant: `names` counts the ACLs on each name, of all principals; `lengths` has each length of a name once,
+    ascending.
     """
 
     __slots__ = ("_of_length", "by_principal", "lengths", "names")
@@ -89,7 +89,7 @@ class Patterns:
                 insort(self.lengths, length)
 
     def remove(self, principal: str, name: str, entry: Entry) -> None:
-        """Remove one such ACL; others that say the same stay. Raises ValueError if there is none."""
+        """Remove one such ACL; identical ones stay. Raises ValueError without such an ACL."""
         of_name = self.by_principal.get(principal, {})
         left = list(of_name.get(name, ()))
         left.remove(entry)
@@ -137,7 +137,7 @@ class Authorizer:
     def __init__(self, super_users: Iterable[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self.super_users = frozenset(super_users)
         self.allow_if_no_acl = allow_if_no_acl
-        # Grows with each change of the ACLs: what was decided in another epoch does not count any longer.
+        # Grows with each change of the ACLs: decisions of an earlier epoch are no longer valid.
         self.epoch = 0
         self._literal: dict[int, Patterns] = {each: Patterns() for each in ResourceType}
         self._prefixed: dict[int, Patterns] = {each: Patterns() for each in ResourceType}
@@ -230,7 +230,7 @@ class Authorizer:
         return allows & ~denies
 
     def _concerning(self, principal: str, resource_type: int, name: str) -> Iterator[Entries]:
-        """The entries of the principal, and of everybody, on the patterns that concern the resource."""
+        """The entries of the principal, and of `User:*`, on the patterns that concern the resource."""
         literal, prefixed = self._literal[resource_type], self._prefixed[resource_type]
         for who in (principal,) if principal == ANY_PRINCIPAL else (principal, ANY_PRINCIPAL):
             of_name = literal.by_principal.get(who)
@@ -248,7 +248,7 @@ class Authorizer:
                         yield found
 
     def _has_acl(self, resource_type: int, name: str) -> bool:
-        """Whether an ACL of anybody concerns the resource."""
+        """Whether an ACL of any principal concerns the resource."""
         literal, prefixed = self._literal[resource_type], self._prefixed[resource_type]
         if name in literal.names or WILDCARD in literal.names:
             return True
@@ -331,8 +331,8 @@ class Authorizer:
         self, resource_type: ResourceType, name: str, principals: tuple[str, ...], *, with_others: bool = False
     ) -> Iterator[tuple[Binding, Entry]]:
         """The bindings that concern the resource: literal ones, longer prefixes before shorter ones, and those for all
-        names. `with_others` has those of others behind, on each pattern: they may be very many, and who asks may be the
-        loop of a broker, so that at most SEARCHED_MAX principals are looked at.
+        names. `with_others` adds the bindings of other principals, on each pattern, at the end. They may be very many,
+        and the caller may be the loop of a broker, so at most SEARCHED_MAX principals are searched.
         """
         literal, prefixed = self._literal[resource_type], self._prefixed[resource_type]
         places = [(literal, PatternType.LITERAL, name)]

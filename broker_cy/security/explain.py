@@ -88,7 +88,7 @@ def authorizer_of(
 
 
 def explain(authorizer: Authorizer, bindings: Iterable[Binding], asked: Asked) -> Verdict:
-    """What decides on `asked`; `authorizer` has the `bindings`."""
+    """The verdict on `asked`, and its reason; `authorizer` has the `bindings`."""
     found = authorizer.explain(asked.principal, host_text(asked.host), asked.operation, asked.resource_type, asked.name)
     if found.allowed or found.binding is not None:
         return Verdict(found, ())
@@ -96,8 +96,8 @@ def explain(authorizer: Authorizer, bindings: Iterable[Binding], asked: Asked) -
 
 
 def nearest(bindings: Iterable[Binding], asked: Asked) -> tuple[Near, ...]:
-    """The allowing ACLs of this type of resource with the fewest differences, NEAREST_MAX at most; those in which more
-    than two of principal, host, operation and name differ are not near.
+    """The allowing ACLs of this type of resource with the fewest differences, at most NEAREST_MAX. An ACL is not near
+    if more than two of its principal, host, operation and name differ.
     """
     found = []
     for binding in bindings:
@@ -135,7 +135,7 @@ def concerns(binding: Binding, asked: Asked) -> bool:
 
 
 def _nearness(near: Near, asked: Asked) -> tuple[int, bool, int]:
-    """Of equally many differences, an ACL of the same principal is nearer, then one with a similar name."""
+    """With equally many differences, an ACL of the same principal is nearer, then one with a similar name."""
     common = 0
     for one, other in zip(near.binding.name, asked.name, strict=False):
         if one != other:

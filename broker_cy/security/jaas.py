@@ -1,11 +1,11 @@
 """Kafka's JAAS settings (sasl.jaas.config): `LOGIN_MODULE FLAG NAME=VALUE ... ;`, read as its JaasConfig reads them.
 
 Kafka reads them with Java's StreamTokenizer: names are words of letters, digits, `_`, `-`, `$` and `.`, values are
-words or in quotes with Java's escapes, and comments are Java's. A number is no value: it has to be in quotes.
+words or in quotes with Java's escapes, and comments are Java's. A number is not a value: it must be in quotes.
 
-Kafka loads the class that the setting names, which let whoever may write settings run code of the broker's class path
-(CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: JndiLoginModule, LdapLoginModule). Here a name only selects one of
-MODULES: nothing is loaded, and every other name is refused.
+Kafka loads the class that the setting names. So a client that may write settings could run code of the broker's class
+path (CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: JndiLoginModule, LdapLoginModule). Here a name only selects one of
+MODULES: no class is loaded, and every other name is refused.
 
 Invariant: no error names a value or any other part of the text but the login module, because a missing quote makes a
 password the name of an option.
@@ -42,7 +42,7 @@ _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 # In the options of PlainLoginModule: user_alice="the password of alice".
 _USER_PREFIX: Final = "user_"
 _TRUE: Final = "true"
-# Of Krb5LoginModule. Nothing is ever prompted for here, and a key stays in its file.
+# The options of Krb5LoginModule. This program never prompts for a password, and a key stays in its file.
 _OF_KERBEROS: Final = frozenset(
     {"useKeyTab", "keyTab", "principal", "storeKey", "useTicketCache", "ticketCache", "doNotPrompt", "serviceName"}
 )
@@ -85,8 +85,8 @@ def passwords(text: str) -> Passwords:
 
 
 def check_server(mechanism: str, text: str) -> None:
-    """Raise JaasError unless the setting is one of this mechanism. That of OAUTHBEARER has no options: those of Kafka
-    make tokens without a signature, or a client's.
+    """Raise JaasError unless the setting is one of this mechanism. The setting of OAUTHBEARER has no options: Kafka's
+    options make unsigned tokens, or a client's.
     """
     module = _module_of(mechanism, text)
     if mechanism == OAUTHBEARER and module.options:
@@ -94,7 +94,7 @@ def check_server(mechanism: str, text: str) -> None:
 
 
 def login(mechanism: str, text: str) -> Login:
-    """What a client logs in with: also a broker at another one. Raises JaasError."""
+    """The login of a client, or of a broker to another one. Raises JaasError."""
     options = _module_of(mechanism, text).options
     if mechanism not in BY_PASSWORD:
         raise JaasError(f"{shown(mechanism)} is not a mechanism with a user and a password")
@@ -108,7 +108,7 @@ def login(mechanism: str, text: str) -> Login:
 
 
 def kerberos(text: str, service: str | None, *, is_server: bool = False) -> KerberosLogin:
-    """What a client, or a listener, has of Kerberos. `service` is sasl.kerberos.service.name. Raises JaasError."""
+    """The Kerberos login of a client or a listener. `service` is sasl.kerberos.service.name. Raises JaasError."""
     options = _module_of(GSSAPI, text).options
     if others := sorted(options.keys() - _OF_KERBEROS):
         raise JaasError(f"the option {shown(others[0])} of {MODULES[GSSAPI]} is not supported")
@@ -241,7 +241,7 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def _escaped(text: str, at: int) -> tuple[str, int]:
-    """What the escape behind a backslash stands for, and the position behind it."""
+    """The meaning of the escape behind a backslash, and the position behind it."""
     sign = text[at]
     if sign not in _OCTAL:
         return _ESCAPES.get(sign, sign), at + 1

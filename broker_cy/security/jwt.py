@@ -1,11 +1,11 @@
-"""JSON Web Tokens (RFC 7519): whether a token was signed by one of the provider's keys, is meant for this cluster, and
-counts now, with the rules of Kafka's BrokerJwtValidator.
+"""JSON Web Tokens (RFC 7519): whether one of the provider's keys has signed a token, and whether it is meant for this
+cluster and valid now, with the rules of Kafka's BrokerJwtValidator.
 
-A signature is always checked, with a key from the provider and an algorithm of that key's type: neither `none` nor a
-symmetric algorithm (with which whoever knows the public key could sign) is in ALGORITHMS. Kafka up to 4.1 took unsigned
-tokens where no keys were configured (CVE-2026-33557); here there is no validator without keys.
+A signature is always checked, with a key from the provider and an algorithm of that key's type. ALGORITHMS has neither
+`none` nor a symmetric algorithm, because everyone who knows the public key could sign with that. Kafka up to 4.1
+accepted unsigned tokens if no keys were configured (CVE-2026-33557); here a validator always has keys.
 
-A token with an audience is refused where none is expected, as in Kafka. Bounds: KEYS_MAX keys of a set.
+As in Kafka, a token with an audience is refused if none is expected. Bounds: KEYS_MAX keys of a set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TIME_S_MAX: Final = 1 << 40
 
 
 class KeySetError(ValueError):
-    """What should be a set of keys (JWKS, RFC 7517) is none."""
+    """The text is not a set of keys (JWKS, RFC 7517)."""
 
 
 class Key(NamedTuple):
@@ -109,7 +109,7 @@ def _key(found: dict[str, Any]) -> Key | None:
 
 
 class JwtSettings(NamedTuple):
-    """What a listener demands of a token. `audiences` may be empty, `issuer` None: then nothing is demanded of them."""
+    """A listener's requirements for a token. `audiences` may be empty, `issuer` None: then they are not checked."""
 
     audiences: frozenset[str]
     issuer: str | None
@@ -192,7 +192,7 @@ class JwtValidator:
 
 
 def _header(token: str) -> dict[str, Any]:
-    """Empty if there is none: what a token says of itself, before anything is checked."""
+    """The unverified header of a token; empty without one."""
     encoded = token.split(".")
     if len(encoded) != 3:
         return {}

@@ -1,14 +1,14 @@
-"""Kerberos: which user a principal stands for (sasl.kerberos.principal.to.local.rules; Kafka's KerberosName,
-KerberosShortNamer and KerberosRule).
+"""Kerberos: the user of a principal (sasl.kerberos.principal.to.local.rules; Kafka's KerberosName, KerberosShortNamer
+and KerberosRule).
 
 A principal is `primary@REALM` or `primary/host@REALM`. The first rule that fits it decides:
 
     DEFAULT                                         the primary, if the realm is the default one
     RULE:[n:text](pattern)s/from/to/g/L             for a principal of n parts in front of the @
 
-`text` has $0 for the realm, $1 and $2 for the parts, and makes a name, which `pattern` must match as a whole; then what
-matches `from` is replaced, once or (g) everywhere, and L or U turns the result to lower or upper case. Where no rule
-fits, or a name has a `/` or `@` left, the client is refused.
+`text` has $0 for the realm, $1 and $2 for the parts, and makes a name, which `pattern` must match as a whole. Then the
+matches of `from` are replaced, once or (g) everywhere, and L or U turns the result to lower or upper case. If no rule
+fits, or if the name still has a `/` or `@`, the client is refused.
 
 Malformed rules are refused at the start; Kafka notices some of them with the first client that they fit.
 """

@@ -1,6 +1,6 @@
-"""ACLs and the accesses of the past: which ACLs nobody needed, and who would be refused or allowed by others.
+"""ACLs and past accesses: the unneeded ACLs, and the accesses that other ACLs would deny or allow.
 
-Pure, for commands and consoles. The ACLs of now are tried on what was accessed, whatever ACLs there were at that time.
+Pure, for commands and consoles. The current ACLs are tried on past accesses, regardless of the ACLs at that time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from broker_cy.security.explain import Asked, authorizer_of
 
 
 class Unused(NamedTuple):
-    """An ACL that decided nothing. `instead` decided where it would have, None: it fits nothing that was accessed."""
+    """An ACL that decided no access. `instead` decided the accesses that fit it; None: no access fits it."""
 
     binding: Binding
     instead: Binding | None
 
 
 class Turned(NamedTuple):
-    """An access that would be decided otherwise; `by` is what would decide then."""
+    """An access with another decision; `by` is the deciding ACL then."""
 
     asked: Asked
     last_ms: int
@@ -29,7 +29,7 @@ class Turned(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What a change of ACLs would do to the accesses of the past, the last ones first."""
+    """The effect of a change of ACLs on past accesses, the last ones first."""
 
     refused: list[Turned]
     allowed: list[Turned]

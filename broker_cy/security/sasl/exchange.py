@@ -1,6 +1,6 @@
-"""What a SASL exchange is: the peers send each other tokens, until the server knows the user or refuses.
+"""A SASL exchange: the peers send each other tokens, until the server knows the user or refuses.
 
-Nothing here holds a password in its `repr`; what a peer sent is shown in log lines only through `shown`.
+No class here has a password in its `repr`; log lines show texts of a peer only through `shown`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ClientExchange(Protocol):
         ...
 
     def step(self, token: bytes) -> bytes | None:
-        """The answer to a token of the server; None where it needs none. Raises LoginFailed."""
+        """The answer to a token of the server; None if it needs none. Raises LoginFailed."""
         ...
 
 
@@ -81,8 +81,8 @@ class LoginFailed(Exception):
 
 
 class Login:
-    """What a client logs in with. The password is not in its `repr`. `is_token`: they are the id and the HMAC, in
-    base64, of a delegation token.
+    """The user and password of a client's login. The password is not in its `repr`. `is_token`: they are the id and the
+    HMAC, in base64, of a delegation token.
     """
 
     __slots__ = ("is_token", "mechanism", "password", "user")

@@ -39,7 +39,7 @@ class Context(Protocol):
     is_complete: bool
 
     def step(self, token: bytes) -> bytes:
-        """The next token for the peer, empty if there is none. The client begins with an empty one of the peer."""
+        """The next token for the peer, empty without one. The client begins with an empty one of the peer."""
         ...
 
     def initiator(self) -> str:
@@ -126,7 +126,7 @@ class GssapiServer:
 
 
 class GssapiClient:
-    """The half of the client. The context demands that the server proves who it is."""
+    """The half of the client. The context demands that the server proves its identity."""
 
     blocks: Final = True
 

@@ -1,10 +1,10 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): the client's token is a JSON Web Token, which a validator judges.
+"""OAUTHBEARER (RFC 7628, KIP-255): the client's token is a JSON Web Token, which a validator checks.
 
     client: n,[a=authzid],^A auth=Bearer TOKEN ^A [NAME=VALUE ^A ...] ^A     (^A is the byte 1; without the blanks)
     server: nothing, or {"status":"invalid_token"}
-    client: ^A, to which the server answers with the failure
+    client: ^A; the server answers with the failure
 
-Extensions are accepted and have no effect, as in Kafka without a callback handler of one's own.
+Extensions are accepted and have no effect, as in Kafka without a custom callback handler.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _INVALID: Final = '{"status":"invalid_token"}'
 
 
 class TokenEndpoint(NamedTuple):
-    """From where a client has its token (sasl.oauthbearer.token.endpoint.url): a file, or a provider that knows the
-    client and its secret, which is not in the `repr`.
+    """The source of a client's token (sasl.oauthbearer.token.endpoint.url): a file, or a provider that knows the client
+    and its secret. The secret is not in the `repr`.
     """
 
     url: str

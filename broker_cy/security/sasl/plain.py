@@ -1,8 +1,8 @@
 """PLAIN (RFC 4616): the client's only token is `[authzid] NUL authcid NUL passwd`, in UTF-8.
 
-The texts for clients are those of Kafka's PlainSaslServer. An unknown user and a wrong password have the same text, and
-the same work: a digest of the password is compared, in constant time (CVE-2021-38153), with that of the user or of
-nobody.
+The texts for clients are those of Kafka's PlainSaslServer. An unknown user and a wrong password get the same text, and
+cost the same work: a digest of the password is compared, in constant time (CVE-2021-38153), with that of the user, or
+with a stand-in.
 """
 
 from __future__ import annotations

@@ -6,14 +6,13 @@
     server: v=base64(signature)
 
 The proof covers all of it as it was sent. Kafka up to 3.9 did not compare the nonce of the third message with its own
-(CVE-2024-56128); here the client must repeat exactly what it was given, and the first part of its first message.
+(CVE-2024-56128); here the client must repeat exactly the server's nonce, and the first part of its first message.
 
 With the extension `tokenauth=true` the user is the id of a delegation token, and its password the HMAC of that in
-base64 (KIP-48): who has both is the owner of the token until it expires.
+base64 (KIP-48): a client with both is the owner of the token until it expires.
 
-A user or a token that does not exist gets the same answers as one whose password is wrong: salt and iterations of a
-Decoy, which are the same each time it is asked for, and a failure after the third message, with the same work in
-between.
+A user or a token that does not exist gets the same answers as one with a wrong password: salt and iterations of a
+Decoy, which are the same in each login, and a failure after the third message, with the same work in between.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _TOKEN_MARK: Final = "\0token "
 
 
 class Credential(NamedTuple):
-    """What a server keeps of a user's password."""
+    """The stored form of a user's password at a server."""
 
     salt: bytes
     iterations: int
@@ -180,7 +179,7 @@ class ScramServer:
         return Challenge(self._first.encode())
 
     def _candidates(self, user: str, *, is_token: bool) -> tuple[Credential, Credential | None]:
-        """What an unknown user has, and what this one has."""
+        """The decoy for an unknown user, and the credential of this one."""
         if not is_token:
             return self._decoys.of(self._mechanism, user), self._credentials(user)
         # The salt of a token is that of its decoy: then it is the same on each node, and says nothing.
@@ -330,7 +329,7 @@ def _extensions(fields: list[str]) -> dict[str, str] | None:
 
 
 def _decoded(text: str) -> bytes | None:
-    """What is in base64, strictly; None if it is not."""
+    """Decode strict base64; None if it is not."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

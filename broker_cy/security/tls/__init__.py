@@ -1,3 +1,1 @@
-"""What certificates say, where they are read from, and which principal they stand for; the library of TLS is
-core.openssl.
-"""
+"""Certificates: their contents, their stores, and their principals; the library of TLS is core.openssl."""

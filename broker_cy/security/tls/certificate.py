@@ -1,11 +1,11 @@
-"""Certificates (X.509, DER): whose they are, in the words of Java, how long they are valid, and their other names.
+"""Certificates (X.509, DER): their subject in Java's form, their validity, and their alternative names.
 
 `subject` is what Java's X500Principal.getName() gives (RFC 2253), because ACLs and `super.users` name it: the last part
 first, only the keywords of RFC 2253, any other type as its number with its value in hex
 (`1.2.840.113549.1.9.1=#1603...`).
 
 Foreign bytes are read through `_Der`, which knows its end; a certificate is at most CERTIFICATE_BYTES_MAX long, and
-what is nested is read to the depth that the format has.
+nested parts are read only to the depth of the format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOOLEAN, _OCTETS = 0x01, 0x04
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _ALTERNATIVE_NAMES: Final = bytes((0x55, 0x1D, 0x11))
 
-# Of RFC 2253.
+# The keywords of RFC 2253.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.7": "L",

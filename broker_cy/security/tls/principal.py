@@ -1,8 +1,8 @@
-"""`ssl.principal.mapping.rules`: which user the name of a certificate stands for (Kafka's SslPrincipalMapper).
+"""`ssl.principal.mapping.rules`: the user for the name of a certificate (Kafka's SslPrincipalMapper).
 
-Rules are separated by commas: `DEFAULT`, which is the name itself, and `RULE:pattern/replacement/[LU]`, where the
-pattern must match the whole name; L and U turn the result to lower or upper case. The first rule that matches decides;
-where none does, the client is refused.
+Rules are separated by commas: `DEFAULT`, which is the name itself, and `RULE:pattern/replacement/[LU]`, whose pattern
+must match the whole name; L and U turn the result to lower or upper case. The first rule that matches decides; if none
+does, the client is refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the settings of Kafka's key stores and trust stores say (DefaultSslEngineFactory, KIP-651): our key and
-certificates, and those that are trusted.
+"""The key stores and trust stores in Kafka's settings (DefaultSslEngineFactory, KIP-651): our key and certificates, and
+the trusted ones.
 
-Three ways: a file of the type JKS or PKCS12, with a password (the type is found in the file, as Java does for these
-two); a file of the type PEM; the same texts in the settings themselves. Files are handed in by `read`. Keys and
-passwords are in no message.
+Three forms: a file of the type JKS or PKCS12, with a password (the type is found in the file, as Java does for these
+two); a file of the type PEM; the same texts in the settings themselves. `read` reads the files. Messages contain no key
+and no password.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StoreError(ValueError):
 
 
 class StoreSettings(NamedTuple):
-    """Kafka's settings ssl.keystore.* and ssl.truststore.*; what is not set is None."""
+    """Kafka's settings ssl.keystore.* and ssl.truststore.*; an unset one is None."""
 
     keystore_type: str = "JKS"
     keystore_location: str | None = None
@@ -261,7 +261,7 @@ def _jks_key(where: str, data: bytes, password: str, key_password: str) -> tuple
 
 
 def _library(where: str) -> tuple[type[Exception], Callable[[bytes, bytes], bytes], _ReadPkcs12]:
-    """What reads encrypted keys. It need not be there: JKS and certificates are read without it."""
+    """The library that reads encrypted keys. It is optional: JKS and certificates are read without it."""
     try:
         from broker_cy.core.openssl import TlsError, read_key, read_pkcs12
     except ImportError:
@@ -279,7 +279,7 @@ def _pkcs12(where: str, data: bytes, password: str) -> tuple[bytes | None, list[
 
 
 def pem_certificates(where: str, data: bytes) -> list[bytes]:
-    """The certificates of a text in PEM, in DER. Raises StoreError if there is none."""
+    """The certificates of a text in PEM, in DER. Raises StoreError without any."""
     found = []
     for each in _CERTIFICATE.findall(data):
         try:
@@ -307,7 +307,7 @@ def _pem_key(where: str, data: bytes, password: str | None) -> bytes:
 
 
 def _lines(pem: bytes) -> bytes:
-    """A text in PEM with line ends where it may have spaces, as on one line of a file of properties."""
+    """A text in PEM with line ends in place of spaces, which it has on one line of a properties file."""
     if b"Proc-Type" in pem:
         # The older way to encrypt, which has lines of its own.
         return pem

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-# Of TLS 1.3: the others are for TLS 1.2.
+# The suites of TLS 1.3: all others are for TLS 1.2.
 OF_TLS_13: Final = frozenset(
     {
         "TLS_AES_128_GCM_SHA256",
@@ -16,7 +16,7 @@ OF_TLS_13: Final = frozenset(
         "TLS_AES_128_CCM_8_SHA256",
     }
 )
-# Those of them that OpenSSL offers by default.
+# The suites of TLS 1.3 that OpenSSL offers by default.
 DEFAULT_OF_TLS_13: Final = frozenset({name for name in OF_TLS_13 if "CCM" not in name})
 _NAME: Final = re.compile(r"TLS_(\w+)_WITH_(\w+)")
 _HASH_OF_CHACHA20: Final = "_SHA256"
@@ -49,8 +49,8 @@ def split(named: Sequence[str], oldest: str, newest: str) -> Suites:
 
 
 def name_in_openssl(name: str) -> str | None:
-    """Of a suite of TLS 1.2: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256. None for a text that
-    is no such name; whether OpenSSL knows the suite is another question.
+    """OpenSSL's name of a suite of TLS 1.2: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256. None
+    for a text that is not such a name; OpenSSL may still not know the suite.
     """
     found = _NAME.fullmatch(name)
     if found is None:
