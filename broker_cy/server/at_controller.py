@@ -33,10 +33,10 @@ def at_controller(
 ) -> Callable[[Act[Q, R]], Act[Q, R]]:
     """Let the decorated function answer on the active controller, and forward its requests from other nodes.
 
-    `before` may refuse a request, by a KafkaError, on each node that it comes to. `needs` is a right on the cluster,
-    which the answering node checks, with a brief refusal or not (`require_cluster`). `failed` makes the response for an
-    error; without it the response has its code and message. `stays_at_controllers`: what arrives on a listener of
-    controllers is answered by this node, whether it is active or not.
+    `before` may refuse a request, by a KafkaError, on each node that it comes to. `needs` is an operation on the
+    cluster that the answering node authorizes, with a brief error or not (`require_cluster`). `failed` makes the
+    response for an error; without it the response has its code and message. `stays_at_controllers`: this node answers
+    requests on its controller listeners itself, whether it is active or not.
     """
 
     def decorate(act: Act[Q, R]) -> Act[Q, R]:

@@ -1,9 +1,9 @@
-"""What clients may do on this node: the authorizer over the committed metadata, as handlers ask it by their
+"""Authorization on this node: the authorizer over the committed metadata, as handlers use it through their
 RequestContext.
 
-A node without authorizer.class.name has none, and allows everything. The ACLs count once everything is applied that
-the leader of the metadata quorum had committed when it was first heard of; until then only super users are served, as
-on Kafka's early.start.listeners. Names of operations and resources are Kafka's.
+A node without authorizer.class.name has none, and allows every operation. The ACLs are in force once this node has
+applied all entries that the leader of the metadata quorum had committed when this node first heard from it. Until then
+only super users are served, as on Kafka's early.start.listeners. Names of operations and resources are Kafka's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MESSAGES: Final = {
 
 
 class Authorization:
-    """The authorizer of a node. `apply` has to be subscribed to the metadata before anybody else."""
+    """The authorizer of a node. `apply` must be the first subscriber of the metadata."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class Authorization:
         applied_end: Callable[[], int],
         log_events: LogEvents,
     ) -> None:
-        """`announced_end` returns up to where the metadata are committed, as the leader of the quorum has announced it,
-        0 before that; `applied_end` up to where they are applied here.
+        """`announced_end` returns the end of the committed metadata, as the leader of the quorum has announced it, 0
+        before that; `applied_end` returns the end of the metadata applied here.
         """
         self.authorizer = authorizer
         self._announced_end = announced_end
         self._applied_end = applied_end
         self._log_events = log_events
-        # They write events; None as long as there are none.
+        # They write events; None while events are off.
         self.refusals: Refusals | None = None
         self.journal: AccessJournal | None = None
-        self._wanted_end = 0  # what has to be applied before the ACLs count; 0: not known yet
+        self._wanted_end = 0  # the end to apply before the ACLs are in force; 0: not known yet
         self._is_loaded = False
 
     @classmethod

@@ -57,7 +57,7 @@ def _login(login: NodeLogin | None, seams: Seams) -> ClientLogin | None:
 
 
 def _tls(config: BrokerConfig, reports: CertificateReports) -> NodeTls | None:
-    """None where there is no TLS at all. Raises ConfigError."""
+    """The TLS of this node; None without TLS. Raises ConfigError."""
     if not config.tls.names:
         return None
     # Imported here, because a broker without TLS needs none of it.
@@ -128,8 +128,8 @@ class Broker:
         return self.controller.image
 
     def follow_tokens(self) -> None:
-        """Let clients log in with delegation tokens, where they log in. Called when `controller` is set, before it
-        starts.
+        """Let clients log in with delegation tokens, if listeners have logins. Called when `controller` is set, before
+        it starts.
         """
         if not self.config.sasl.listeners:
             return
@@ -140,7 +140,7 @@ class Broker:
         self.controller.subscribe(self.tokens.apply)
 
     def authorize(self) -> Authorization | None:
-        """Set the authorizer up that is configured. Called at the start, before anybody is served."""
+        """Set up the configured authorizer. Called at the start, before any client is served."""
         self.authorization = Authorization.of(
             self.config,
             lambda: self.controller.announced_end,

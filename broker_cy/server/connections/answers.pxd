@@ -1,7 +1,7 @@
-"""The answers of a connection, in the order of its requests, and what all connections of a broker share.
+"""The answers of a connection, in the order of its requests, and the state that all connections of a broker share.
 
-Bounds: requests are left unread while anything waits for the socket or PENDING_MAX answers are due; what is ready goes
-to the socket once it passes SCRATCH_BYTES.
+Bounds: requests are left unread while output waits for the socket or PENDING_MAX answers are due; ready answers go to
+the socket once they pass SCRATCH_BYTES.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -39,10 +39,10 @@ cdef class Reply(Waiter):
     cdef object payload             # the whole frame (bytes), or a list of bytes and LogSlice
     cdef object task                # the asyncio.Task that will answer, or None
     cdef int16_t key                # of its API
-    cdef int wait_phase             # phase: what it waits for while it is not ready
+    cdef int wait_phase             # the phase that it waits in while it is not ready
     cdef int64_t received_ns
     cdef int64_t mark_ns            # when the phase it is in began; 0 until the handler returned
-    cdef int32_t throttle_ms        # of Produce and Fetch: for how long the client has to wait because of a quota
+    cdef int32_t throttle_ms        # of Produce and Fetch: how long a quota throttles the client
 
     cdef int enter(self, int phase, int64_t now) except -1
     cdef int emit(self, Writer out) except -1
@@ -51,11 +51,11 @@ cdef class Reply(Waiter):
     cdef int hurry(self) except -1
 
 cdef class ServerCore(FlushGroup):
-    """What all connections of a broker share."""
+    """The state that all connections of a broker share."""
     cdef readonly object broker
     cdef readonly object log_events     # telemetry.log_events.LogEvents
     cdef readonly BufferPool pool
-    # In the order in which they began: a set would have that of their addresses.
+    # In the order of their start: a set would have the order of their addresses.
     cdef readonly dict connections
     cdef Writer scratch
     cdef public Py_ssize_t request_bytes_max
@@ -66,10 +66,10 @@ cdef class ServerCore(FlushGroup):
     cdef list registrations         # by api key: Registration or None
     cdef list request_classes
     cdef readonly Gate gate
-    cdef Gate login_gate            # of connections that are not logged in: nothing passes at once
+    cdef Gate login_gate            # of connections that are not logged in: no request passes without a check
     cdef readonly Py_ssize_t login_bytes    # connection.LOGIN_BYTES_MAX
     cdef dict login_holders         # connections with a part in it, the one that has had it for longest first
-    cdef Gate session_gate          # of those that are: SaslHandshake may begin another login
+    cdef Gate session_gate          # of connections that are logged in: SaslHandshake may begin another login
     cdef HotHandler hot[API_KEYS]
     # While there are quotas, `hot` has those of `metered` that there are, which call those of `plain`.
     cdef HotHandler plain[API_KEYS]
@@ -120,16 +120,16 @@ cdef class AnswerQueue(Outbox):
     cdef int64_t received_ns        # when it was read
     cdef Py_ssize_t ready_bytes     # of answers that are ready and not yet given to the socket
     cdef bint reading               # the loop watches for input
-    cdef bint parsing               # requests are being handled: what becomes ready leaves after them
+    cdef bint parsing               # requests are being handled: ready answers leave after them
     cdef bint closing               # close once everything due is sent
     cdef bint in_touched            # is in the chain of connections to drain after a write, before `next_touched`
     cdef AnswerQueue next_touched
     cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
-    cdef bint awaits_sync           # may have produced what is not on disk yet, to a partition with flush.messages
+    cdef bint awaits_sync           # may have produced records that are not on disk yet, to a partition with flush.messages
     cdef int32_t unsettled          # answers to its Produce requests that wait for a sync, those with acks=0 included
     cdef int held                   # why the next request waits: HELD_FOR_SYNC, MUTED, both; 0 if it need not
-    cdef Account account            # what counts for the client; None until it is asked for while quotas are set
+    cdef Account account            # the account of the client; None until it is used while quotas are set
     cdef object mute_timer          # while MUTED, and until when
     cdef int64_t muted_until_ms
 

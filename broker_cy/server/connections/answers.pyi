@@ -21,7 +21,7 @@ from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.jobs import Jobs
 
 class ServerCore(FlushGroup):
-    """What all connections of a broker share."""
+    """The state that all connections of a broker share."""
 
     broker: Broker
     log_events: LogEvents

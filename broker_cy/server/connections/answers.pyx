@@ -69,7 +69,7 @@ cdef class Reply:
 
 
 cdef class ServerCore(FlushGroup):
-    """What all connections of a broker share: dispatch table, buffers, the answers that wait for the write."""
+    """The state that all connections of a broker share: dispatch table, buffers, the answers that wait for the write."""
 
     def __init__(self, loop, clock, log_events, broker, table, registry, request_bytes_max=DEFAULT_REQUEST_BYTES_MAX, on_closed=None):
         super().__init__(loop, clock)
@@ -88,7 +88,7 @@ cdef class ServerCore(FlushGroup):
         self.settled_replies = []
         self.freed = []
         self.tasks = set()
-        # These run at once; the server replaces them by jobs with a thread.
+        # These run immediately; the server replaces them by jobs with a thread.
         self.check_jobs = InlineJobs()
         self.gate = Gate(registry)
         self.login_gate = self.gate.without(None)
@@ -127,7 +127,7 @@ cdef class ServerCore(FlushGroup):
             self.on_closed(ended)
 
     cdef int64_t wall_ms(self) except -1:
-        """Wall clock in ms, asked once per loop turn in which something is appended."""
+        """Wall clock in ms, read once per loop turn that appends records."""
         if self.now_ms == 0:
             self.now_ms = wall_clock_ms(&self.clock.source)
             self.schedule_flush()
@@ -140,7 +140,7 @@ cdef class ServerCore(FlushGroup):
     cdef int answer_waiting(self) except -1:
         """After the write of this turn: every answer that waited for it goes, unless it waits for a sync."""
         cdef list replies = self.unflushed
-        cdef list done = None               # where some wait on, all others
+        cdef list done = None               # if some keep waiting: all others
         cdef Py_ssize_t i
         cdef Reply reply
         self.now_ms = 0
@@ -167,7 +167,7 @@ cdef class ServerCore(FlushGroup):
         return 0
 
     cdef int answer_settled(self) except -1:
-        """After a round of group commit: what waited for it goes, and the requests behind it are handled."""
+        """After a round of group commit: send the answers that waited for it, and handle the requests behind them."""
         cdef list freed, replies
         cdef AnswerQueue connection
         freed, self.freed = self.freed, []
@@ -213,7 +213,7 @@ cdef class ServerCore(FlushGroup):
         return 0
 
     def close_idle(self, int64_t idle_ms):
-        """Close connections from which nothing came for `idle_ms` and that wait for no answer; how many were closed."""
+        """Close connections that have been idle for `idle_ms` and wait for no answer; return their number."""
         cdef AnswerQueue connection
         cdef int64_t limit = coarse_ms(&self.clock.source) - idle_ms
         idle = [c for c in self.connections if (<AnswerQueue>c).last_active_ms < limit and (<AnswerQueue>c).pending == 0]
@@ -222,7 +222,7 @@ cdef class ServerCore(FlushGroup):
         return len(idle)
 
     def close_least_active(self, str listener not None):
-        """Close the connection of another listener from which nothing came for the longest time."""
+        """Close the longest-idle connection of another listener."""
         cdef AnswerQueue connection, found = None
         for connection in self.connections:
             if connection.listener != listener and (found is None or connection.last_active_ms < found.last_active_ms):
@@ -231,7 +231,7 @@ cdef class ServerCore(FlushGroup):
             found.close()
 
     def stop_reading(self):
-        """First step of an orderly stop: no more requests are read; those that were read are still answered."""
+        """First step of a clean shutdown: read no further requests; requests that were read are still answered."""
         cdef AnswerQueue connection
         self.stopping = True
         for connection in list(self.connections):
@@ -290,7 +290,7 @@ cdef class AnswerQueue(Outbox):
         return 0
 
     cdef int drain_guarded(self) except -1:
-        """`drain` for callers that serve many connections: what goes wrong ends this connection only."""
+        """`drain` for callers that serve many connections: an error ends this connection only."""
         try:
             self.drain()
         except Exception as error:
@@ -370,11 +370,11 @@ cdef class AnswerQueue(Outbox):
 
     @property
     def is_muted(self):
-        """Whether a quota's wait is not over."""
+        """Whether a quota still throttles the connection."""
         return self.held & MUTED != 0
 
     cdef int mute(self, int64_t wait_ms) except -1:
-        """Handle no further request for so long. Answers still leave."""
+        """Handle no further request for `wait_ms`. Answers still leave."""
         cdef int64_t until_ms = coarse_ms(&self.clock.source) + wait_ms
         if self.closed or self.closing or (self.mute_timer is not None and until_ms <= self.muted_until_ms):
             return 0
@@ -430,7 +430,7 @@ cdef class AnswerQueue(Outbox):
             self.close()
 
     cpdef int close(self) except -1:
-        """Close the connection at once. Replies that still wait are cancelled."""
+        """Close the connection immediately. Replies that still wait are cancelled."""
         cdef Reply reply
         if self.closed:
             return 0

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t
 
 cdef enum:
-    BUFFER_BYTES = 262144               # what one recv fills at most; fits the second-level cache
+    BUFFER_BYTES = 262144               # the most that one recv fills; fits the second-level cache
     MAX_CLASS = 10                  # buffers of up to BUFFER_BYTES << 10 (256 MiB)
     POOLED_BYTES_MAX = 8388608          # freed blocks kept for reuse, over all classes
 

@@ -47,7 +47,7 @@ cdef frozenset EXEMPT = frozenset(int(key) for key in (
 
 
 cdef Account account_of(AnswerQueue connection):
-    """None if there are no quotas any more."""
+    """The account of the client; None if the quotas were removed."""
     cdef ServerCore server = connection.server
     cdef Account account = connection.account
     if server.quotas is None:
@@ -100,14 +100,14 @@ cdef int charge_fetches(AnswerQueue connection, int32_t correlation_id, int16_t 
 
 
 cdef int32_t fetch_bytes_max(AnswerQueue connection, int32_t wanted) noexcept:
-    """How much of `wanted` a fetch may get: what the client may have now, or, if that is less, what it gets in a window, after a
-    wait for it.
+    """The part of `wanted` that a fetch may get: the bytes that the quota allows now, or, if that is less, those of a window, after
+    a throttle time.
     """
     cdef PacedRate rate = connection.account.fetch
     cdef double largest
     if rate is None:
         return wanted
-    # A part is left for what is around the records: an answer that is a little too large would have none of them.
+    # Leave room for the fields around the records: an answer that is a little too large would have no records.
     largest = rate.credit_at(coarse_ms(&connection.clock.source)) * 15 / 16
     largest = min(rate.most(), max(largest, rate.limit * rate.window_ms / 1000))
     return <int32_t>largest if largest < wanted else wanted

@@ -41,12 +41,12 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
     cdef int wake_bytes             # the last size given to the transport
     cdef bint resume_scheduled
-    cdef Gate gate                  # what passes it reaches its handler at once
+    cdef Gate gate                  # requests that pass it reach their handler without a further check
     cdef Py_ssize_t frame_bytes_max     # socket.request.max.bytes; sasl.server.max.receive.size before the login
     cdef Py_ssize_t carry_bytes
     cdef object login               # login.Login; None on listeners without SASL
     cdef readonly bint logging_in            # each frame is for the login
-    cdef Py_ssize_t login_bytes     # of server.login_bytes: what this connection holds before its login
+    cdef Py_ssize_t login_bytes     # the part of server.login_bytes that this connection holds before its login
     cdef bint by_token              # the client has logged in with a delegation token
 
     cdef int read(self) except -1

@@ -184,7 +184,7 @@ cdef class Connection(AnswerQueue):
         )
 
     cdef Py_ssize_t make_room(self) except -1:
-        """Have a buffer with room after `in_end`; how much to read now."""
+        """Have a buffer with room after `in_end`; return how much to read now."""
         cdef Py_ssize_t unparsed, frame_bytes = 0, target, room
         cdef RecvBuffer fresh
         if self.buffer is None:
@@ -446,7 +446,7 @@ cdef class Connection(AnswerQueue):
         reply.payload = charged_frame(self, key, max(version, 0), correlation_id, response)
         return self.mark_ready(reply)
 
-    # ---- the login: what the connection does for `login` ----
+    # ---- the login: calls by `login` ----
 
     cdef bint is_for_login(self, int16_t key) except *:
         """Whether a request of a client that is logged in begins another login. An expired session ends with any other."""
@@ -481,7 +481,7 @@ cdef class Connection(AnswerQueue):
         self.mark_ready(reply)
 
     def identify(self, str principal not None):
-        """Who the client is, where there is no login: its certificate says so."""
+        """Set the principal of a client without a login: its certificate names it."""
         self.principal = principal
 
     def admit(self, str principal not None, bint by_token=False):

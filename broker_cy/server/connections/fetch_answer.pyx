@@ -107,7 +107,7 @@ cdef int put_length(Writer out, Py_ssize_t n, bint flexible) except -1:
 
 
 cdef int patch_length(bytes first, Py_ssize_t size) except -1:
-    """Write the frame's length into its first piece, to which no other reference exists yet."""
+    """Write the frame's length into its first piece, which has no other reference yet."""
     cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(first)
     if size > 0x7fffffff:
         raise ValueError(f"a Fetch answer of {size} bytes does not fit a frame")

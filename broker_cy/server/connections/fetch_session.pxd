@@ -8,7 +8,7 @@ from broker_cy.storage.log cimport LogSlice
 from broker_cy.wire.fetch cimport FetchTarget, FetchView
 
 cdef class FetchPartition:
-    """One partition of a fetch: what the client asks for, what it was sent last, and the result of the last read."""
+    """One partition of a fetch: the client's request, the last answer, and the result of the last read."""
     cdef bytes topic                    # name up to version 12, 16 bytes of id from 13 on
     cdef int32_t index
     cdef int32_t current_leader_epoch
@@ -23,20 +23,20 @@ cdef class FetchPartition:
     cdef int64_t reported_log_start_offset
     # For a follower. A partition is quiet if the follower had all its records at the last check, and it is unchanged since.
     cdef bint is_quiet
-    cdef object members                 # the in-sync set at that look
-    cdef Partition stands_at            # where the wait of the session stands; None: nowhere
-    cdef int64_t wait_generation        # StandingWait.generation when it was put there
+    cdef object members                 # the in-sync set at that check
+    cdef Partition stands_at            # the partition that the wait of the session is registered at; None: not registered
+    cdef int64_t wait_generation        # StandingWait.generation when it was registered
     # The last read.
-    cdef bint held                      # a follower that has to wait, because of a throttle
+    cdef bint held                      # a throttled follower
     cdef bint unknown                   # the topic or partition does not exist
     cdef int16_t error
     cdef int64_t high_watermark
     cdef int64_t last_stable_offset
     cdef int64_t log_start_offset
-    cdef int32_t diverging_epoch        # -1 where the logs do not diverge
+    cdef int32_t diverging_epoch        # -1 if the logs do not diverge
     cdef int64_t diverging_end_offset
-    cdef int32_t preferred_replica      # from which the client should fetch instead (KIP-392); -1: from here
-    cdef LogSlice records               # None if there are none
+    cdef int32_t preferred_replica      # the replica that the client should fetch from (KIP-392); -1: this one
+    cdef LogSlice records               # None without records
     cdef list aborted                   # [(producer id, first offset)]; None if it is not sent
 
     cdef int ask(self, FetchTarget* target) except -1

@@ -38,7 +38,9 @@ cdef class FetchPartition:
         return 0
 
     cdef bint is_still_quiet(self) noexcept:
-        """Whether nothing is different since note_quiet: a look costs as much as a record, and a follower fetches thousands."""
+        """Whether the partition is unchanged since note_quiet: a check costs as much as a record, and a follower fetches
+        thousands.
+        """
         cdef Partition partition = self.partition
         cdef Log log
         if not self.is_quiet or partition.closed or partition.log is None:
@@ -249,7 +251,7 @@ cdef class SessionCache:
         return found
 
     cdef int drop(self, int32_t session_id) except -1:
-        """End a session, if there is one with this id."""
+        """End the session with this id, if it exists."""
         cdef FetchSession session = self.sessions.pop(session_id, None)
         if session is not None:
             session.leave()

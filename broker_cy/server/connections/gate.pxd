@@ -21,7 +21,7 @@ cdef class Gate:
 
 
 cdef inline bint admits_at_once(Gate gate, int16_t key, int16_t version) noexcept:
-    """Whether `judge` would return ADMITTED without asking anybody: the usual case, decided without a call."""
+    """Whether `judge` would return ADMITTED without calling the rule: the usual case, decided without a call."""
     return (gate.rule is None and 0 <= key < API_KEYS
             and gate.min_version[key] <= version <= gate.max_version[key])
 

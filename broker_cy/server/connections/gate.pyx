@@ -22,8 +22,8 @@ cdef str api_name(int16_t key):
 
 
 cdef class Gate:
-    """`registry` has the served APIs by key. `rule(principal, listener, api key, version)`, if there is one, returns why a request
-    for a served API is refused, or None; the default admits all.
+    """`registry` has the served APIs by key. `rule(principal, listener, api key, version)` is optional: it returns why a request for
+    a served API is refused, or None; the default admits all.
     """
 
     def __init__(self, registry):
@@ -36,7 +36,7 @@ cdef class Gate:
             self.max_version[key] = entry.max_version
 
     cdef Gate without(self, object keys):
-        """A gate that lets nothing with one of these keys pass at once; all APIs for None."""
+        """A gate that passes no request with one of these keys without a check; None: all APIs."""
         cdef Gate gate = Gate({})
         cdef int key
         for key in range(API_KEYS):

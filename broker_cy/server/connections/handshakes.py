@@ -32,8 +32,8 @@ BEGUN_MAX: Final = 1_000
 
 
 class Failure(NamedTuple):
-    """Why a handshake ended. It is no refusal where the peer left or had sent nothing, as health checks do, or where
-    the node stops.
+    """Why a handshake ended. It does not count as a refusal if the peer left or had sent no byte, like a health check,
+    or if the node stops.
     """
 
     reason: str
@@ -41,7 +41,7 @@ class Failure(NamedTuple):
 
 
 class Handshakes:
-    """Those of one node, over all its listeners."""
+    """The handshakes of one node, over all its listeners."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, make_pool: Callable[[], Executor], timeout_s: float, workers_max: int
@@ -59,7 +59,7 @@ class Handshakes:
         self._workers = 0
         # Whether the loop was asked to take the results. A worker that sees an old value asks once more.
         self._is_reported = False
-        # In the order in which they began; those whose peer has sent something.
+        # The handshakes whose peer has sent bytes, in the order of their start.
         self.begun: dict[Handshake, None] = {}
         # All of them.
         self.open: dict[Handshake, None] = {}
@@ -120,7 +120,7 @@ class Handshakes:
             self._waiting.clear()
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
-        # Those that a worker had, or that waited for one.
+        # The handshakes that a worker owned, or that waited for one.
         for handshake in list(self.open):
             handshake.went_on(FAILED)
 
@@ -186,7 +186,7 @@ class Handshake:
         return self._session.shake()
 
     def went_on(self, outcome: int) -> None:
-        """What a worker has done, or, with FAILED, that none will do anything more."""
+        """Take the result of a worker; FAILED also if no worker will continue it."""
         self.is_with_worker = False
         if self._is_over:
             return

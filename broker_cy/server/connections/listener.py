@@ -1,12 +1,12 @@
 """Listeners: accept, admit, and hand over to connections.
 
 Bounds: `max.connections` over all listeners and of each of them, or fewer if the process may not open as many
-descriptors (beyond it nothing is accepted until a connection ends: new peers wait in the kernel's backlog);
-`max.connections.per.ip` with overrides (beyond it a new connection is closed at once, as in Kafka); how fast
-connections begin (`quotas.connections`); and ACCEPTS_PER_TURN accepts in one turn of the loop.
+descriptors (beyond it no connection is accepted until one ends: new peers wait in the kernel's backlog);
+`max.connections.per.ip` with overrides (beyond it a new connection is closed immediately, as in Kafka); the rate of new
+connections (`quotas.connections`); and ACCEPTS_PER_TURN accepts in one turn of the loop.
 
-The listener between brokers, if it is not the only one, is exempt from what all listeners share: its connections take
-the place of others, as in Kafka, so that clients cannot keep the brokers from each other.
+As in Kafka, the listener between brokers, if it is not the only one, is exempt from the shared limit: its connections
+replace those of other listeners, so that clients cannot keep the brokers from each other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.connections.listener")
 
 ACCEPTS_PER_TURN = 64
-# Connections beyond the rate of their address that wait for their end; further ones are closed at once.
+# Connections beyond the rate of their address that wait for their end; further ones are closed immediately.
 DELAYED_MAX = 1000
 # Pause of accepting after the process ran out of descriptors.
 DESCRIPTOR_PAUSE_S = 0.1
@@ -48,8 +48,8 @@ class Ended(NamedTuple):
 
 
 class Admission:
-    """Counts connections against `max.connections` and `max.connections.per.ip`, and how fast they begin (`rates`;
-    None: nobody looks at it).
+    """Counts connections against `max.connections` and `max.connections.per.ip`, and their rate (`rates`; None: no
+    limit of the rate).
     """
 
     def __init__(

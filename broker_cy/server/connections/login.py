@@ -1,11 +1,11 @@
-"""The logins of connections on listeners with SASL: what drives their authenticators (security.authenticator) with
+"""The logins of connections on listeners with SASL: they drive their authenticators (security.authenticator) with
 frames, time and users.
 
 Calls of Kerberos, which may block, run in threads (login_calls), and the connection is not read meanwhile. A connection
 has one call, which is dropped with it if it still waits.
 
 Bounds: `brokercy.authentication.timeout.ms` from the first byte to the end of a login, also of a second one; and
-`connection.failed.authentication.delay.ms` from a failure to its answer, in which nothing more is read.
+`connection.failed.authentication.delay.ms` from a failure to its answer; meanwhile the connection is not read.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from broker_cy.server.tokens import Tokens
     from broker_cy.wire import messages
 
-# How old the count of iterations may be that most users have, and the secret of decoys where it is that of a user: both
-# need a look at each user.
+# The largest age of the most common number of iterations, and of the decoys' secret if it comes from a user: both need
+# a search of all users.
 TYPICAL_S: Final = 60.0
 _KEY_BYTES: Final = 32
 

@@ -1,8 +1,8 @@
 """Calls that may block, of clients that log in: of Kerberos, for a key file and its file of used tickets.
 
-They run in threads of their own, so that they hold up neither the loop nor other work. Bounds: THREADS of them run at a
-time on a node, and CALLS_MAX run or wait, each with a token of gssapi.TOKEN_BYTES_MAX (64 MiB altogether). A call that
-is not wanted any more is not made, and keeps its place until its turn, without the token.
+They run in their own threads, so that they block neither the loop nor other work. Bounds: THREADS of them run at a time
+on a node, and CALLS_MAX run or wait, each with a token of gssapi.TOKEN_BYTES_MAX (64 MiB altogether). A dropped call is
+not made, and keeps its place until its turn, without the token.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LoginCall:
 
 
 class LoginCalls:
-    """Those of a node. The threads are made for the first one."""
+    """The calls of a node. The first call starts the threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, make_pool: Callable[[str, int], Executor]) -> None:
         self._loop = loop
@@ -57,7 +57,7 @@ class LoginCalls:
         self._count = 0
 
     def begin(self, run: Callable[[], ServerStep], done: Callable[[ServerStep], None]) -> LoginCall | None:
-        """None if too many run or wait."""
+        """Start a call; None if too many run or wait."""
         if self._count >= CALLS_MAX:
             return None
         if self._pool is None:

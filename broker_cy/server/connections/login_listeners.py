@@ -1,4 +1,4 @@
-"""The logins of the listeners of a node; nothing of them is loaded where no listener has SASL."""
+"""The logins of the listeners of a node; their modules are loaded only if a listener has SASL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def logins_of(broker: Broker) -> Mapping[str, Logins]:
-    """What clients of listeners with SASL do before they are served, by the name of the listener."""
+    """The logins of listeners with SASL, by the name of the listener."""
     if not broker.config.sasl.listeners:
         return {}
     from broker_cy.server.connections.login import Logins, ScramUsers

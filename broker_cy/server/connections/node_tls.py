@@ -1,8 +1,8 @@
 """The key stores and trust stores of a node: of its listeners, and of its connections to other nodes.
 
 They are read at the start, when settings name others (KIP-226), and when their files change. A listener between nodes
-has two halves, what the node serves and how it connects to the same listener of others: both are exchanged, or none.
-Open connections keep what they began with.
+has two halves, one for serving and one for connecting to the same listener of other nodes: both are exchanged, or none.
+Open connections keep their stores.
 
 As in Kafka, the two halves of the listener between brokers must accept each other, at the start and in an exchange. In
 an exchange the new halves must accept the old ones, and vice versa, because a node connects to nodes that still have
@@ -55,7 +55,7 @@ class OutgoingTls:
         return self.loaded.context
 
     def compatible(self, settings: ClientSettings) -> _Loaded:
-        """What other stores have, if they may replace those of now. Raises ConfigError."""
+        """Load other stores, if they may replace the current ones. Raises ConfigError."""
         found = self._load(settings)
         try:
             check_exchange(
@@ -82,7 +82,7 @@ class OutgoingTls:
 
 
 class _Halves(NamedTuple):
-    """What a listener has, or is to have; None where this node has no such half."""
+    """The current or new halves of a listener; None if this node has no such half."""
 
     server: ServerSettings | None
     client: ClientSettings | None
@@ -108,8 +108,8 @@ class NodeTls:
         self._versions[name] = _versions(self._halves(name))
 
     def check(self, settings: TlsSettings, *, validate_only: bool = False) -> None:
-        """Check whether the stores in these settings may replace those of now; a refusal is reported unless somebody
-        only asks. Raises ConfigError.
+        """Check whether the stores in these settings may replace the current ones; a refusal is reported unless
+        `validate_only`. Raises ConfigError.
         """
         for name, wanted in self._changed(settings):
             try:
@@ -120,7 +120,7 @@ class NodeTls:
                 raise
 
     def apply(self, settings: TlsSettings) -> None:
-        """Use the stores in these settings; those that do not fit any more are reported, and not used."""
+        """Use the stores in these settings; stores that are no longer acceptable are reported, and not used."""
         for name, wanted in self._changed(settings):
             try:
                 self._exchange(name, wanted)
@@ -128,8 +128,8 @@ class NodeTls:
                 self._reports.refused(name, str(error), self._in_use(name))
 
     def look(self) -> None:
-        """Use the contents of files that have changed; what does not fit is reported once for each change. Report
-        certificates that end soon.
+        """Use the contents of changed files; an unacceptable store is reported once for each change. Report
+        certificates that expire soon.
         """
         for name, before in list(self._versions.items()):
             halves = self._halves(name)
@@ -146,7 +146,7 @@ class NodeTls:
                 self._reports.look(name, certificate)
 
     def _in_use(self, name: str) -> Certificate | None:
-        """What this node shows at the listener; None if it only connects there, and shows nothing."""
+        """The certificate that this node shows at the listener; None if it only connects there, without one."""
         half = self.listeners.get(name)
         identity = half.identity if half is not None else self.outgoing[name].loaded.identity
         return None if identity is None else identity.certificate
@@ -156,7 +156,7 @@ class NodeTls:
         return _Halves(None if server is None else server.settings, None if client is None else client.settings)
 
     def _changed(self, settings: TlsSettings) -> list[tuple[str, _Halves]]:
-        """The listeners whose settings are others in `settings`, with those."""
+        """The listeners whose settings differ in `settings`, with the new ones."""
         found = []
         for name in self._versions:
             wanted = _Halves(
@@ -178,7 +178,7 @@ class NodeTls:
         self._reports.exchanged(name, before, self._in_use(name))
 
     def _compatible(self, name: str, wanted: _Halves) -> tuple[tls_listener.Loaded | None, _Loaded | None]:
-        """What the halves are to use. Raises ConfigError."""
+        """Load the new halves. Raises ConfigError."""
         server = self.listeners.get(name)
         served = server.compatible(wanted.server) if server is not None and wanted.server is not None else None
         client = self.outgoing.get(name)
@@ -195,7 +195,7 @@ class NodeTls:
 
 
 def _versions(halves: _Halves) -> Versions:
-    """What differs if a file of them was written or replaced."""
+    """A value that changes when one of their files is written or replaced."""
     stores: set[StoreSettings] = {half.stores for half in halves if half is not None}
     files = sorted({file for each in stores for file in files_of(each)})
     return tuple(file_version(file) for file in files)

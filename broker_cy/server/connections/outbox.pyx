@@ -86,8 +86,8 @@ cdef class Outbox:
                 item.sent += n
                 budget -= n
                 if n < wanted:
-                    # The socket is full, and another call would only say so: when it is writable this goes on, and also finds
-                    # a file that ended here.
+                    # The socket is full, and another call would only return that: sending continues when the socket is writable,
+                    # and then also finds a file that ended here.
                     return False
             elif n == 0:
                 self.fail("Fetch", "the segment became shorter while it was sent")

@@ -38,7 +38,7 @@ cdef int walk(RequestMetrics metrics, int16_t key, object value, tuple plan) exc
 
 
 def plan_of(spec, struct):
-    """(attributes that are error codes, [(attribute, the plan of the structures there)]), or None if there are none."""
+    """(attributes that are error codes, [(attribute, the plan of its structures)]), or None without error codes."""
     codes = tuple(each.attribute for each in struct.fields if each.name == "ErrorCode" and not each.is_array)
     below = []
     for each in struct.fields:

@@ -1,4 +1,4 @@
-"""What the client of a connection may do, for Produce and Fetch: masks of operations by the topic as the request names it.
+"""The allowed operations of a connection's client, for Produce and Fetch: masks by the topic as the request names it.
 
 Kept for one epoch of the ACLs, at most MASKS_MAX of them on a connection.
 """

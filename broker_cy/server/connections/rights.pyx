@@ -1,4 +1,4 @@
-"""What the client of a connection may do, for the handlers in C. The others ask by their RequestContext."""
+"""The allowed operations of a connection's client, for the handlers in C. Other handlers use their RequestContext."""
 
 from broker_cy.server.connections.current_leader cimport topic_with_id
 
@@ -59,7 +59,7 @@ cdef class Rights:
         return found & ((1 << MASK_BITS) - 1)
 
     cdef int of_topic_id(self, bytes topic_id, int wanted) except? -2:
-        """NO_TOPIC if there is no topic with this id. An id never gets another name."""
+        """As `of_topic`; NO_TOPIC for an unknown id. An id never gets another name."""
         cdef int found
         known = self.masks.get(topic_id)
         topic = None
@@ -111,7 +111,7 @@ cdef class Rights:
     cdef int refused(self, int16_t key, int operation, bytes topic, bint by_id) except -1:
         """Log that a topic was refused."""
         found = topic_with_id(self.server, topic) if by_id else None
-        # A topic that was deleted just now has no name any more.
+        # A topic that was just deleted has no name.
         name = topic.hex() if by_id and found is None else found.name if by_id else java_text(topic)
         self.server.authorization.denied(self.principal, self.host, key, Operation(operation), TOPIC, name)
         return 0

@@ -1,8 +1,8 @@
-"""What a listener with SSL or SASL_SSL needs: the context of its sessions, its handshakes, and whom a certificate
-stands for.
+"""The TLS of a listener with SSL or SASL_SSL: the context of its sessions, its handshakes, and the principals of
+certificates.
 
-Imported only where a listener has TLS. Its key store and trust store may be exchanged (`node_tls`); connections that
-are open keep what they began with.
+Imported only if a listener has TLS. Its key store and trust store may be exchanged (`node_tls`); open connections keep
+their stores.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TlsListener:
         self.identity, self.context = self._load(settings)
 
     def compatible(self, settings: Settings) -> Loaded:
-        """What other stores have, if they may replace those of now. Raises ConfigError."""
+        """Load other stores, if they may replace the current ones. Raises ConfigError."""
         found = self._load(settings)
         try:
             check_exchange(
@@ -111,7 +111,7 @@ class TlsListener:
         Handshake(self._handshakes, self.context, socket, shaken, failed)
 
     def _principal(self, transport: TlsTransport) -> str | None:
-        """Whom the certificate stands for; None without one, and on a listener with SASL, where the login says that."""
+        """The principal of the certificate; None without one, and with SASL, because the login names the principal."""
         if self._mapper is None:
             return None
         der = transport.session.peer_certificate

@@ -1,4 +1,4 @@
-"""The TLS of the listeners of a node; nothing of it is loaded where no listener has it."""
+"""The TLS of the listeners of a node; its modules are loaded only if a listener has TLS."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ cdef class TlsTransport(Transport):
         self.fd = fd
 
     def attach(self, on_input):
-        """Call `on_input` when there is input that the loop does not report; what came behind the handshake is such."""
+        """Call `on_input` for input that the loop does not report, such as the bytes behind the handshake."""
         self.on_input = on_input
         self.resumed()
 

@@ -1,16 +1,16 @@
-"""Bytes to and from one peer, below the connection: a socket, and whatever can stand in its place (TLS, a simulated link).
+"""Bytes to and from one peer, below the connection: a socket, or a replacement for it (TLS, a simulated link).
 
 No call waits. `recv`, `send` and `send_file` return the number of bytes, or a negative errno: -EAGAIN if the loop will report when
 to try again, never -EINTR. `send` accepts at least one byte or returns an errno; the caller keeps no copy of what was accepted.
 """
 
 cdef class Transport:
-    # By this number the loop watches the transport (add_reader, add_writer).
+    # The descriptor that the loop watches (add_reader, add_writer).
     cdef readonly int fd
 
     # 0 at the end of the stream: the peer sends nothing more.
     cdef ssize_t recv(self, void* into, size_t room) except? -1
-    # `more`: other data follows at once.
+    # `more`: other data follows immediately.
     cdef ssize_t send(self, const void* data, size_t size, bint more) except? -1
     # Bytes of the file `fd` from `position` on; 0 if the file ends before `position`.
     cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1

@@ -1,7 +1,7 @@
 from typing import Protocol
 
 class Link(Protocol):
-    """What an ObjectTransport calls: the functions of transport.pxd. Offsets and sizes are in bytes."""
+    """The functions that an ObjectTransport calls: those of transport.pxd. Offsets and sizes are in bytes."""
 
     def recv_into(self, room: memoryview) -> int: ...
     def send(self, data: memoryview, more: bool) -> int: ...

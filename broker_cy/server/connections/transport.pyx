@@ -75,7 +75,7 @@ cdef class SocketTransport(Transport):
         return 0
 
     cdef int close(self) except -1:
-        # Nobody could do anything about an error, and the descriptor is closed all the same.
+        # An error is ignored: the caller cannot handle it, and the descriptor is closed anyway.
         c_close(self.fd)
         return 0
 
