@@ -12,7 +12,7 @@ EXIT_MISSING = 69  # EX_UNAVAILABLE
 
 
 def main() -> int:
-    """Run the command line; the process's exit code, EXIT_MISSING where the extra `analytics` is not installed."""
+    """Run the command line; returns the exit code: EXIT_MISSING if the extra `analytics` is not installed."""
     return extras.run("broker-analytics", "analytics", LIBRARIES, _run, EXIT_MISSING)
 
 

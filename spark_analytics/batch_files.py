@@ -3,7 +3,7 @@
     LAKE/TABLE/cluster=NAME/batch_id=ID.G.N/day=YYYY-MM-DD/rows.parquet
 
 Readers skip the folders of a batch until it is noted as complete (`spark_analytics.lake`), so files are written in
-place: what an ingest that was killed has left is removed when the batch is written again.
+place: files left by a killed ingest are removed when the batch is written again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from spark_analytics.lake import synced
 
 FILE = "rows.parquet"
-# Rows of a row group, which are held until then: 30 to 60 MB of a table.
+# Rows of a row group, which are held until it is written: 30 to 60 MB of a table.
 GROUP_ROWS = 500_000
-# Of the other columns, nearly each row has a value of its own.
+# Columns that are stored with a dictionary. In the other columns, nearly every value is unique.
 _DICTIONARIES = frozenset({
     "broker", "group", "topic", "partition", "api", "phase", "interval_ms", "type", "key", "protocol", "result",
     "reason", "member_id", "client_id", "host", "source", "target", "generation",
@@ -67,12 +67,12 @@ class BatchFiles:
         known.write_table(held, row_group_size=GROUP_ROWS * 2)
 
     def complete(self) -> None:
-        """Write what is held; then everything is on the disk."""
+        """Write the held rows; afterwards everything is on the disk."""
         for folder in [each for each, held in self._held.items() if held]:
             self._write(folder)
         for folder, writer in self._writers.items():
             writer.close()
-            # The file, and the names of the folders that were made for it.
+            # The file, and the entries of the folders that were created for it.
             for each in (folder / FILE, folder, *folder.parents[:3]):
                 synced(each)
 

@@ -1,4 +1,4 @@
-"""Values of rows as people read them in a table of a terminal."""
+"""Values of rows as readable texts in a table on a terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SHOWN_BYTES = 60
 
 
 def text_of(value: Any, timespec: str = "seconds") -> str:
-    """Return the text of a value, with times in UTC and as exact as `timespec`, and nothing that rich would take for
-    markup, or a terminal for a command.
+    """Return the text of a value, with times in UTC and as exact as `timespec`, and without anything that rich would
+    interpret as markup, or a terminal as a command.
     """
     if value is None:
         return "–"
@@ -26,7 +26,7 @@ def text_of(value: Any, timespec: str = "seconds") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, datetime):
-        # Spark's times without a zone are those of this machine's zone. The Z is part of what a user types again.
+        # Spark's times without a zone are in this machine's zone. The Z is part of the text that a user can type.
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec) + "Z"
     if isinstance(value, bytes | bytearray):
         shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
-"""The command `broker-analytics`: what a cluster's own events and samples say over days, on Apache Spark. See
+"""The command `broker-analytics`: analyses of a cluster's own events and samples over days, on Apache Spark. See
 docs/analytics.md.
 
-Exit codes: 0 good; 64 an option or a plan is wrong; 65 there is nothing to read, the lake is in use, or a segment is
-damaged; 69 the broker, Spark, the jars or the cluster are missing, or the lake cannot be written; 70 Spark failed.
+Exit codes: 0 good; 64 an option or a plan is wrong; 65 no data was found, the lake is in use, or a segment is damaged;
+69 the broker, Spark, the jars or the cluster are missing, or the lake cannot be written; 70 Spark failed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ examples:
 
 
 class Program(click.Group):
-    """Ends with the exit codes above, and a sentence instead of a traceback."""
+    """Exits with the codes above, and a sentence instead of a traceback."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         try:
@@ -73,7 +73,7 @@ def _end(error: Exception, code: int) -> None:
 
 
 class Memory(click.ParamType[str]):
-    """An amount of memory, as the JVM takes it."""
+    """An amount of memory in the JVM's notation."""
 
     name = "size"
 
@@ -88,7 +88,7 @@ def _now_ms() -> int:
 
 
 class Time(click.ParamType[datetime]):
-    """A time, or how long ago."""
+    """A time, or a duration before now."""
 
     name = "time"
 
@@ -111,7 +111,7 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def _together(*options: Decorator) -> Decorator:
-    """Return a decorator that adds several options, which are shown in this order."""
+    """Return a decorator that adds several options; help shows them in this order."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         for each in reversed(options):
@@ -233,7 +233,7 @@ def run(
 
 
 def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, current: Path | None) -> list[Job]:
-    """Return the jobs of a name. Raises ClickException, LakeError and PlanError before anything is started."""
+    """Return the jobs of a name. Raises ClickException, LakeError and PlanError before Spark starts."""
     from spark_analytics.jobs import what_if
     from spark_analytics.jobs.registry import JOBS, what_if_job
 
@@ -335,7 +335,7 @@ def schedule(bootstrap: str, command_config: Path | None, out: Path, cluster: st
 
 
 def _security(path: Path | None) -> ClientSecurity | None:
-    """What the file says."""
+    """The content of the file."""
     if path is None:
         return None
     from broker_cy.client.errors import ClientError
@@ -348,7 +348,7 @@ def _security(path: Path | None) -> ClientSecurity | None:
 
 
 def _console() -> Console:
-    # A file or a pipe has no width; the tables have up to twelve columns.
+    # A file or a pipe has no width, and the tables have up to twelve columns.
     return Console() if sys.stdout.isatty() else Console(width=WIDE)
 
 

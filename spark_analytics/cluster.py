@@ -1,8 +1,8 @@
-"""What a Spark cluster needs that one machine does not: workers that have our code, and masters that answer.
+"""The requirements of a Spark cluster beyond those of one machine: workers that have our code, and masters that answer.
 
 The jobs hand Python functions to the workers, which import them by name. The driver's own packages are shipped as an
 archive that each executor unpacks in its working directory, so workers run the same version as the driver and need no
-installation of broker-cy. What they need is the driver's minor version of Python, with pandas and pyarrow.
+installation of broker-cy. They need the driver's minor version of Python, with pandas and pyarrow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_analytics.errors import SetUpError
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
-# What workers import, directly or not.
+# The packages that workers import, directly or indirectly.
 PACKAGES = ("broker_cy", "spark_analytics")
 # The archive's folder in an executor's working directory, which is where its Python processes start.
 FOLDER = "broker-cy-packages"
@@ -32,17 +32,19 @@ _LOCAL = re.compile(r"local(\[.*\])?")
 _MASTERS = re.compile(r"spark://(.+)")
 _PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 CONNECT_S = 5.0
-# How long a command waits for the cluster to give it a first executor, and after which time it says so.
+# The time that a command waits for the first executor of the cluster, and the time after which it reports the wait.
 WAIT_S, SILENT_S, LOOK_S = 600.0, 10.0, 0.1
 
 
 def is_local(master: str) -> bool:
-    """Whether a master is this process; `local-cluster` is not, as it starts others."""
+    """Whether a master is this process; `local-cluster` is not, because it starts others."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def prepare(conf: SparkConf) -> None:
-    """Set what must be known before executors start. Raises SetUpError if no master of `spark://` can be reached."""
+    """Set the options that must be known before executors start. Raises SetUpError if no master of `spark://` can be
+    reached.
+    """
     master = conf.get("spark.master", "") or ""
     if (found := _MASTERS.fullmatch(master)) is not None:
         failures = [_failure(each) for each in found[1].split(",")]
@@ -53,7 +55,7 @@ def prepare(conf: SparkConf) -> None:
 
 
 def _failure(address: str) -> str | None:
-    """Return why a master cannot be reached; None if it can."""
+    """Return the reason why a master cannot be reached; None if it can."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return f"{address!r} is not HOST:PORT"
@@ -65,7 +67,7 @@ def _failure(address: str) -> str | None:
 
 
 def ship(context: SparkContext) -> None:
-    """Hand the packages to every executor of the session, before its first task."""
+    """Distribute the packages to every executor of the session, before its first task."""
     archive = Path(str(context._temp_dir)) / f"{FOLDER}.zip"  # Spark removes this folder at the end
     with zipfile.ZipFile(archive, "w") as made:
         for package in PACKAGES:
@@ -75,7 +77,7 @@ def ship(context: SparkContext) -> None:
 
 
 def _files(package: str) -> Iterator[tuple[Path, str]]:
-    """Yield what a package is at run time: the files with their names in the archive."""
+    """Yield the run-time files of a package with their names in the archive."""
     spec = importlib.util.find_spec(package)
     assert spec is not None
     for folder in map(Path, spec.submodule_search_locations or ()):
@@ -85,12 +87,12 @@ def _files(package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _is_loadable(path: Path) -> bool:
-    """Whether this Python would use the file: there may be extension modules of others beside."""
+    """Whether this Python would use the file: extension modules of other versions may be in the same directory."""
     return path.suffix != ".so" or path.name.endswith(tuple(EXTENSION_SUFFIXES))
 
 
 def check_workers(context: SparkContext, show: Callable[[str], None]) -> None:
-    """Wait for the first executor, and let it import what jobs need. Raises SetUpError."""
+    """Wait for the first executor, and let it import the modules that jobs need. Raises SetUpError."""
     began_s = time.monotonic()
     is_shown = False
     executors = context._jsc.sc().getExecutorMemoryStatus  # the driver is one of them
@@ -114,7 +116,7 @@ def check_workers(context: SparkContext, show: Callable[[str], None]) -> None:
 
 
 def _import_needed(_: Any) -> str | None:
-    """On a worker: return why what the jobs need cannot be imported."""
+    """On a worker: return why a module that the jobs need cannot be imported."""
     import importlib
 
     for name in ("numpy", "pandas", "pyarrow", "spark_analytics.jobs.registry"):
@@ -126,7 +128,7 @@ def _import_needed(_: Any) -> str | None:
 
 
 def _reason(text: str) -> str:
-    """Return the line of a stack trace that says what is wrong."""
+    """Return the line of a stack trace that states the error."""
     known = (r"Cannot run program [^\n]+", r"[^\n]*PYTHON_VERSION_MISMATCH[^\n]*", r"\w*Error: [^\n]+")
     for pattern in known:
         if found := re.findall(pattern, text):

@@ -1,4 +1,4 @@
-"""What can go wrong before and while records are read."""
+"""Errors before and during the reading of records."""
 
 
 class SetUpError(Exception):
@@ -14,7 +14,7 @@ class NothingError(Exception):
 
 
 class SparkFailedError(Exception):
-    """Spark could not do what it was to do; the text has its reason."""
+    """Spark failed; the text has its reason."""
 
 
 class DamagedError(Exception):

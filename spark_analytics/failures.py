@@ -1,4 +1,4 @@
-"""What Spark raises while it works, in one line: its own texts are stack traces of the JVM and of Python."""
+"""The exceptions of a working Spark as one line: its own texts are stack traces of the JVM and of Python."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from spark_analytics.errors import SparkFailedError
 
-# Of the causes of an exception, each of which has the next one: more than Spark nests.
+# The limit for the chain of causes of an exception: more than Spark nests.
 CAUSES_MAX = 20
 
 
 @contextmanager
 def in_one_line(verbose: bool) -> Iterator[None]:
-    """Raise SparkFailedError for what Spark raises within. With `verbose`, and for an exception of our own code in a
-    worker, its stack traces are what is needed: it is raised as it is.
+    """Raise SparkFailedError for exceptions of Spark in the block. With `verbose`, and for an exception of our own code
+    in a worker, the stack traces are needed, so the exception is raised unchanged.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException, PythonException

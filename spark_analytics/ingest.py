@@ -1,9 +1,9 @@
 """Ingest: the records of `__broker_metrics` and `__cluster_events` into the tables of a lake, each exactly once.
 
 A batch is a range of offsets. Its records are read, parsed in threads (`spark_analytics.rows`) and written to the files
-of the batch (`spark_analytics.batch_files`); when these are on the disk, the lake notes the batch and its end at once
-(`spark_analytics.lake`). After a crash at any time the next ingest begins where the last complete batch ended. Spark is
-not needed: a short ingest would spend most of its time on starting a JVM.
+of the batch (`spark_analytics.batch_files`); when these are on the disk, the lake notes the batch and its end
+atomically (`spark_analytics.lake`). After a crash at any time the next ingest begins where the last complete batch
+ended. Spark is not needed: a short ingest would spend most of its time on starting a JVM.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from spark_analytics.lake import Generation, Lake, Offsets, checked
 from spark_analytics.sources import Source, Topic, current, enter
 
 TOPICS = (sample.TOPIC, events.TOPIC)
-# Records of a batch at most: what an ingest that is killed has to read again.
+# The maximum number of records of a batch; after an ingest was killed, so many must be read again.
 BATCH_RECORDS_MAX = 1_000_000
 # Records, and bytes, that are parsed together at most; a sample may have 100 KB.
 PIECE_RECORDS_MAX = 10_000
 PIECE_BYTES_MAX = 16 << 20
-# Between two lines about a batch that is still read.
+# The time between progress lines about a batch.
 PROGRESS_S = 10.0
-# Threads that parse, of which one can hold the interpreter at a time: more are not faster.
+# Threads that parse. More are not faster, because one at a time holds the interpreter lock.
 THREADS_MAX = 4
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an ingest did."""
+    """The outcome of an ingest."""
 
     cluster: str
     batches: int
     records: int
-    left_out: int  # of these, because they are no event or sample that this version knows
+    left_out: int  # of these, because they are not an event or sample that this version knows
     seconds: float
 
 
 def find(bootstrap: str, cluster: str | None, security: ClientSecurity | None = None) -> Source:
-    """Look at the cluster; by default its name in the lake is its id; `security` is for brokers that want it. Raises
-    IngestError if it cannot be reached, or has neither topic, and LakeError for a name that no cluster can have.
+    """Examine the cluster. By default its name in the lake is its id; `security` is for brokers that require it. Raises
+    IngestError if the cluster cannot be reached or has neither topic, and LakeError for an invalid name.
     """
     if cluster is not None:
         checked(cluster)
@@ -104,7 +104,7 @@ def ingest(
     show: Callable[[str], None] = lambda text: None,
 ) -> Ingested:
     """Read everything from the end of the last ingest to that of the source. `replaces` is the id of another source of
-    the same cluster, whose nodes are this one's from now on. Raises IngestError and LakeError.
+    the same cluster; its nodes belong to this source from now on. Raises IngestError and LakeError.
     """
     try:
         enter(lake, source, replaces)
@@ -113,13 +113,13 @@ def ingest(
     except ClientError as error:
         raise IngestError(f"{source.bootstrap}: {error}") from None
     except OSError as error:
-        # Arrow puts words of its own around those of the system.
+        # Arrow adds its own words to the system's message.
         raise IngestError(f"{lake.path}: {os.strerror(error.errno) if error.errno else error}") from None
 
 
 def _again(source: Source) -> Source:
-    """Look at the source again, now that the lake is locked: another ingest may have read past the ends that were seen
-    before. Raises IngestError if it is another cluster now.
+    """Examine the source again, now that the lake is locked: another ingest may have read past the earlier ends. Raises
+    IngestError if it is another cluster now.
     """
     found = find(source.bootstrap, source.cluster, source.security)
     if found.source != source.source:
@@ -139,9 +139,9 @@ def _locked(lake: Lake, source: Source, accept_loss: bool, show: Callable[[str],
 
 
 def _begin(source: Source, noted: Offsets, accept_loss: bool, show: Callable[[str], None]) -> Offsets:
-    """Return where the next batch begins: at `noted`, or at the first record of what was never read.
+    """Return where the next batch begins: at `noted`, or at the first record of a partition that was never read.
 
-    Raises IngestError if records between are gone, unless that is accepted.
+    Raises IngestError if records in between were lost, unless that is accepted.
     """
     starts: Offsets = {}
     for name, topic in source.topics.items():
@@ -178,7 +178,7 @@ def _lost(
 async def _run(
     source: Source, generation: Generation, starts: Offsets, accept_loss: bool, show: Callable[[str], None]
 ) -> tuple[int, int, int]:
-    """Ingest up to the source's ends, a batch after the other; returns batches, records, and how many were left out."""
+    """Ingest up to the source's ends, batch by batch; returns the numbers of batches, records, and records left out."""
     number = first = generation.complete
     records = left_out = 0
     async with AdminClient(source.bootstrap, login=source.security.login, tls=source.security.tls) as client:
@@ -196,8 +196,8 @@ async def _run(
 
 
 def _next_ends(source: Source, starts: Offsets) -> Offsets:
-    """Return where the next batch ends; empty if there is nothing left. Its records are dealt to the partitions in
-    proportion to what each has left, so that all of them come near their ends together.
+    """Return the end of the next batch; empty if nothing is left. Each partition gets records of the batch in
+    proportion to its remaining ones, so that all partitions approach their ends together.
     """
     left = {(name, part): source.topics[name].ends[part] - at for name, of in starts.items() for part, at in of.items()}
     total = sum(left.values())
@@ -236,8 +236,8 @@ class _Batch:
         accept_loss: bool,
         show: Callable[[str], None],
     ) -> tuple[int, int]:
-        """Write all that the reader has, which are the records up to `until`. Returns the number of records, and how
-        many were left out; then the files are on the disk. Raises IngestError, ClientError and OSError.
+        """Write all records of the reader, which end at `until`. Returns the number of records, and of those left out;
+        the files are then on the disk. Raises IngestError, ClientError and OSError.
         """
         count, shown_s = 0, time.monotonic()
         with _no_collection(), BatchFiles(self._folders) as files:
@@ -246,7 +246,7 @@ class _Batch:
                     part = chunk.partition
                     if chunk.lost_from is not None:
                         end = chunk.records[0].offset if chunk.records else chunk.next_offset
-                        # Of what is gone beyond that, the next batch, or the next ingest, reports its part.
+                        # The next batch, or the next ingest, reports records lost beyond that.
                         end = min(end, until[part])
                         _lost(source, part, chunk.lost_from, end, accept_loss, show)
                     for text in chunk.damage:
@@ -283,8 +283,8 @@ class _Batch:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Look for cycles of garbage only behind a batch: its many objects hold none, and looking takes a quarter of the
-    time.
+    """Run the garbage collector only after a batch: its many objects have no cycles, and collections take a quarter of
+    the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()

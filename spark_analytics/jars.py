@@ -1,7 +1,7 @@
 """The versions of Spark and of its Kafka source, in one place, and the source's jars in a folder.
 
 `spark.jars.packages` is not used: it resolves at each start, and sql-kafka 4.2.0 names a token provider that exists
-only as 4.0.0 on Maven Central. Of that one, 4.2.0 needs the same symbols. What Spark brings itself (Scala's library,
+only as 4.0.0 on Maven Central. Version 4.2.0 needs the same symbols of it. What Spark brings itself (Scala's library,
 slf4j, lz4, snappy) is left out.
 """
 
@@ -38,7 +38,7 @@ _FOLDER = f"spark-jars-{SPARK}"
 
 
 def check_java() -> None:
-    """Raise SetUpError if there is no Java, or one that Spark does not run on."""
+    """Raise SetUpError if Java is missing, or is a version that Spark does not support."""
     java = shutil.which("java")
     if java is None:
         raise SetUpError(

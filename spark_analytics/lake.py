@@ -4,15 +4,16 @@
     LAKE/_ingest/NAME/ID/source.json                  where the records come from (spark_analytics.sources)
     LAKE/_ingest/NAME/ID/lock                         held by the ingest that runs
     LAKE/_ingest/NAME/ID/generation-G/topics.json     ids of the topics that this generation reads
-    LAKE/_ingest/NAME/ID/generation-G/complete.json   how many batches are complete, and where the last one ended
+    LAKE/_ingest/NAME/ID/generation-G/complete.json   number of complete batches, and the end of the last one
 
-A cluster in a lake has a name, and one source or several: brokers of which each is a Kafka cluster of its own, with its
-own id, can be nodes of one cluster here. A generation is one life of the source's topics: when a topic was deleted and
-created again, its offsets begin again.
+A cluster in a lake has a name and one or several sources: several single-node Kafka clusters, each with its own id, can
+be the nodes of one cluster here. A generation is one life of the source's topics: when a topic was deleted and created
+again, its offsets begin again.
 
-Batches have the numbers 0, 1, ... Only `complete.json`, which is replaced at once after the files of a batch are on the
-disk, makes them part of the lake: readers leave out a batch that is not noted there, and the next ingest writes a batch
-of the same number, from where the last complete one ended. So each record is in the lake once, whenever an ingest ends.
+Batches have the numbers 0, 1, ... Only `complete.json`, which is replaced atomically after the files of a batch are on
+the disk, makes them part of the lake: readers ignore a batch that is not noted there, and the next ingest writes a
+batch of the same number, from the end of the last complete one. So each record is in the lake exactly once, whenever an
+ingest ends.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Offsets = dict[str, dict[int, int]]
 
 
 class LakeError(Exception):
-    """There is nothing to read, or the lake is in use; the text names the folder, and what to do."""
+    """The lake has no data or is in use; the text names the folder and what to do."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Generation:
 
     @property
     def folder(self) -> Path:
-        """What is known of it, beside its tables."""
+        """The folder of its files other than tables."""
         return self.lake / _INGEST / self.cluster / self.source / f"{_GENERATION}{self.number}"
 
     def folders(self, number: int) -> dict[str, Path]:
@@ -91,7 +92,7 @@ class Generation:
 
     @property
     def _prefix(self) -> str:
-        """Of its batches' folders: the one that Spark makes a column of has a name that no table's column has."""
+        """The prefix of its batches' folders. Spark turns it into a column, whose name no column of a table has."""
         return f"batch_id={self.source}.{self.number}."
 
     @property
@@ -114,7 +115,7 @@ class Generation:
         }
 
     def note(self, batches: int, ends: Offsets) -> None:
-        """Make the first `batches` batches, which are on the disk and end at `ends`, part of the lake."""
+        """Add the first `batches` batches, which are on the disk and end at `ends`, to the lake."""
         write_facts(self.folder / _COMPLETE, {"batches": batches, "ends": ends})
 
     def batches(self, table: str) -> list[Path]:
@@ -142,7 +143,7 @@ class Lake:
         return _folders(folder)
 
     def source(self, cluster: str, source: str) -> Path:
-        """Return the folder of what is known of a source. Raises LakeError for a name that cannot be a folder's."""
+        """Return the folder of the facts about a source. Raises LakeError for a name that cannot be a folder's."""
         return self.path / _INGEST / checked(cluster) / checked(source)
 
     def generation(self, cluster: str, source: str, number: int) -> Generation:
@@ -150,7 +151,9 @@ class Lake:
         return Generation(self.path, checked(cluster), checked(source), number)
 
     def generations(self, cluster: str, source: str) -> list[Generation]:
-        """Return the generations of a source, the first one first. Raises LakeError for a folder that is none."""
+        """Return the generations of a source, the first one first. Raises LakeError for a folder that is not a
+        generation.
+        """
         folder = self.source(cluster, source)
         found = _folders(folder)
         if strange := [each for each in found if not _GENERATION_NAME.fullmatch(each)]:
@@ -175,7 +178,7 @@ class Lake:
             yield
 
     def check(self, clusters: Sequence[str]) -> list[str]:
-        """Return the clusters that are there. Raises LakeError if the lake is empty, or one of `clusters` is not."""
+        """Return the clusters of the lake. Raises LakeError if it is empty, or does not have one of `clusters`."""
         known = self.clusters
         if not any(each.complete for cluster in known for each in self._all(cluster)):
             raise LakeError(f"{self.path} holds no complete batch: run `broker-analytics ingest --out {self.path}`")
@@ -215,7 +218,7 @@ class Lake:
 
 
 def _day(at: datetime) -> date:
-    """Return the day of a time, as the folders have it: in UTC."""
+    """Return the day of a time in UTC, as in the names of folders."""
     return at.astimezone(UTC).date()
 
 
@@ -224,12 +227,14 @@ def _folders(folder: Path) -> list[str]:
 
 
 def url(path: Path) -> str:
-    """Return the path as Spark takes it, which on a cluster may have another file system by default."""
+    """Return the path as a URL for Spark, whose default file system on a cluster may be another one."""
     return f"file://{path.absolute()}"
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Return what `write_facts` wrote; empty if there is no such file. Raises LakeError if it was changed since."""
+    """Return the facts that `write_facts` wrote; empty if the file does not exist. Raises LakeError if it was changed
+    since.
+    """
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
@@ -238,7 +243,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """Replace a file at once: whoever reads it, after a crash or a power cut, too, has the old or the new one."""
+    """Replace a file atomically: readers find the old or the new one, also after a crash or a power failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_suffix(".new")
     made.write_text(json.dumps(facts), encoding="utf-8")
@@ -248,7 +253,7 @@ def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise OSError if nothing could be written to a folder, which need not exist yet, before hours are spent on it."""
+    """Raise OSError if a folder, which need not exist yet, is not writable, before hours are spent on its content."""
     folder = folder.absolute()
     while not folder.exists():
         folder = folder.parent
@@ -259,7 +264,7 @@ def check_writable(folder: Path) -> None:
 
 
 def synced(path: Path) -> None:
-    """Write what a file or folder has to the disk."""
+    """Sync a file or folder to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)

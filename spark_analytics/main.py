@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-# spark-submit runs the file by its path: the package is beside it.
+# spark-submit runs the file by its path, so the package's parent directory is added.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from spark_analytics.__main__ import main

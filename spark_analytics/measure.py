@@ -1,10 +1,10 @@
-"""What `bench.analytics` measures inside of a Spark session: `python -m spark_analytics.measure PART`, a child process
+"""The measurements of `bench.analytics` in a Spark session: `python -m spark_analytics.measure PART`, a child process
 that writes its figures as JSON.
 
 - sources: seconds in which the segment source and Spark's Kafka source read one topic into the sink `noop`, in turn.
 - range: bytes that are read for the hundredth of a topic's records in the middle of its time.
-- lake: the lake of a made-up cluster with planted anomalies, of which nothing is measured.
-- planted: which of these are in the tables that all jobs have written for that lake, and what is there besides.
+- lake: write the lake of a synthetic cluster with planted anomalies; nothing is measured.
+- planted: count the anomalies that all jobs have found in that lake, and their false alarms.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from spark_analytics.session import session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# A running broker notes every 5 s up to where its logs are readable.
+# A running broker notes the high watermarks of its logs every 5 s.
 NOTED_S = 60.0
 LOOK_S = 0.2
-# Of the lake: three brokers with three topics, read by two groups, and as many partitions as the commits need (37 for
-# 10^8). What is after the first two weeks is judged by them, too.
+# The lake has three brokers with three topics, read by two groups, and as many partitions as the commits need (37 for
+# 10^8). The first two weeks are also the baseline for the time after them.
 DAYS, COMMIT_S = 16, 3
 SLOW_A_DAY = 3
 PYTHON_WORKER = b"pyspark"
@@ -78,8 +78,8 @@ def sources(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
     for name, frame in frames.items():
         if (count := frame.count()) != given.records:
             sys.exit(f"{name}: {count} records were read of {given.records}")
-    # A JVM compiles what is hot again and again within its first minute of load. The sources share little of its code,
-    # so each has its own minute.
+    # A JVM recompiles hot code repeatedly in its first minute of load. The sources share little code, so each has its
+    # own minute.
     warmed_s = dict.fromkeys(frames, 0.0)
     while any(each < given.warm_up for each in warmed_s.values()):
         for name, frame in frames.items():
@@ -93,7 +93,7 @@ def sources(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def seconds_of(frame: DataFrame) -> float:
-    """Return how long it takes to read all columns of all rows."""
+    """Return the time that reading all columns of all rows takes."""
     began_s = time.monotonic()
     frame.write.format("noop").mode("overwrite").save()
     return time.monotonic() - began_s
@@ -143,7 +143,7 @@ def time_range(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]
 
 
 def partitions_of(given: argparse.Namespace) -> int:
-    """Return how many partitions the topic has."""
+    """Return the number of partitions of the topic."""
     return len(plan.folders(known.parse(known.as_text([given.directory], [given.topic]))))
 
 
@@ -171,13 +171,13 @@ def io_bytes() -> dict[int, int]:
 
 
 def planted_in(commits: int) -> tuple[Size, Answers]:
-    """Return the cluster with at least so many commits, and what is planted in it."""
+    """Return the cluster with at least this many commits, and the anomalies planted in it."""
     size = Size(days=DAYS, commit_s=COMMIT_S).with_commits(commits)
     return size, plant(size, slow=SLOW_A_DAY * DAYS)
 
 
 def lake(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
-    """Write a lake with at least so many commits; return the rows of its tables."""
+    """Write a lake with at least this many commits; return the row counts of its tables."""
     from spark_analytics.synthetic_lake import write
 
     size, answers = planted_in(given.commits)
@@ -186,7 +186,7 @@ def lake(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def planted(spark: SparkSession, given: argparse.Namespace) -> dict[str, Any]:
-    """Return how many of the planted answers were found, and the false alarms."""
+    """Return the number of planted answers that were found, and the false alarms."""
     from spark_analytics.planted_found import judge
 
     size, answers = planted_in(given.commits)

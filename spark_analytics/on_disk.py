@@ -1,4 +1,4 @@
-"""What log directories hold of topics: records by partition, and the first ones. For the command `segments`."""
+"""The records of topics in log directories: counts by partition, and the first records. For the command `segments`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DAMAGE = re.compile(r"[^\s:]+: at byte \d+, where offset \d+ is expected: [^\n]+")
-# What the plan of a read, which runs in a process of Spark's, raises.
+# The error of a read's plan, which runs in a process of Spark.
 _REFUSED = re.compile(r"\.SegmentsError: ([^\n]+)")
 
 
@@ -42,7 +42,7 @@ def show(
     on_damage: str,
     console: Console,
 ) -> None:
-    """Print both tables, and to stderr which damage was left out. Raises SegmentsError for topics that are not there
+    """Print both tables, and the damage that was left out to stderr. Raises SegmentsError for topics that do not exist
     or cannot be read, NothingError for a span without records, and DamagedError.
     """
     from pyspark.errors import PySparkException
@@ -54,7 +54,7 @@ def show(
             bounds[name] = round(at.timestamp() * 1000)
     progress = Progress(spark)
     stack, reported = ExitStack(), dict[str, str]()
-    # Workers on other machines would write their figures there.
+    # Workers on other machines would write their figures to their own disks.
     if on_damage == SKIP and is_local(spark.sparkContext.master or ""):
         reported["report"] = stack.enter_context(TemporaryDirectory(prefix="broker-analytics-"))
     counts = (

@@ -1,4 +1,4 @@
-"""What a made-up cluster (`spark_analytics.synthetic`) has, and the anomalies that are planted in it: their answers."""
+"""The size of a synthetic cluster (`spark_analytics.synthetic`), and the anomalies planted in it with their answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PHASES = (
     ("Produce", "total", 4_000), ("Fetch", "queue", 400), ("Fetch", "handler", 700), ("Fetch", "disk", 1_200),
     ("Fetch", "data", 480_000), ("Fetch", "send", 600), ("Fetch", "total", 490_000), ("Metadata", "total", 800),
 )  # fmt: skip
-# What a broker with a slow disk shows.
+# The phases that are slow at a broker with a slow disk.
 SLOW_PHASES = (("Produce", "disk"), ("Produce", "total"), ("Fetch", "disk"))
 DEAR_STALL_MS = 240_000
 ROWS_MOST = 10**10
@@ -25,7 +25,7 @@ ROWS_MOST = 10**10
 
 @dataclass(frozen=True)
 class Size:
-    """What the cluster has, and how often it writes. Raises ValueError for what cannot be."""
+    """The size of the cluster, and its intervals of writing. Raises ValueError for impossible values."""
 
     brokers: int = 3
     topics: int = 3
@@ -74,7 +74,7 @@ class Size:
         }
 
     def with_commits(self, count: int) -> Size:
-        """Return the size with about as many commits (and not less): with more partitions, or fewer commits of each."""
+        """Return the size with about this many commits (and not fewer), by more partitions or fewer commits of each."""
         at_once = self.groups * self.topics
         if count < self.rows["commits"]:
             return replace(self, commit_s=self.seconds // max(1, math.ceil(count / (at_once * self.partitions))))
@@ -93,7 +93,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Surge:
-    """All brokers of the cluster needed this many times the CPU, which their own history shows and nothing else."""
+    """All brokers of the cluster needed this many times the CPU, which only their own history shows."""
 
     start: datetime
     end: datetime
@@ -122,7 +122,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class Dear:
-    """A rebalance that stalled each partition that moved for this time, and who caused it."""
+    """A rebalance that stalled each moved partition for this time, and its cause."""
 
     group: str
     generation: int
@@ -133,7 +133,7 @@ class Dear:
 
 @dataclass(frozen=True)
 class Filling:
-    """A disk that is full at this time if it goes on."""
+    """A disk that is full at this time if the trend continues."""
 
     broker: int
     path: str
@@ -142,7 +142,7 @@ class Filling:
 
 @dataclass(frozen=True)
 class Answers:
-    """What is planted."""
+    """The planted anomalies."""
 
     slow: tuple[Slow, ...] = ()
     surges: tuple[Surge, ...] = ()
@@ -156,8 +156,9 @@ class Answers:
 
 
 def plant(size: Size, seed: int = 1, slow: int = 10) -> Answers:
-    """Return anomalies in a cluster: `slow` times that a broker was slow, at most one at a time, and one of each other
-    kind; the surge, which needs two weeks before it, only with more. Raises ValueError if they have no room.
+    """Return anomalies in a cluster: `slow` slow brokers, at most one at a time, and one anomaly of each other kind.
+    The surge needs more than two weeks, because two weeks must precede it. Raises ValueError if the anomalies do not
+    fit.
     """
     if not 0 <= slow <= size.days * 24:
         raise ValueError(f"slow is {slow}: 0 to 24 a day are allowed, {size.days * 24} in {size.days} days")

@@ -1,14 +1,13 @@
-"""Which planted anomalies (`spark_analytics.planted`) are in the tables that `broker-analytics run all --out` has
-written for a made-up cluster, and which alarms are there besides.
+"""Checks the tables of `broker-analytics run all --out` for a synthetic cluster: the planted anomalies
+(`spark_analytics.planted`) that were found, and false alarms.
 
 An answer is found if the job names it with the right place, time and size: a slow broker and a surge (of each broker)
-by `nodes`, a hot partition by `skew`, the traffic that it brings its broker by `throughput`, a group that falls behind
-by `lag`, with its verdict, and by `end-to-end`, a dear rebalance with who caused it by `rebalances`, a disk that fills
-by `forecast`.
+by `nodes`, a hot partition by `skew`, the traffic that it adds to its broker by `throughput`, a group that falls behind
+by `lag`, with its verdict, and by `end-to-end`, an expensive rebalance with its cause by `rebalances`, a disk that
+fills by `forecast`.
 
-A false alarm is an anomaly of a broker at a time at which nothing is planted, a hot partition or a disk that fills that
-is not planted, or minutes in a row in which a group has a verdict other than OK and UNKNOWN, or is abandoned, where it
-keeps up.
+A false alarm is an anomaly of a broker at a time without a planted one, a hot partition or a filling disk that is not
+planted, or consecutive minutes in which a group that keeps up has a verdict other than OK and UNKNOWN, or is abandoned.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from spark_analytics.lake import url
 from spark_analytics.planted import Answers, Growing, Size, Slow, Surge
 
 RECALL_LEAST = 0.95
-# What begins while an anomaly ends, or lasts a few minutes longer, is its echo.
+# An anomaly that begins at the end of another one, or lasts a few minutes longer, is its echo.
 ECHO = timedelta(minutes=5)
-# Until the window of a verdict has nothing of the time before.
+# The time until the window of a verdict contains nothing from before.
 SETTLES = timedelta(minutes=5)
 WARNED_LEAST = 0.9
-"""Of the minutes in which a group falls behind."""
+"""The share of minutes with a verdict among those in which a group falls behind."""
 WITHIN = 0.05
-"""The error that the lag in time, and the age of records, may have."""
+"""The tolerance for the lag in time and the age of records."""
 SHARE_WITHIN = 0.01
 FULL_WITHIN = timedelta(hours=12)
 
 
 @dataclass
 class Judged:
-    """What was found: for each job its planted answers, in words, and whether each one was found. `false` has the false
-    alarms, in words.
+    """The findings: for each job its planted answers in words, and whether each was found. `false` has the false alarms
+    in words.
     """
 
     answers: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
@@ -60,12 +59,12 @@ class Judged:
 
     @property
     def recall(self) -> float:
-        """The part of the answers that were found, 0 to 1."""
+        """The part of the answers that was found, 0 to 1."""
         return 1 - len(self.missed) / max(1, self.planted)
 
     @property
     def jobs_found(self) -> list[str]:
-        """The jobs that found at least RECALL_LEAST of what they have to find."""
+        """The jobs that found at least RECALL_LEAST of their answers."""
         return [
             job
             for job, each in self.answers.items()
@@ -74,7 +73,7 @@ class Judged:
 
 
 def judge(spark: SparkSession, tables: Path, size: Size, answers: Answers) -> Judged:
-    """Compare the tables of one made-up cluster with what was planted in it."""
+    """Compare the tables of one synthetic cluster with the anomalies planted in it."""
 
     def read(job: str, name: str) -> DataFrame:
         return spark.read.parquet(url(tables / job / name))
@@ -91,7 +90,7 @@ def judge(spark: SparkSession, tables: Path, size: Size, answers: Answers) -> Ju
 
 
 def utc(at: datetime) -> datetime:
-    """Spark's times without a zone are those of this machine's zone."""
+    """Spark's times without a zone are in this machine's zone."""
     return at.astimezone(UTC)
 
 
@@ -131,7 +130,9 @@ def _hot(found: Judged, rows: Sequence[Row], answers: Answers) -> None:
 
 
 def _traffic(found: Judged, hours: DataFrame, size: Size, answers: Answers) -> None:
-    """The records of the topic of a hot partition are on the broker that leads it, and on the others by their parts."""
+    """The records of the topic of a hot partition are on the broker that leads it, and on the other brokers by their
+    parts.
+    """
     for each in answers.hot:
         rows = hours.where(F.col("topic") == each.topic).groupBy("broker").agg(F.sum("records").alias("records"))
         records = {row.broker: row.records for row in rows.collect()}
@@ -166,7 +167,7 @@ def _behind(found: Judged, minutes: DataFrame, size: Size, answers: Answers) -> 
 
 
 def _late(found: Judged, minutes: DataFrame, size: Size, answers: Answers) -> None:
-    """The records that a group reads last are those of the partition that it falls behind with."""
+    """The records that a group reads last belong to the partition on which it falls behind."""
     for each in answers.growing:
         rows = minutes.where(_is(each)).orderBy(F.desc("minute")).limit(3).collect()
         slowest_ms = max((row.max_ms or 0 for row in rows), default=0)
@@ -187,7 +188,7 @@ def _near(found_ms: int | None, expected_s: float) -> bool:
 
 
 def _dear(found: Judged, costs: DataFrame, answers: Answers) -> None:
-    """The dearest rebalances are those that are planted."""
+    """Compare the most expensive rebalances with the planted ones."""
     dearest = costs.orderBy(F.desc("records")).limit(len(answers.dear)).collect()
     rows = {(row.group, row.generation): row for row in dearest}
     for each in answers.dear:

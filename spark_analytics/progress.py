@@ -1,4 +1,4 @@
-"""What Spark does at the moment, as one line on the terminal: nothing is shown if stderr is no terminal."""
+"""The current progress of Spark, as one line on the terminal: nothing is shown if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_S = 0.25
 
 @dataclass(frozen=True)
 class Doing:
-    """The stages that run: their ids, and their tasks together."""
+    """The running stages: their ids, and the sum of their tasks."""
 
     stages: tuple[int, ...] = ()
     done: int = 0
@@ -37,7 +37,7 @@ class Doing:
 
 
 def doing(spark: SparkSession) -> Doing:
-    """Return the stages that run now."""
+    """Return the running stages."""
     tracker = spark.sparkContext.statusTracker()
     # A stage may have ended since its id was read.
     known = [(each, tracker.getStageInfo(each)) for each in sorted(tracker.getActiveStageIds())]
@@ -58,14 +58,14 @@ class Progress:
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Show `name`, the stages, their tasks and the seconds until the end of the block; the line is removed then,
-        so that what is printed next takes its place.
+        """Show `name`, the stages, their tasks and the seconds until the end of the block; the line is then removed, so
+        that the next output takes its place.
         """
         if not self._console.is_terminal:
             yield
             return
         ended = threading.Event()
-        # The thread of `look` is the only one that draws.
+        # Only the thread of `look` draws.
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             looking = threading.Thread(target=self._look, args=(name, live, ended), daemon=True)
             looking.start()

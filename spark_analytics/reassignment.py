@@ -2,8 +2,8 @@
 
 {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [2, 1]}]}
 
-The first replica is the one that leads the partition while all are there, and its load is what `what-if` predicts. The
-other replicas, and `log_dirs`, do not change which broker serves clients.
+The first replica leads the partition while all replicas are available; `what-if` predicts its load. The other replicas,
+and `log_dirs`, do not change which broker serves clients.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BYTES_MAX = 64 << 20
 
 
 class PlanError(ValueError):
-    """The plan cannot be used; the text names the file, the entry, and what is allowed."""
+    """The plan cannot be used; the text names the file, the entry, and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Reassignment:
-    """One partition and the broker that shall lead it; `source` is the one that leads it now, if that is known."""
+    """One partition and its new leader; `source` is its current leader, if that is known."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Reassignment:
 
 
 def read(plan: Path, current: Path | None = None) -> list[Reassignment]:
-    """Return the plan of a file. `current` is a file of the same form that says where the partitions are now, as
+    """Return the plan of a file. `current` is a file of the same form with the current assignment, as
     kafka-reassign-partitions prints it with the plan; None: not known. Raises PlanError.
     """
     found = _file(plan)
@@ -78,7 +78,7 @@ def parse(raw: bytes | str) -> list[Reassignment]:
 
 
 def check_once(plan: Sequence[Reassignment]) -> None:
-    """Raise PlanError if a partition is there twice."""
+    """Raise PlanError if a partition occurs twice."""
     seen: set[tuple[str, int]] = set()
     for each in plan:
         if (each.topic, each.partition) in seen:

@@ -1,8 +1,8 @@
 """From records of the two topics to rows of the tables: pure functions on Arrow arrays.
 
 Values are JSON (`broker_cy.metrics.events` and `sample`). Nearly all events are commits, which Arrow parses many at a
-time; of the others, and of samples, each value is parsed alone. A value that is neither, of a version or type that is
-not known, or that has a field of another type, is left out and counted: it never ends an ingest.
+time; of the others, and of samples, each value is parsed alone. A value that is neither, has an unknown version or
+type, or has a field of another type, is left out and counted: it never ends an ingest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.types import MapType, StructType
 from broker_cy.metrics import events, sample
 from spark_analytics.schema import SAMPLE_JSON, TABLES, json_of, struct_of, time_name
 
-# Without the name of the cluster, which is a folder's.
+# Without the name of the cluster, which is in the name of a folder.
 SCHEMAS: dict[str, pa.Schema] = {
     name: to_arrow_schema(StructType([each for each in columns.fields if each.name != "cluster"]), timezone="UTC")
     for name, columns in TABLES.items()
@@ -30,7 +30,7 @@ _REBALANCE = to_arrow_schema(json_of(events.Rebalance), timezone="UTC")
 _HEAD = ("type", "version", "time_ms", "broker")
 # Lists of a rebalance that are tables.
 _LISTS = ("moves", "triggers")
-# What a value of another shape raises in what follows.
+# Exceptions for a value of another shape in the code below.
 _BAD = (
     pa.ArrowInvalid,
     pa.ArrowTypeError,
@@ -45,7 +45,7 @@ Columns = dict[str, pa.Array]
 
 
 class Rows(NamedTuple):
-    """Rows by table, with the columns of SCHEMAS, and how many values were left out."""
+    """Rows by table, with the columns of SCHEMAS, and the number of values left out."""
 
     tables: dict[str, pa.Table]
     left_out: int
@@ -60,7 +60,7 @@ def samples_of(values: pa.BinaryArray) -> Rows:
 
 def events_of(keys: pa.BinaryArray, values: pa.BinaryArray) -> Rows:
     """Return the rows of the keys and values of `__cluster_events`."""
-    # Each type of event begins with a text of its own, as brokers write it.
+    # Each type of event begins with its own text, as brokers write it.
     is_commits = pc.fill_null(pc.starts_with(values, events.prefix_of(events.Commits)), False)
     commits = values.filter(is_commits)
     others = pc.invert(is_commits)
@@ -77,7 +77,7 @@ def events_of(keys: pa.BinaryArray, values: pa.BinaryArray) -> Rows:
 
 def _tolerant(convert: Callable[[Any], dict[str, pa.Table]], values: Any) -> Rows:
     """Convert values, or, if they cannot be converted together, each half: so one bad value costs a few conversions,
-    and is the only one that is left out.
+    and only that value is left out.
     """
     if not len(values):
         return Rows({}, 0)
@@ -100,8 +100,8 @@ def _merged(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
 
 
 def _rare(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[list[dict[str, Any]], list[bytes], list[bytes], int]:
-    """Return the rows of `events`, the values of rebalances, those of commits that do not begin as usual, and how many
-    values are none of these.
+    """Return the rows of `events`, the values of rebalances, those of commits that do not begin as usual, and the
+    number of all other values.
     """
     rare: list[dict[str, Any]] = []
     rebalances: list[bytes] = []
@@ -124,11 +124,11 @@ def _rare(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[list[dict[str, 
 
 
 def _object(value: bytes | None) -> dict[str, Any] | None:
-    """Return the object that a value is; None if it is none."""
+    """Return the value as an object; None if it is not one."""
     try:
         found = orjson.loads(value or b"")
     except orjson.JSONDecodeError:
-        # The names of clients may hold what is not UTF-8 (`surrogatepass`).
+        # The names of clients may contain invalid UTF-8 (`surrogatepass`).
         try:
             found = orjson.loads((value or b"").decode(errors="replace"))
         except orjson.JSONDecodeError:
@@ -198,7 +198,9 @@ def _event_head(found: pa.Table) -> Columns:
 
 
 def _timed(columns: Columns) -> Columns:
-    """Return the fields of an event as columns of a table: a time becomes a timestamp, and -1, which is none, null."""
+    """Return the fields of an event as columns of a table: a time becomes a timestamp, and -1, which means none,
+    becomes null.
+    """
     found = {}
     for name, column in columns.items():
         if time_name(name) != name:
@@ -212,14 +214,14 @@ def _timed(columns: Columns) -> Columns:
 _TIMES = to_arrow_schema(struct_of(sample.Times), timezone="UTC")
 _API = to_arrow_schema(StructType([each for each in struct_of(sample.Api) if each.name != "phases"]), timezone="UTC")
 _TOPIC = to_arrow_schema(struct_of(sample.Topic), timezone="UTC")
-# Fields that are columns of `samples`, as JSON has them, and those of them that are maps.
+# Fields that are columns of `samples`, as in JSON, and those of them that are maps.
 _SAMPLE = [each for each in SAMPLE_JSON.fields if each.name in SCHEMAS["samples"].names and each.name != "broker"]
 _MAPS = [each.name for each in _SAMPLE if isinstance(each.dataType, MapType)]
 _SAMPLE_FIELDS = pa.struct(to_arrow_schema(StructType(_SAMPLE), timezone="UTC"))
 
 
 def _sample(value: bytes | None) -> dict[str, Any] | None:
-    """Return the object of a sample; None if the value is none, or one of a version that is not known."""
+    """Return the object of a sample; None if the value is not a sample, or has an unknown version."""
     found = _object(value)
     if found is None or found.get("version") != sample.VERSION or not _is_whole(found.get("time_ms")):
         return None
@@ -228,7 +230,7 @@ def _sample(value: bytes | None) -> dict[str, Any] | None:
 
 def _sample_tables(found: list[dict[str, Any]]) -> dict[str, pa.Table]:
     times = pa.array([each["time_ms"] for each in found], pa.int64())
-    # Of node 0 the JSON omits it, as everything that is 0.
+    # JSON omits it for node 0, like everything that is 0.
     brokers = _filled(pa.array([each.get("broker") for each in found], pa.int64()))
     head = _columns_of_head(times, brokers)
     whole = [{**each, **{name: _items(each.get(name)) for name in _MAPS}} for each in found]
@@ -238,7 +240,7 @@ def _sample_tables(found: list[dict[str, Any]]) -> dict[str, pa.Table]:
 
 
 def _api_phases(found: list[dict[str, Any]], head: Columns) -> pa.Table:
-    """Return a row for each API and phase; of an API without phases, one whose phase is null."""
+    """Return a row for each API and phase; an API without phases has one row with the phase null."""
     of_sample, names, apis = _of_maps(found, "apis")
     of_api: list[int] = []
     phases: list[str | None] = []
@@ -274,12 +276,12 @@ def _of_maps(found: list[dict[str, Any]], field: str) -> tuple[list[int], list[s
 
 
 def _items(found: dict[str, Any] | None) -> list[tuple[str | None, Any]]:
-    """Return a map as Arrow takes it; JSON omits an empty one."""
+    """Return a map in Arrow's form; JSON omits an empty one."""
     return list(found.items()) if found else []
 
 
 def _fields(rows: Sequence[dict[str, Any] | None], kind: pa.StructType) -> Columns:
-    """Return the fields of structs as columns. What JSON omits is 0."""
+    """Return the fields of structs as columns. Values that JSON omits are 0."""
     found = pa.array(rows, kind)
     return {each.name: _filled(column) for each, column in zip(kind, found.flatten(), strict=True)}
 

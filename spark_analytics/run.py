@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from spark_analytics.jobs.registry import Found, Job
 
-# Columns of a table on a terminal; the files have all.
+# Columns of a table on a terminal; the files have all columns.
 COLUMNS_MAX = 12
 
 
@@ -34,7 +34,7 @@ def run(
     out: Path | None,
     console: Console,
 ) -> None:
-    """Run jobs one after the other. Raises LakeError if the lake has nothing in the span, and PlanError for a plan that
+    """Run jobs one after the other. Raises LakeError if the lake has no data in the span, and PlanError for a plan that
     does not fit the lake.
     """
     from pyspark import StorageLevel
@@ -52,7 +52,7 @@ def run(
         for found in _all_of(job, tables, progress):
             with progress.during(f"{job.name}, {found.name}"):
                 if out is not None:
-                    # What is shown is not computed a second time.
+                    # The shown rows are not computed a second time.
                     found.rows.persist(StorageLevel.DISK_ONLY)
                     found.rows.write.mode("overwrite").parquet(url(out / job.name / found.name))
                 shown = _table(found, limit)
@@ -62,7 +62,7 @@ def run(
 
 
 def _all_of(job: Job, tables: Mapping[str, DataFrame], progress: Progress) -> Iterator[Found]:
-    """Yield the results of a job; what it computes before one of them has progress, too."""
+    """Yield the results of a job; the progress includes computations before a result."""
     results = iter(job.compute({name: tables[name] for name in job.tables}))
     while True:
         with progress.during(job.name):

@@ -14,8 +14,8 @@ _EVERY_LEAST_MS, _EVERY_MOST_MS = 1_000, 366 * 86_400_000
 def units(
     python: str, bootstrap: str, lake: Path, every: str, cluster: str | None = None, login: Path | None = None
 ) -> str:
-    """Return the text of both units, which are named after the first address, as each broker of a lake may have its
-    own; `login` is the file with the settings of a client. Raises ValueError for a wrong duration `every`.
+    """Return the text of both units, which are named after the first address, because each broker of a lake may have
+    its own; `login` is the file with the settings of a client. Raises ValueError for a wrong duration `every`.
     """
     every_ms = parse_duration(every)
     if not _EVERY_LEAST_MS <= every_ms <= _EVERY_MOST_MS:

@@ -1,11 +1,11 @@
 """The tables of a lake, and the JSON of events and samples, as Spark types. Both are generated from the dataclasses of
-`broker_cy.metrics.events` and `broker_cy.metrics.sample`, so that a field that is added there is a column here.
+`broker_cy.metrics.events` and `broker_cy.metrics.sample`, so that a new field there is a column here.
 
 Each table has the cluster's name, the node id of the broker that wrote the record (`broker`), and its time (`at`), and
 is stored by `day`. Times of events end in `_at` here, where the JSON has ms since 1970 and a name that ends in `_ms`:
 
     samples      one row for each sample of a broker: the fields of `Sample`, without those of the next two tables, and
-                 without connections and the use of quotas, of which a sample has only some
+                 without connections and the use of quotas, because a sample has only some of them
     api_phases   one row for each API, and phase of its requests, of a sample: the fields of `Api` and `Times`
     topic_rates  one row for each topic of a sample: the fields of `Topic`
     commits      one row for each partition of a `commits` event: `group` and the fields of `Committed`
@@ -52,12 +52,12 @@ _HEAD = (
     StructField("at", TimestampType()),
 )
 _DAY = StructField("day", DateType())
-# Fields of samples that are rows of other tables, or of none.
+# Fields of samples that are rows of other tables, or of no table.
 SAMPLE_PARTS = ("version", "time_ms", "broker", "apis", "topics", "busy", "quotas")
 
 
 def type_of(annotation: Any) -> DataType:
-    """Return the Spark type of a field's annotation. Raises TypeError for one that has none."""
+    """Return the Spark type of a field's annotation. Raises TypeError for an annotation without one."""
     if annotation in _SCALARS:
         return _SCALARS[annotation]
     if is_dataclass(annotation):
@@ -101,7 +101,7 @@ def _timed(struct: StructType, *without: str) -> list[StructField]:
 
 
 def time_name(name: str) -> str:
-    """Return the name of the column of an event's field: a time has another one, as it has another type."""
+    """Return the name of the column of an event's field: a time has another name, because it has another type."""
     return {"commit_ms": "commit_at", "record_time_ms": "record_at", "started_ms": "started_at"}.get(name, name)
 
 

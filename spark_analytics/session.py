@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-# Of shuffles on one machine, where 200, Spark's default, makes hundreds of tasks of a few ms. On a cluster it holds.
+# The number of shuffle partitions on one machine, where Spark's default of 200 would create hundreds of tasks of a few
+# ms. On a cluster the default applies.
 SHUFFLE_PARTITIONS = 4
-# Arrow would check its bounds for each value that Spark reads of a batch from Python; Spark checks them itself.
+# Arrow would check bounds for each value that Spark reads from a Python batch; Spark checks them itself.
 ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 LOOPBACK = "127.0.0.1"
 
@@ -40,8 +41,8 @@ def session(
     """Return the session of this process. Under spark-submit its master, memory and settings apply.
 
     `master` None: all cores of this machine. `verbose`: Spark's log goes to stderr, otherwise to a file, which is named
-    if Spark does not start. `kafka`: with Spark's own Kafka source, which no command needs. `show` is called with what
-    a user waits for. Raises SetUpError.
+    if Spark does not start. `kafka`: with Spark's own Kafka source, which no command needs. `show` is called with the
+    step that the user waits for. Raises SetUpError.
     """
     check_java()
     try:
@@ -83,7 +84,7 @@ def session(
 
 
 def _configure(conf: SparkConf, name: str, kafka: bool) -> None:
-    """Set what the commands need, and what is better than Spark's defaults where nothing else was asked for."""
+    """Set the options that the commands need, and better defaults than Spark's for options that are not given."""
     if kafka:
         given = conf.get("spark.jars", "")
         conf.set("spark.jars", ",".join([*([given] if given else []), *map(str, present())]))
@@ -101,7 +102,7 @@ def _configure(conf: SparkConf, name: str, kafka: bool) -> None:
 
 
 def _launch(conf: Any, verbose: bool) -> None:
-    """Start the JVM with its log in a file: PySpark itself would mix it with what the command prints."""
+    """Start the JVM with its log in a file: PySpark itself would mix it with the output of the command."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -111,7 +112,7 @@ def _launch(conf: Any, verbose: bool) -> None:
     with ExitStack() as stack:
         settings: dict[str, Any] = {}
         if not verbose:
-            # A new file, whoever else can write to that directory.
+            # A new file, because others may be able to write to that directory.
             log = stack.enter_context(
                 tempfile.NamedTemporaryFile("w", prefix="broker-analytics-", suffix=".log", delete=False)
             )
@@ -121,4 +122,4 @@ def _launch(conf: Any, verbose: bool) -> None:
         except PySparkRuntimeError as error:
             raise SetUpError(f"Spark did not start ({error}){'' if verbose else f'; its log: {log.name}'}") from None
     if not verbose:
-        os.unlink(log.name)  # the JVM keeps it open; what it still logs is only needed while it starts
+        os.unlink(log.name)  # the JVM keeps it open; its log is only needed while it starts

@@ -1,7 +1,7 @@
-"""Where the records of a lake come from: the brokers of each source, and the life of its topics that is read now.
+"""Where the records of a lake come from: the brokers of each source, and the current generation of its topics.
 
-Brokers of which each is a Kafka cluster of its own can be the nodes of one cluster in a lake: each is a source under
-the cluster's name. Rows say which node they are of by its id alone, so no two sources of a cluster have the same node.
+Several single-node Kafka clusters can be the nodes of one cluster in a lake: each is a source under the cluster's name.
+Rows identify their node by its id alone, so two sources of a cluster must not have the same node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_analytics.lake import Generation, Lake, LakeError, Offsets, read_fact
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its id, and by partition the first offset that is there, and the end."""
+    """A topic: its id, and the first offset and the end of each partition."""
 
     topic_id: str
     starts: dict[int, int]
@@ -26,8 +26,8 @@ class Topic:
 
 @dataclass(frozen=True)
 class Source:
-    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster; `security` is
-    what its brokers want of connections.
+    """Where records come from: `cluster` is a name in the lake, `source` the id of the Kafka cluster; `security` has
+    the settings that its brokers require of connections.
     """
 
     bootstrap: str
@@ -39,7 +39,7 @@ class Source:
 
 
 def enter(lake: Lake, source: Source, replaces: str | None = None) -> None:
-    """Note the source's nodes in the lake. `replaces` is a source whose nodes they are from now on.
+    """Note the source's nodes in the lake. `replaces` is a source whose nodes this one takes over.
 
     Raises LakeError if another source of the cluster has one of the nodes, or `replaces` is not one of them.
     """
@@ -75,11 +75,10 @@ def _clash(source: Source, common: frozenset[int], other: str, facts: Mapping[st
 
 
 def current(lake: Lake, source: Source) -> tuple[Generation, Offsets, list[str]]:
-    """Return the generation that is ingested now, where its next batch begins, and what people should know about a
-    change of the topics.
+    """Return the current generation, the start of its next batch, and notes for the user about a change of the topics.
 
-    A topic that was in an earlier generation with the same id goes on where its last complete batch ended. One that was
-    not read before has no entry: whatever is there is new.
+    A topic that was in an earlier generation with the same id continues at the end of its last complete batch. A topic
+    that was not read before has no entry: all its records are new.
     """
     known = lake.generations(source.cluster, source.source)
     ids = {name: topic.topic_id for name, topic in source.topics.items()}
@@ -101,7 +100,7 @@ def topic_ids(generation: Generation) -> dict[str, str]:
 
 
 def _end(topic: str, topic_id: str, generations: list[Generation]) -> dict[int, int]:
-    """Return where the last complete batch of this life of a topic ended, by partition; empty without one."""
+    """Return the end of the last complete batch of this life of a topic, by partition; empty without one."""
     for each in reversed(generations):
         if topic_ids(each).get(topic) == topic_id and topic in (ends := each.ends):
             return ends[topic]
@@ -109,7 +108,7 @@ def _end(topic: str, topic_id: str, generations: list[Generation]) -> dict[int, 
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str], generation: Generation) -> list[str]:
-    """Return a sentence for each topic that is another one now, or is no longer there."""
+    """Return a sentence for each topic that was replaced or no longer exists."""
     found = []
     for topic, topic_id in before.items():
         if now.get(topic) == topic_id:

@@ -1,11 +1,11 @@
-"""Tables of a made-up cluster with planted anomalies whose answers are known: for tests, and for figures at scale.
+"""Tables of a synthetic cluster with planted anomalies whose answers are known: for tests and large measurements.
 
-Rows are computed by Spark from their numbers (`spark.range`): a seed gives the same rows however they are divided, and
-10^8 of them need no memory of the driver. All noise is a hash of the seed and of the row's place.
+Rows are computed by Spark from their numbers (`spark.range`): a seed gives the same rows regardless of their division,
+and 10^8 of them need no memory of the driver. All noise is a hash of the seed and of the row's place.
 
-Traffic follows a day and a week: `1 + 0.4 sin(day) + 0.15 sin(week)`, the same for all topics, with a slower wave of
-each partition's own. A partition's end is the integral of its rate, so that commits of several groups agree on it.
-What an `Answers` lists changes the rows and nothing else does: `Answers()` is a quiet cluster.
+Traffic follows a day and a week: `1 + 0.4 sin(day) + 0.15 sin(week)`, the same for all topics, with a slower wave for
+each partition. A partition's end is the integral of its rate, so that commits of several groups agree on it. Only the
+anomalies of an `Answers` change the rows: `Answers()` is a quiet cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tables(
 
 
 def _as_table(frame: DataFrame, schema: StructType, cluster: str) -> DataFrame:
-    """Return the rows with all columns of a table; those that are not made are 0 or empty."""
+    """Return the rows with all columns of a table; columns that are not generated are 0 or empty."""
     frame = frame.withColumns({"cluster": F.lit(cluster), "day": F.to_date("at")})
     return frame.select(*(
         (F.col(each.name) if each.name in frame.columns else _empty(each.dataType)).cast(each.dataType).alias(each.name)
@@ -79,7 +79,7 @@ class _Made:
     def __init__(self, spark: SparkSession, size: Size, seed: int, answers: Answers) -> None:
         self._spark, self._size, self._seed, self._answers = spark, size, seed, answers
         self._start_s = int(size.start.timestamp())
-        # Of the cluster's traffic: the first topic has the most.
+        # Shares of the cluster's traffic: the first topic has the most.
         weights = [1 / (number + 1) for number in range(size.topics)]
         self._rates = [RECORDS_PER_S * size.topics * size.partitions * each / sum(weights) for each in weights]
         hot = {(each.topic, each.partition): each.share for each in answers.hot}
@@ -92,7 +92,7 @@ class _Made:
             self._shares.append([given.get(part, rest) for part in range(size.partitions)])
 
     def _uniform(self, salt: str, *columns: Column) -> Column:
-        """Return a number from 0 to below 1 that depends on nothing but the seed, the salt and the columns."""
+        """Return a number from 0 to below 1 that depends only on the seed, the salt and the columns."""
         return F.pmod(F.xxhash64(F.lit(self._seed), F.lit(salt), *columns), F.lit(1 << 30)) / float(1 << 30)
 
     def _noise(self, sigma: float, salt: str, *columns: Column) -> Column:

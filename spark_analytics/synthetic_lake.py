@@ -1,4 +1,4 @@
-"""Lakes of made-up clusters (`spark_analytics.synthetic`): for tests of what reads a lake, for figures and pictures."""
+"""Lakes of synthetic clusters (`spark_analytics.synthetic`): for tests of its readers, for figures and pictures."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The steps of committed offsets, and how long the first record of each one waited: functions on Arrow batches and
-numpy arrays. See `spark_analytics.jobs.end_to_end`, which says what a step is.
+"""The steps of committed offsets, and the wait of the first record of each step: functions on Arrow batches and numpy
+arrays. `spark_analytics.jobs.end_to_end` defines a step.
 
-Rows of one group and partition in the order of time become *runs*: rows that commit the same offset, which is the
-highest so far, one after the other. From each run to the next one is a step. A rewound group commits lower offsets:
-these say nothing about the record at the highest one, and are left out. A partition whose end goes back was created
-again, and starts over.
+The rows of one group and partition, in the order of time, become *runs*: consecutive rows that commit the same offset,
+which is the highest so far. The change from one run to the next is a step. A rewound group commits lower offsets: these
+say nothing about the record at the highest one, and are left out. A partition whose end goes back was created again and
+starts over.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from spark_analytics.jobs.in_order import ID
 # How often brokers report commits (broker_cy.server.telemetry.commit_sampler.PERIOD_S).
 REPORT_MS = 1_000
 MINUTE_MS = 60_000
-# Of times that are not known.
+# The value of unknown times.
 UNKNOWN = -1
 NAMES = ("cluster", "group", "topic")
-# What `minutes_of` reads, in this order of time: `at_ms`, `commit_ms`, `offset`. `record_ms` may be UNKNOWN.
+# The columns that `minutes_of` reads, in this order of time: `at_ms`, `commit_ms`, `offset`. `record_ms` may be
+# UNKNOWN.
 NUMBERS = ("at_ms", "commit_ms", "offset", "record_ms", "end")
 SCHEMA = (
     "cluster string, `group` string, topic string, minute_ms bigint, steps bigint, records bigint, "
@@ -124,8 +125,8 @@ def steps_of(runs: Runs, is_first: Flags) -> Steps:
 
 
 def minutes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return rows of SCHEMA, one for each group, partition and minute (of those in a batch), from batches in order
-    with ID, NAMES and NUMBERS.
+    """Return rows of SCHEMA, one for each group, partition and minute (of those in a batch), from batches in order with
+    ID, NAMES and NUMBERS.
     """
     carried: Runs | None = None
     names: list[pa.Array] = []
@@ -135,7 +136,7 @@ def minutes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         key, *numbers = (batch.column(name).to_numpy() for name in (ID, *NUMBERS))
         rows, here = runs_of(key, *numbers), [batch.column(name) for name in NAMES]
         if carried is not None:
-            # The last run of the batch before goes on, or it ends with the first step of this batch.
+            # The last run of the previous batch continues, or ends with the first step of this batch.
             rows = Runs(*(np.concatenate(pair) for pair in zip(carried, rows, strict=True)))
             here = [pa.concat_arrays(pair) for pair in zip(names, here, strict=True)]
         runs, places, is_first = merged(rows)

@@ -1,4 +1,4 @@
-"""How far values are from those of the other brokers and from what is usual: what `nodes` computes, on arrays."""
+"""The deviation of values from those of other brokers and from usual values: the computations of `nodes`, on arrays."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ Numbers = npt.NDArray[np.int64]
 
 # The median absolute deviation of normal values times this is their standard deviation.
 SIGMAS_OF_MAD = 1.4826
-# One broker cannot be compared, and of two it is unknown which one differs.
+# One broker cannot be compared; with two it is unknown which one differs.
 BROKERS_LEAST = 3
 HOURS_OF_WEEK = 168
 _MINUTES_OF_WEEK = HOURS_OF_WEEK * 60
 # Minutes of an hour that must be known for a week to count as history of this hour.
 _MINUTES_LEAST = 20
-# More would only make the baseline follow the seasons later; also the bound of memory: 8 weeks of minutes as floats.
+# With more weeks, the baseline would only follow the seasons later. This is also the limit of memory: 8 weeks of
+# minutes as floats.
 WEEKS_MOST = 8
-# A minute counts for at most this many deviations, so that one outlier raises no alarm of its own.
+# A minute counts for at most this many deviations, so that a single outlier raises no alarm.
 CLIP = 4.0
-# Per minute; smaller deviations are no change.
+# Per minute; smaller deviations do not count as a change.
 SLACK = 1.0
-# What is known after a longer gap does not continue what was before.
+# Values after a longer gap do not continue the ones before it.
 GAP_MOST_MINUTES = 30
 
 
@@ -37,7 +38,7 @@ def row_medians(values: Values) -> tuple[Values, npt.NDArray[np.intp]]:
 
 def z_scores(values: Values, relative: float, absolute: float) -> Values:
     """Return the robust z-scores of values by minute (row) and broker (column): the distance from the median of the
-    brokers in units of 1.4826 x MAD, which is at least `absolute` and `relative` x median. NaN where a broker is not
+    brokers in units of 1.4826 x MAD, which is at least `absolute` and `relative` x median. NaN if a broker is not
     known, or fewer than BROKERS_LEAST are.
     """
     medians, counts = row_medians(values)
@@ -50,8 +51,8 @@ def z_scores(values: Values, relative: float, absolute: float) -> Values:
 
 
 def usual(minutes: Numbers, values: Values, weeks_least: int) -> tuple[Values, Values]:
-    """Return what is usual at each minute, and its spread (1.4826 x MAD): the median of the values in the same hour of
-    the week, over at most WEEKS_MOST weeks before this one. NaN with fewer than `weeks_least` of them. `minutes` are
+    """Return the usual value at each minute, and its spread (1.4826 x MAD): the median of the values in the same hour
+    of the week, over at most WEEKS_MOST weeks before this one. NaN with fewer than `weeks_least` of them. `minutes` are
     numbers since 1970.
     """
     expected, spread = np.full(len(values), np.nan), np.full(len(values), np.nan)
@@ -75,7 +76,7 @@ def usual(minutes: Numbers, values: Values, weeks_least: int) -> tuple[Values, V
 
 
 def cusum(minutes: Numbers, residuals: Values, limit: float) -> Flags:
-    """Return which minutes belong to a lasting change upwards.
+    """Return which minutes belong to a lasting increase.
 
     The sum of the residuals above SLACK, never below 0, is a change when it exceeds `limit`. The change began when the
     sum left 0, and ended when the sum was highest, which is known when it has fallen by `limit` or is 0. It stops at

@@ -11,25 +11,25 @@ step is an advance of the committed offset of one partition past every offset th
     minute                            start of the minute (UTC)
     steps                             advances of committed offsets
     records                           offsets that were committed by them for the first time
-    measured                          steps of which the timestamp of the first record is known
+    measured                          steps with a known timestamp of the first record
     p50_ms, p90_ms, p99_ms, max_ms    latency of these records, by the nearest rank; null if `measured` is 0
     over_max_ms                       the most by which one of these latencies may be too high
     bounded                           the other steps
     bounded_p99_ms, bounded_max_ms    latency of their records is at most this; null if `bounded` is 0
 
-What is exact, and what is a bound:
+Exact values and bounds:
 
-- Offsets, timestamps and times of commits are exact. Brokers report commits at most once a second for a partition, the
-  last one of it. A commit in between may have been the first past the record, so a latency is an upper bound. It is too
+- Offsets, timestamps and times of commits are exact. For a partition, brokers report at most one commit a second, the
+  last one. A commit in between may have been the first past the record, so a latency is an upper bound. It is too
   high by less than a second, and by no more than the distance of the two commits. (With more than 1,000 partitions
   committed in a second, brokers report some of them later, and only the distance of the commits bounds it.)
 - One record is measured for each step, the first. It waits longest of the step's records unless timestamps go back, so
   the figures are upper bounds for all records, not a sample of them.
-- Where the group had read everything when it committed, the timestamp of the next record is not known. That record came
+- If the group had read everything when it committed, the timestamp of the next record is not known. That record came
   after the commit was reported, so the time from then to the next commit bounds its latency.
 - Records that are read again after a rewind are not counted again. A topic that was deleted and created again (the end
   of the partition went back) starts over; the step across it is not counted.
-- A latency is not negative: where the clock of a producer is ahead of that of the broker, it is 0.
+- A latency is not negative: if the clock of a producer is ahead of the broker's, it is 0.
 """
 
 from __future__ import annotations

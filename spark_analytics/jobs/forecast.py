@@ -13,9 +13,9 @@
     used_bytes, total_bytes            at the last hour
     growth_bytes_per_day               slope of the trend
     full_days                          days from the last hour until the trend reaches total_bytes
-    full_days_low, full_days_high      its band: the earliest and the latest; null beyond the time that is looked ahead
+    full_days_low, full_days_high      its band: the earliest and the latest; null beyond the forecast's range
     backtest_mape, backtest_coverage, backtest_hours
-    reason                             why there are no days: too little history, or not full in that time; else null
+    reason                             why no days are given: too little history, or not full in that time; else null
 
 The backtest trains on the first three quarters of the time and predicts the last: `backtest_mape` is the mean of
 |error| / value over the hours with a value (0.1 is 10 %), `backtest_coverage` the share of hours in the band (0.9 is
@@ -42,7 +42,7 @@ HELP = "bytes of topics to come, days until disks are full, with bands and the e
 
 AHEAD_DAYS = 7
 AHEAD_DAYS_MOST = 366
-# A disk that is full in more than a year is not one that anybody enlarges today.
+# A disk that is full in more than a year needs no action today.
 WITHIN_DAYS = 365.0
 LEAST_KNOWN_HOURS = 2 * HOURS_OF_DAY
 _COVERED_LEAST_S = 1800
@@ -89,7 +89,7 @@ def topics(topic_rates: DataFrame, ahead_days: int = AHEAD_DAYS) -> DataFrame:
 
 
 def disks(samples: DataFrame, within_days: float = WITHIN_DAYS) -> DataFrame:
-    """Return when each disk will be full. Raises ValueError for `within_days` of 0 or less."""
+    """Return the time when each disk will be full. Raises ValueError for `within_days` of 0 or less."""
     if not within_days > 0:
         raise ValueError(f"within_days is {within_days:g}: more than 0 is allowed")
     rows = samples.select("cluster", "broker", "at", F.explode("disks").alias("path", "room"))
@@ -109,7 +109,7 @@ def _topic_hours(topic_rates: DataFrame) -> DataFrame:
     """Return the mean `rate` of each topic in each hour that samples of its cluster cover, by cluster, topic, hour."""
     rows = topic_rates.withColumn("hour", _hour("at"))
     sums = rows.groupBy("cluster", "topic", "hour").agg(F.sum("in_bytes").alias("in_bytes"))
-    # The time that is covered is that of the broker with the most samples: the other ones may have had no traffic.
+    # The covered time is that of the broker with the most samples: the others may have had no traffic.
     each_sample = rows.groupBy("cluster", "broker", "hour", "at").agg(F.max("interval_ms").alias("interval_ms"))
     by_broker = each_sample.groupBy("cluster", "broker", "hour").agg((F.sum("interval_ms") / 1000).alias("covered_s"))
     covered = by_broker.groupBy("cluster", "hour").agg(F.max("covered_s").alias("covered_s"))
@@ -131,7 +131,7 @@ def _time(column: str) -> Column:
 
 
 def _as_hours(schema: StructType, name: str) -> StructType:
-    """Return the schema with a time as a number of hours: pandas has no times without a zone's trouble."""
+    """Return the schema with a time as a number of hours: this avoids the problems of pandas with zones."""
     return StructType([StructField(name, LongType()) if each.name == name else each for each in schema])
 
 
@@ -190,7 +190,9 @@ def _disk(frame: pd.DataFrame, within_days: float) -> pd.DataFrame:
 
 
 def _days(room: float, slope: float, most: float) -> float | None:
-    """Return the days until the room is used up at bytes per hour; None if it never is, or not in `most` days."""
+    """Return the days until the free space is used up at a rate in bytes per hour; None if that takes more than `most`
+    days.
+    """
     if room <= 0:
         return 0.0
     if slope <= 0:
@@ -212,7 +214,7 @@ _KINDS = {LongType: "Int64", IntegerType: "Int32", DoubleType: "Float64", String
 
 
 def _frame(schema: StructType, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return the rows with the columns and types of the schema; what a row does not have is null."""
+    """Return the rows with the columns and types of the schema; missing values of a row are null."""
     return pd.DataFrame({
         each.name: pd.array([row.get(each.name) for row in rows], dtype=_KINDS[type(each.dataType)])
         for each in schema

@@ -1,8 +1,8 @@
-"""Rows of each key in an order, given to a function in batches: Spark sorts, and numpy works on whole columns.
+"""Passes the rows of each key, in an order, to a function in batches: Spark sorts, and numpy works on whole columns.
 
 A window of Spark compares all columns of its key for each pair of rows that it sorts, and keeps its results in rows.
 Here, a 64-bit hash stands for the key in the sort, and a function sees the rows as Arrow batches: for the tables of
-commits, this costs half of the CPU. Nothing is collected, so that a key may have any number of rows.
+commits, this costs half of the CPU. Nothing is collected, so a key may have any number of rows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def map_in_order(
     function: Callable[[Batches], Iterator[pa.RecordBatch]],
     schema: str,
 ) -> DataFrame:
-    """Return what `function` makes of the rows, with `schema`.
+    """Return the result of `function` for the rows, with `schema`.
 
-    It gets batches with the columns of `rows` and ID, a hash of the columns `key`: all rows of a key one after the
-    other, in the order of the columns `order`, not divided at batches. Two keys have the same hash with a probability
-    of 3 in 10^10 among 10^5 keys.
+    It gets batches with the columns of `rows` and ID, a hash of the columns `key`: all rows of a key are consecutive
+    and in the order of the columns `order`; a key may continue in the next batch. Two keys have the same hash with a
+    probability of 3 in 10^10 among 10^5 keys.
     """
     known = rows.withColumn(ID, F.xxhash64(*key))
     return known.repartition(ID).sortWithinPartitions(ID, *order).mapInArrow(function, schema)

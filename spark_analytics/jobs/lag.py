@@ -11,8 +11,8 @@
     lag_max_records     the greatest of the minute's samples
     time_lag_ms         age of the record at `committed`, by its timestamp; 0 without lag; null if the timestamp is not
                         known
-    time_lag_max_ms     the same, or what it is at most: null never. Where the group had read everything when its commit
-                        was reported, the record came later, so it is not older than the report
+    time_lag_max_ms     the same, or its upper bound; never null. If the group had read everything when its commit
+                        was reported, the record arrived later, so it is not older than the report
     commits             reported commits of the minute: at most one each second
     commit_at           time of the last commit
     idle_ms             from then to the sample
@@ -27,16 +27,16 @@
 slowest partition; null if one is not known), `time_lag_max_ms`, `abandoned` (partitions), and `status` of the worst
 partition.
 
-What bounds the carrying forward of a last commit: there is no event when a consumer stops, so its last commit counts
-until the group commits again, for at most `Bounds.carry_ms` (a day). The end of the partition moves on only by commits
-of other groups. Without any, it is taken for known for `Bounds.end_age_max_ms` (10 min); then there are no rows (a gap,
-not a lag of 0) until a commit reports it again. A group that is the only one of its topic is therefore seen to stop,
-but not to be abandoned.
+Limits of carrying a last commit forward: no event reports that a consumer stops, so its last commit counts until the
+group commits again, for at most `Bounds.carry_ms` (a day). Meanwhile, only commits of other groups advance the end of
+the partition. Without them, the end counts as known for `Bounds.end_age_max_ms` (10 min); then rows are missing (a gap,
+not a lag of 0) until a commit reports it again. If a group is the only one of its topic, the job can therefore see it
+stop, but not see it abandoned.
 
-A sample differs from the console's in this: the console asks for the end at its sample, and here it is that of the last
-commit (`end_age_ms` ago). Whether a group has members is known if the table `rebalances` is given, from its last
-rebalance; without one, `judge` decides by the times of commits alone. What was deleted before it was read still counts
-as lag in records.
+A sample differs from the console's: the console requests the end at its sample, and here the end is that of the last
+commit (`end_age_ms` ago). If the table `rebalances` is given, the last rebalance says whether a group has members;
+without one, `judge` decides by the times of commits alone. Records that were deleted before the group read them still
+count as lag in records.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _COLUMNS = (
     "abandoned",
     "incarnation",
 )
-# Of a row that is no change of members.
+# The value of a row that is not a change of members.
 _NO_CHANGE = -1
 
 
@@ -104,7 +104,7 @@ def lag(
     """Return the rows described above from the table `commits`; `rebalances` says which groups had members.
 
     `until` is the time up to which last commits are carried forward; by default that of the cluster's last commit. One
-    Python worker has all rows of a partition at once: about 100 bytes for each group and 10 s with a commit.
+    Python worker holds all rows of a partition: about 100 bytes for each group and 10 s with a commit.
     """
     ticks = _ticks(commits)
     if rebalances is not None:
@@ -160,8 +160,8 @@ def _tick(at: Column) -> Column:
 
 def _ticks(commits: DataFrame) -> DataFrame:
     """Return the last commit of each group's partition in each tick, so that few rows go to Python."""
-    # Two brokers may report the same group in the same ms while its coordinator moves: then the one with the higher id
-    # counts, whatever the order of the rows (times have no fraction of a ms).
+    # Two brokers may report the same group in the same ms while its coordinator moves: the one with the higher id
+    # counts, regardless of the order of the rows (times have no fraction of a ms).
     newest = F.unix_micros("at") + F.pmod(F.col("broker"), F.lit(1000))
     last = [F.max_by(name, "newest").alias(name) for name in ("at_ms", "committed", "commit_ms", "record_ms", "end")]
     made = rows_of(commits, newest.alias("newest"))
@@ -170,7 +170,9 @@ def _ticks(commits: DataFrame) -> DataFrame:
 
 
 def _changes(commits: DataFrame, rebalances: DataFrame) -> DataFrame:
-    """Return a row for each partition of a group, and each time at which it began to have members, or to have none."""
+    """Return a row for each partition of a group, and each time at which it gained its first member or lost its last
+    one.
+    """
     ordered = Window.partitionBy("cluster", "group").orderBy("at", "generation")
     has = F.col("members_after") > 0
     before = F.lag(has).over(ordered)

@@ -2,11 +2,11 @@
 frames.
 
 The console samples each group every 10 s, and judges the last 12 samples (`broker_cy.admin.lag_history`). Here, the
-same samples are made from the commits: one at the end of each tick of 10 s, with what was known then. A group's last
+same samples are made from the commits: one at the end of each tick of 10 s, with the values known then. A group's last
 commit is carried forward; the end of the partition is the highest that any group's commit has reported.
 
-`follow` works on from a `State`, so that a stream continues where its last batch ended: it needs no more than the rows
-of the last window, and the last row of each group.
+`follow` continues from a `State`, so that a stream continues where its last batch ended: it only needs the rows of the
+last window, and the last row of each group.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from broker_cy.admin.lag_history import SAMPLES_MAX
 TICK_MS = 10_000
 MINUTE_MS = 60_000
 TICKS_PER_MINUTE = MINUTE_MS // TICK_MS
-# Reports of several groups, and of several brokers, are not quite in the order in which they read the end of the
-# partition. One that is lower by later than this means that the topic was created again.
+# Reports of several groups, and of several brokers, are not exactly in the order in which they read the end of the
+# partition. A lower end that is reported later than this means that the topic was created again.
 SETTLE_MS = 5_000
 UNKNOWN = -1
-# Minutes whose samples are in memory as objects at once: a day's.
+# Minutes whose samples are in memory as objects at the same time: those of a day.
 _JUDGED_AT_ONCE = 1_440
-# The columns of `rows`: the last commit of a group in a tick, and how many were reported in it. Of times and timestamps
-# that are not known, UNKNOWN.
+# The columns of `rows`: the last commit of a group in a tick, and the number of commits reported in it. Unknown times
+# and timestamps are UNKNOWN.
 ROWS = ("group", "tick", "at_ms", "committed", "commit_ms", "record_ms", "end", "commits")
 OUTPUT = (
     ("group", "string"),
@@ -57,8 +57,8 @@ Numbers = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class Bounds:
     """`abandoned_after_ms`: a group that has not committed for longer, while the end moved, is abandoned. `carry_ms`:
-    how long its last commit is carried forward. `end_age_max_ms`: how long the end of a partition is taken for known
-    after a report.
+    the time for which its last commit is carried forward. `end_age_max_ms`: the time for which the end of a partition
+    counts as known after a report.
     """
 
     abandoned_after_ms: int = 600_000
@@ -77,9 +77,9 @@ DEFAULTS = Bounds()
 
 
 class State(NamedTuple):
-    """What `follow` needs of the ticks before `tick`: the last end report (`reported`, a tick; UNKNOWN if there was
-    none) with its time, the highest end then and one report before, and how often the topic was created again. `rows`
-    has ROWS and `incarnation`, UNKNOWN for those that are at `tick` or later.
+    """The data that `follow` needs of the ticks before `tick`: the last end report (`reported`, a tick; UNKNOWN without
+    one) with its time, the highest end then and one report before, and the number of times that the topic was created
+    again. `rows` has ROWS and `incarnation`, UNKNOWN for those that are at `tick` or later.
     """
 
     rows: pd.DataFrame
@@ -136,7 +136,7 @@ def follow(
     """Return the rows of OUTPUT of all minutes from `from_minute` (since 1970) on, with samples of ticks before
     `until`.
 
-    `members` has for each group when it began to have members, or to have none.
+    `members` has, for each group, the times at which it gained its first member or lost its last one.
     """
     ends = _ends_of(state)
     rows = _with_incarnations(state, ends)
@@ -152,13 +152,13 @@ def follow(
 
 
 def advance(state: State, until: int, bounds: Bounds) -> State | None:
-    """Return the state with which minutes from tick `until` on can be made; None if no group is carried any further."""
+    """Return the state from which minutes from tick `until` on can be computed; None if no group is carried forward."""
     ends = _ends_of(state)
     rows = _with_incarnations(state, ends)
-    # Not after `until`: rows between it and the first known one may still come.
+    # Not after `until`: rows between it and the first known one may still arrive.
     boundary = min(until, max(state.tick, until - SAMPLES_MAX))
     past = rows[rows["tick"] < boundary].sort_values("tick", kind="stable").drop_duplicates("group", keep="last")
-    # Without a later commit, it is not carried to where the next samples are.
+    # Without a later commit, a row is not carried to the next samples.
     past = past[(until - past["tick"]) * TICK_MS <= bounds.carry_ms]
     later = rows[rows["tick"] >= boundary].assign(incarnation=UNKNOWN)
     if past.empty and later.empty:
@@ -176,7 +176,7 @@ def advance(state: State, until: int, bounds: Bounds) -> State | None:
 
 
 def _ends_of(state: State) -> _Ends:
-    """Return the highest end by tick. An end that is lower than was reported before starts another incarnation."""
+    """Return the highest end by tick. An end that is lower than an earlier report starts another incarnation."""
     rows = state.rows[state.rows["tick"] >= state.tick].sort_values(["tick", "at_ms", "end"], kind="stable")
     by_tick = rows.groupby("tick", sort=True)
     last = by_tick[["at_ms", "end"]].last()
@@ -189,7 +189,7 @@ def _ends_of(state: State) -> _Ends:
     found = zip(last.index, last["at_ms"], last["end"], most, strict=True)
     for place, (tick, at_ms, end, top) in enumerate(found, 1):
         if end < (highest if at_ms - before_ms > SETTLE_MS else before):
-            # What was reported of the old one in this tick does not count.
+            # Reports of the old incarnation in this tick do not count.
             highest, before, incarnation = end, 0, incarnation + 1
         else:
             highest, before = max(highest, top), highest
@@ -199,24 +199,24 @@ def _ends_of(state: State) -> _Ends:
 
 
 def _with_incarnations(state: State, ends: _Ends) -> pd.DataFrame:
-    """Return the rows with the incarnation of the topic that was committed."""
+    """Return the rows with the incarnation of the topic that their commits belong to."""
     rows = state.rows
     at = np.searchsorted(ends.ticks, rows["tick"].to_numpy(np.int64), "right") - 1
     found = ends.incarnations[at]
     began = np.concatenate(([False], np.diff(ends.incarnations) > 0))
-    # In the tick in which a new one began, a row with a higher end is of the old one.
+    # In the tick in which a new incarnation began, a row with a higher end belongs to the old one.
     found = found - (began[at] & (rows["end"].to_numpy(np.int64) > ends.highest[at]))
     known = rows["incarnation"].to_numpy(np.int64)
     return rows.assign(incarnation=np.where(known == UNKNOWN, found, known))
 
 
 def _samples_of(own: pd.DataFrame, ends: _Ends, start: int, until: int, bounds: Bounds) -> _Samples:
-    """Return the samples of a group from tick `start` to before `until`. There is none where its commit is of an
-    incarnation that has ended or too old, or the end of the partition is not known.
+    """Return the samples of a group from tick `start` to before `until`. A sample is missing if its commit is too old
+    or of an incarnation that has ended, or if the end of the partition is not known.
     """
     own_ticks, own_ends = own["tick"].to_numpy(np.int64), own["end"].to_numpy(np.int64)
     own_lives = own["incarnation"].to_numpy(np.int64)
-    # Beyond these no sample is valid, however far away `until` is.
+    # No sample is valid beyond these, even if `until` is far away.
     last = min(own_ticks[-1] + bounds.carry_ms // TICK_MS, ends.ticks[-1] + bounds.end_age_max_ms // TICK_MS)
     ticks = np.arange(start, max(start, min(until, int(last) + 1)), dtype=np.int64)
     at = np.searchsorted(own_ticks, ticks, "right") - 1
@@ -265,7 +265,7 @@ def _minutes_of(
         time_lag_ms(int(unread), None if stamp == UNKNOWN else int(stamp), int(then))
         for unread, stamp, then in zip(lag, record, now, strict=True)
     ]
-    # When it was reported, there was no record at the committed offset.
+    # At the time of the report, no record was at the committed offset.
     bound = np.where(lag == 0, 0, now - columns["at_ms"][lasts])
     statuses = _statuses(columns, at_ms, samples, lags, lasts, members)
     idle = np.maximum(0, now - columns["commit_ms"][lasts])
@@ -305,7 +305,7 @@ def _statuses(
     """Return the status at each of the samples `lasts`."""
     found = [Status.OK] * len(lasts)
     behind = np.flatnonzero(lags[lasts] > 0)
-    # As lag_history.Window.status: most groups keep up, and their samples need not be made.
+    # The same as lag_history.Window.status. Most groups keep up, and their samples need not be built.
     for part in (behind[place : place + _JUDGED_AT_ONCE] for place in range(0, len(behind), _JUDGED_AT_ONCE)):
         first, end = int(samples.starts[lasts[part[0]]]), int(lasts[part[-1]]) + 1
         here = slice(first, end)

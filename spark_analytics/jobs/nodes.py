@@ -3,23 +3,22 @@
 `anomalies(samples, api_phases)`, one row for each anomaly:
     cluster, broker
     metric               a name of METRICS; its unit is at its end
-    method               brokers (another value than the other brokers) or history (another one than usual)
+    method               brokers (differs from the other brokers) or history (differs from the usual value)
     start_at, end_at     first minute, and end of the last one
     minutes              minutes that were anomalous; a gap of a few minutes does not end an anomaly
     peak_at              minute with the highest score
-    peak, normal         value of the broker there, and that of the others (median), or what is usual there
+    peak, normal         value of the broker there, and the median of the others or the usual value there
     score                robust z-score there: (value - median) / (1.4826 x MAD), below 0 if the value is too low
-    words                all this as a sentence
+    words                the anomaly as a sentence
 
 `minutes(samples, api_phases)`, one row for each broker and minute: cluster, broker, minute (since 1970),
 `traffic_bytes_per_s` (the mean of the cluster's brokers), and a column for each metric (null if it is not known).
 
-`brokers`: robust z-scores over the brokers of each minute, where at least three are known. `history`: a CUSUM of the
-z-scores against the same hour of the week in the weeks before. Both have a floor below which spreads are not believed,
-so that equal brokers do not make every small difference a large one. Both look only at minutes in which the cluster's
-brokers have a least traffic: an idle cluster differs by nothing but noise (as Cruise Control's issue 1142 reports). A
-p99 counts with at least 20 requests in the minute. The phases in which a Fetch waits for records (data, total) are left
-out.
+`brokers`: robust z-scores over the brokers of each minute, if at least three are known. `history`: a CUSUM of the
+z-scores against the same hour of the week in the weeks before. Both have a lower limit of spreads, so that small
+differences between equal brokers do not count as large ones. Both use only minutes in which the cluster's brokers have
+a minimum traffic: differences in an idle cluster are only noise (see Cruise Control's issue 1142). A p99 counts with at
+least 20 requests in the minute. The phases in which a Fetch waits for records (data, total) are left out.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its name in words, and the floors of its spread, as a part of the normal value and as an amount. One
-    with `low` is anomalous if it is too low, too: a broker without traffic is.
+    """A metric: its name in words, and the lower limits of its spread, as a part of the normal value and as an amount.
+    A metric with `low` is also anomalous if it is too low, such as the traffic of a broker that has none.
     """
 
     words: str
@@ -74,17 +73,17 @@ METRICS: dict[str, Metric] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What counts as an anomaly. Raises ValueError for what makes no sense."""
+    """The criteria of an anomaly. Raises ValueError for invalid values."""
 
     score_least: float = 5.0
-    """Of a minute, against the other brokers."""
+    """The z-score of a minute against the other brokers."""
     cusum_limit: float = 15.0
     minutes_least: int = 3
-    """Anomalous minutes of an anomaly: one or two are noise of p99s."""
+    """The minimum number of anomalous minutes of an anomaly: one or two are noise of p99s."""
     gap_minutes: int = 2
-    """Normal minutes in a row that do not end an anomaly."""
+    """Consecutive normal minutes that do not end an anomaly."""
     traffic_least_bytes_per_s: float = 10_000.0
-    """In and out, mean of the cluster's brokers."""
+    """The minimum traffic, in and out: the mean of the cluster's brokers."""
     history_weeks: int = 2
 
     def __post_init__(self) -> None:
@@ -137,7 +136,7 @@ def minutes(samples: DataFrame, api_phases: DataFrame) -> DataFrame:
         F.max("resident_bytes").alias("resident_bytes"),
     )
     seconds = F.when(F.col("interval_ms") > 0, F.col("interval_ms") / 1000)
-    # A minute that has samples, and no requests of an API, has 0 of them.
+    # A minute with samples but without requests of an API has 0 requests.
     rates = [
         (F.coalesce(name, F.lit(0)) / seconds).alias(f"{name}_per_s")
         for name in ("in_bytes", "out_bytes", "requests", "major_faults", "disk_read_bytes", "disk_written_bytes")
@@ -188,7 +187,7 @@ def _minute() -> Column:
 
 
 def _p99(name: str) -> Column:
-    """Return the mean of the samples' p99s, weighted by their counts; null with few requests."""
+    """Return the mean of the samples' p99s, weighted by their counts; null if it has few requests."""
     count = F.col(f"{name}_count")
     return F.when(count >= _REQUESTS_LEAST, F.col(f"{name}_weighted") / count)
 
@@ -261,14 +260,14 @@ def _no_rows() -> pd.DataFrame:
 def _merged(flagged: DataFrame, limits: Limits) -> DataFrame:
     """Return the anomalies: flagged minutes of one broker, metric and method without a long gap between them."""
     of = (*_BROKER, "metric", "method")
-    # One that goes from too high to too low is two anomalies.
+    # A change from too high to too low gives two anomalies.
     signed = flagged.withColumn("low", F.col("score") < 0)
     in_order = Window.partitionBy(*of, "low").orderBy("minute")
     apart = F.col("minute") - F.lag("minute").over(in_order) > limits.gap_minutes + 1
     numbered = signed.withColumn("run", F.sum(F.coalesce(apart, F.lit(True)).cast("int")).over(in_order.rowsBetween(
         Window.unboundedPreceding, 0
     )))  # fmt: skip
-    # The earlier of two equal peaks.
+    # The earlier one of two equal peaks.
     peak = F.max(
         F.struct(F.abs("score").alias("height"), (-F.col("minute")).alias("minus"), "value", "normal", "score")
     )
@@ -297,7 +296,7 @@ def _words() -> Column:
         F.format_string("%.1f times ", ratio),
         F.when(between, "that of the others").otherwise("what is usual at this hour"),
     )
-    # Nothing is a number of times of 0.
+    # A ratio to 0 has no value.
     amounts = F.concat(
         F.format_string("%.1f, ", F.col("peak")),
         F.when(between, "the others' is ").otherwise("usual at this hour is "),

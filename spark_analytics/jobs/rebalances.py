@@ -1,6 +1,6 @@
-"""What rebalances cost: the records that had to wait while no member read their partitions, and who caused it.
+"""The cost of rebalances: the records that waited while no member read their partitions, by cause.
 
-`rebalances` returns one row for each rebalance, the dearest (`records`) first:
+`rebalances` returns one row for each rebalance, the most expensive (`records`) first:
 
     cluster, group, generation
     at                  time of its event: when the group was stable again, or empty
@@ -10,26 +10,26 @@
                                 each)
     total_ms, join_ms, sync_ms  its duration, and that of its phases
     members_before, members_after
-    moves               partitions that changed their owner, or had none for a while
+    moves               partitions that changed their owner, or had no owner for a while
     moves_listed        how many of them the event lists (at most 2,000, the longest stalls)
     kept                partitions that were read without interruption
     stall_max_ms        the longest stall
     stalled_s           partition-seconds: sum of the stalls of the listed partitions
-    stalled_most_s      the same with those that are not listed: at most
+    stalled_most_s      the same with the unlisted ones: upper bound
     records             records that waited: sum of stall x rate over the listed partitions whose rate is known
-    records_most        the same with those that are not listed: at most
+    records_most        the same with the unlisted ones: upper bound
     unrated             listed stalls of partitions whose rate is not known; they are missing in `records`
-    unowned             listed partitions that had no owner before: no stall is known, and none is counted
+    unowned             listed partitions that had no owner before: their stall is unknown and not counted
 
-`spenders` returns the costs by cause, member, client, host or group, the dearest first:
+`spenders` returns the costs by cause, member, client, host or group, the most expensive first:
 
     cluster, NAME       NAME is `reason`, `member_id`, `client_id`, `host` or `group`
-    rebalances          in how many it took part (of groups: had)
+    rebalances          number of rebalances in which it took part (for groups: that it had)
     stalled_s, records  its share of them: a rebalance with several triggers counts for each by its part, so sums stay
                         true
     records_share       share of all records of the cluster that waited: 0 to 1; null if none did
 
-The rate of a partition (`rates`) is that of the 10 minutes in which the event is:
+The rate of a partition (`rates`) is that of the 10 minutes that contain the event:
 
 1. the growth of its end over the time between two of its commits' reports, of any group (exact, if the end did not go
    back);
@@ -37,9 +37,8 @@ The rate of a partition (`rates`) is that of the 10 minutes in which the event i
    the partitions that are known from commits and moves (an estimate: partitions are seldom equal);
 3. else unknown.
 
-What an event does not list is bounded, not scaled: each partition that is not listed was stalled at most as long as the
-shortest stall that is, and is taken to have the average rate of the listed ones. The upper ends are `stalled_most_s`
-and `records_most`.
+The cost of unlisted partitions is bounded, not scaled: each was stalled at most as long as the shortest listed stall,
+and is assumed to have the average rate of the listed ones. The upper bounds are `stalled_most_s` and `records_most`.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ from spark_analytics.jobs import throughput
 NAME = "rebalances"
 HELP = "records that waited for each rebalance, by cause, member, client, host and group, the dearest first"
 
-# Long enough that a group has commits in it besides the stall, short enough to be the rate of that time of the day.
+# Long enough to contain commits of the group outside the stall, short enough for the rate at that time of the day.
 RATE_MS = 600_000
 SPENDERS = ("reason", "member_id", "client_id", "host", "group")
 UNKNOWN_CAUSE = "unknown"
-# Of the range of a partition's ends: less growth than this from the first to the last means that the topic was created
-# again.
+# A share of the range of a partition's ends: less growth from the first to the last end means that the topic was
+# created again.
 _SOUND_SHARE = 0.9
-# A generation is counted from the start again if a group was deleted.
+# Generations start again if a group was deleted.
 _REBALANCE = ("cluster", "group", "generation", "at")
 _PLACE = ("cluster", "topic", "partition", "slot")
 
@@ -130,8 +129,8 @@ def rates(commits: DataFrame, moves: DataFrame, topic_rates: DataFrame, samples:
     """
     places = _slotted(moves).select(*_PLACE).distinct()
     ends = _slotted(commits).where(F.col("end").isNotNull())
-    # As `end` never goes down in the life of a topic, its least and greatest are about the first and the last: reports
-    # of several groups are not quite in the order in which they read it.
+    # `end` never decreases in the life of a topic, so its minimum and maximum are about the first and the last. Reports
+    # of several groups are not exactly in the order in which they read it.
     seconds = (F.unix_millis(F.max("at")) - F.unix_millis(F.min("at"))) / 1000
     first, last = F.min_by("end", "at"), F.max_by("end", "at")
     sound = (last - first >= _SOUND_SHARE * (F.max("end") - F.min("end"))) & (seconds > 0)
@@ -167,8 +166,8 @@ def _stalls(moves: DataFrame, found: DataFrame) -> DataFrame:
         .agg(
             F.count("*").alias("moves_listed"),
             F.sum(seconds).alias("stalled_s"),
-            # Of those without an owner before, no stall is known: the event lists them last, so what it leaves out has
-            # none.
+            # The stall of partitions without a previous owner is unknown. The event lists them last, so the partitions
+            # that it leaves out have no known stall, either.
             F.min(F.when(owned, F.col("stall_ms") / 1000).otherwise(F.lit(0.0))).alias("stall_least_s"),
             F.sum(seconds * F.col("per_s")).alias("records"),
             F.avg(F.when(owned, F.col("per_s"))).alias("per_s"),
@@ -179,7 +178,7 @@ def _stalls(moves: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def _causes(triggers: DataFrame) -> DataFrame:
-    """Return who and what caused each rebalance. The order of its triggers is not in the table."""
+    """Return the causes and triggers of each rebalance. The order of its triggers is not in the table."""
 
     def names(column: str) -> Column:
         return F.sort_array(F.collect_set(F.when(F.col(column) != "", F.col(column))))

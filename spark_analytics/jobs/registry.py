@@ -1,7 +1,7 @@
-"""All jobs by name: which tables each one reads, and which results it gives.
+"""All jobs by name, with the tables that each reads and its results.
 
-A result is a name, what its rows are, and a DataFrame whose first rows matter most. `JOBS` are those that need nothing
-but tables; `what_if_job` makes the one that needs a plan.
+A result is a name, a description of its rows, and a DataFrame with the most important rows first. `JOBS` are those that
+need only tables; `what_if_job` creates the one that needs a plan.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ JOBS: dict[str, Job] = {
 
 
 def what_if_job(cluster: str, plan: Sequence[Reassignment]) -> Job:
-    """Return the job that predicts what a plan for a cluster does. It raises PlanError if the plan names what is not in
-    the tables.
+    """Return the job that predicts the effect of a plan on a cluster. It raises PlanError if the plan names resources
+    that are not in the tables.
     """
 
     def compute(of: Tables) -> Iterable[Found]:

@@ -1,10 +1,10 @@
-"""How unevenly records are spread over the partitions of a topic, and traffic over the brokers of a cluster.
+"""The skew of records over the partitions of a topic, and of traffic over the brokers of a cluster.
 
 `partitions(commits)`, one row for each partition that a group committed:
     cluster, topic, partition
-    records           records that were appended between its first and its last known end
+    records           records appended between its first and its last known end
     seconds           from the first to the last commit, without the time in which the topic was created again
-    records_per_s     records / seconds, null if there was one commit only
+    records_per_s     records / seconds, null with only one commit
     share             its part of the records of the topic's partitions, 0 to 1, null if the topic has none
     fair_share        1 / partitions of the topic
     times_fair        share / fair_share
@@ -22,9 +22,10 @@
     times_fair, gini (of the cluster), hot (share above the factor of the fair share, and in_bytes_per_s at the least
     rate or above it)
 
-A partition's end is known where any group commits it: partitions without commits are missing, and a partition's records
-are those between its own first and last commit. A topic whose ends go back was created again: its count starts again
-there. The ends are compared by minute, at each minute's highest: within one minute the new creation is not noticed.
+A partition's end is known if a group commits it: partitions without commits are missing, and a partition's records are
+those between its own first and last commit. A topic whose ends go back was created again: its count starts again there.
+The ends are compared by minute, by the highest of each minute: a topic that is created again within one minute is not
+noticed.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from pyspark.sql import functions as F
 NAME = "skew"
 HELP = "share of each partition and broker, Gini coefficients, hot partitions"
 
-# Twice the fair share: of four partitions, one that has more than all others together.
+# Twice the fair share: with four partitions, one has more than all others together.
 HOT_FACTOR = 2.0
-# Below it the largest share of a topic is no load worth moving.
+# Below it, even the largest share of a topic is too little load to be moved.
 LEAST_RECORDS_PER_S = 10.0
 LEAST_BYTES_PER_S = 10_000.0
 _PARTITION = ("cluster", "topic", "partition")
@@ -63,11 +64,11 @@ def partitions(
 
 
 def growth(commits: DataFrame) -> DataFrame:
-    """Return what was appended to each partition between its first and its last commit: `records`, `seconds`,
+    """Return the records appended to each partition between its first and its last commit: `records`, `seconds`,
     `records_per_s`, `first_at`, `last_at` by cluster, topic and partition.
     """
     # The highest end of a minute does not depend on the order of commits of several groups in one ms, and this step
-    # needs no sort: the window below sorts minutes, not commits.
+    # needs no sorting: the window below sorts minutes, not commits.
     minutes = commits.where(F.col("commit_at").isNotNull()).groupBy(*_PARTITION, _minute().alias("minute"))
     known = minutes.agg(
         F.min("end").alias("lowest"),
@@ -94,7 +95,7 @@ def growth(commits: DataFrame) -> DataFrame:
 
 def topics(found: DataFrame) -> DataFrame:
     """Return the topics of `partitions`."""
-    # The lower partition of two equal ones, so that a run does not depend on the order of rows.
+    # The lower one of two equal partitions, so that the result does not depend on the order of rows.
     hottest = F.max(F.struct("records", (-F.col("partition")).alias("minus"), "share"))
     by_topic = found.groupBy(*_TOPIC).agg(
         F.count("*").alias("partitions"),

@@ -2,12 +2,12 @@
 mode.
 
 Event time is `at`. A row of the result is final: it appears once, when the watermark (the latest `at` that was seen,
-less the delay) has passed the end of its period. Rows that come later than that are left out, and counted: `late_rows`
-reads their number from the progress of a query, and `LateRows` adds it up while queries run.
+less the delay) has passed the end of its period. Later rows are left out and counted: `late_rows` reads their number
+from the progress of a query, and `LateRows` adds it up while queries run.
 
 The columns are those of `throughput.throughput` and `lag.lag`. `lag` differs from the batch in three points: minutes
-are reported only when they are over; whether a group has members is not known; and it goes on after the last commit,
-since other partitions move the watermark, where the batch ends with the last commit of the cluster.
+are reported only when they are over; whether a group has members is not known; and it continues after the last commit,
+because other partitions advance the watermark, while the batch ends with the last commit of the cluster.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from spark_analytics.jobs.lag_windows import (
 )
 
 _DELAY = re.compile(r"[0-9]+ (millisecond|second|minute|hour|day)s?")
-# Of a partition: the rows of `lag_windows.State` as an Arrow stream, its numbers (an array of them is refused by Spark
-# 4.2's Python workers), and the first minute that is not reported.
+# The state of a partition: the rows of `lag_windows.State` as an Arrow stream, its numbers (Spark 4.2's Python workers
+# reject an array of them), and the first minute that is not reported.
 _NUMBERS = State._fields[1:]
 _STATE_SCHEMA = ", ".join(("rows binary", *(f"{name} bigint" for name in _NUMBERS), "minute bigint"))
 
@@ -57,9 +57,9 @@ _STATE_SCHEMA = ", ".join(("rows binary", *(f"{name} bigint" for name in _NUMBER
 def throughput(
     topic_rates: DataFrame, samples: DataFrame, watermark: str, period_ms: int = throughput_job.MINUTE_MS
 ) -> DataFrame:
-    """Return the stream of `throughput.throughput`. `watermark` is how late a row may come: "30 seconds".
+    """Return the stream of `throughput.throughput`. `watermark` is the maximum delay of a row: "30 seconds".
 
-    State: what a period collects (see there), for each topic and broker, until the watermark has passed it.
+    State: the collected values of a period (see there), for each topic and broker, until the watermark has passed it.
     """
     delay = _delay(watermark)
     return throughput_job.throughput(
@@ -68,7 +68,7 @@ def throughput(
 
 
 def lag(commits: DataFrame, watermark: str, *, bounds: Bounds = DEFAULTS) -> DataFrame:
-    """Return the stream of `lag.lag`. `watermark` is how late a commit may come.
+    """Return the stream of `lag.lag`. `watermark` is the maximum delay of a commit.
 
     State: for each partition the commits of the last two minutes, and the last of each group, for at most
     `bounds.carry_ms` after it.
@@ -81,10 +81,10 @@ def lag(commits: DataFrame, watermark: str, *, bounds: Bounds = DEFAULTS) -> Dat
 
 
 def late_rows(query: StreamingQuery) -> int:
-    """Return how many rows of a query were left out because they came too late, of the batches that it remembers (the
-    last 100: spark.sql.streaming.numRecentProgressUpdates).
+    """Return the number of rows of a query that were left out because they were late, in the batches that it remembers
+    (the last 100: spark.sql.streaming.numRecentProgressUpdates).
 
-    Of `throughput`, rows that one task of a batch has already added to the same period of the same topic count as one.
+    For `throughput`, rows that one task of a batch has already added to the same period of the same topic count as one.
     """
     return sum(_late_of(each) for each in query.recentProgress)
 
@@ -98,7 +98,7 @@ def _late_of(progress: Any) -> int:
 
 
 class LateRows(StreamingQueryListener):
-    """Counts late rows by the id of the query, of all queries of a session to which it is added:
+    """Counts late rows by the id of the query, for all queries of a session to which it is added:
     `spark.streams.addListener(LateRows())`. It forgets nothing, so its size is that of the number of queries.
     """
 
@@ -112,19 +112,19 @@ class LateRows(StreamingQueryListener):
             return self._counts.get(str(query.id), 0)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is late yet."""
+        """No row is late yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Add what the batch left out."""
+        """Add the rows that the batch left out."""
         with self._lock:
             name = str(event.progress.id)
             self._counts[name] = self._counts.get(name, 0) + _late_of(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """No batch, so nothing was late."""
+        """No batch, so no row was late."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The count stays, to be read after the end."""
+        """The count remains, to be read after the end."""
 
 
 def _delay(text: str) -> str:
@@ -141,7 +141,7 @@ def _stateful(
     def of_partition(
         key: tuple[Any, ...], batches: Iterable[pd.DataFrame], group_state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        # On a timeout, there are none.
+        # A timeout has no rows.
         new = [each[list(ROWS)] for each in batches if len(each)]
         state, minute = _restored(group_state)
         if new:
@@ -158,7 +158,7 @@ def _stateful(
             group_state.remove()
         else:
             group_state.update((_packed(rest.rows), *rest[1:], over))
-            # What is kept has to be looked at once more when the next minute is over, even without another commit.
+            # The kept state must be evaluated again when the next minute is over, even without another commit.
             group_state.setTimeoutTimestamp(max((over + 1) * MINUTE_MS, watermark_ms + 1))
         if not found.empty:
             yield lag_job.with_keys(key, found[[name for name, _ in OUTPUT]])
@@ -167,11 +167,11 @@ def _stateful(
 
 
 def _with_rows(state: State | None, new: pd.DataFrame) -> State:
-    """Return the state with rows that came in."""
+    """Return the state with new rows."""
     added = new.assign(incarnation=UNKNOWN)
     if state is None:
         return State(last_of_ticks(added), int(new["tick"].min()))
-    # Rows of one tick may come in several batches. Those before the state's first tick have their final incarnation.
+    # Rows of one tick may arrive in several batches. Those before the state's first tick have their final incarnation.
     return state._replace(rows=last_of_ticks(pd.concat([state.rows, added], ignore_index=True)))
 
 

@@ -3,7 +3,7 @@
 `throughput` returns one row for each cluster, broker, topic and period in which the topic had traffic:
 
     cluster, broker, topic    the broker that counted: records and bytes in by the leader of the partition, bytes out by
-                              whoever answered the fetch, replicas included
+                              the broker that answered the fetch, replicas included
     period                    start of the period (UTC)
     records                   records appended
     in_bytes, out_bytes       bytes appended, and fetched
@@ -17,7 +17,7 @@
                               nearest rank of the rates of the samples, each over its own interval; a sample in which
                               the topic had no traffic counts as 0
     left_out                  samples that listed only the 500 busiest topics of the broker: in these, the topic may
-                              have had traffic that is not counted, less than that of the least busy topic that was
+                              have had traffic that is not counted, less than that of the least busy listed topic
                               listed
 
 `by_topic` returns the totals over the brokers of a cluster:
@@ -27,11 +27,11 @@
     records, in_bytes, out_bytes
     records_per_s, in_bytes_per_s, out_bytes_per_s
                               sums of the rates of the brokers, each over the time that its samples cover
-    covered_share             the least of these brokers
+    covered_share             the smallest of these brokers
 
-`coverage` returns what distinguishes a gap from silence, one row for each cluster, broker and period with samples:
-`samples`, `covered_ms`, `covered_share`, `left_out`. A period that is missing there is a gap. One that is there, and
-that `throughput` does not have for a topic, is without traffic of the topic.
+`coverage` distinguishes a gap from silence. It returns one row for each cluster, broker and period with samples:
+`samples`, `covered_ms`, `covered_share`, `left_out`. A period without a row is a gap. A period with a row here, but
+without one in `throughput` for a topic, has no traffic of the topic.
 
 A sample belongs to the period in which it ends, so it may count up to one interval (usually 1 s) of the period before.
 """
@@ -92,7 +92,7 @@ def by_topic(found: DataFrame) -> DataFrame:
 
 
 def coverage(samples: DataFrame, period_ms: int = MINUTE_MS) -> DataFrame:
-    """Return for how much of each period there are samples of each broker."""
+    """Return the part of each period that has samples of each broker."""
     found = _covered(samples, period_ms)
     return found.select(
         "cluster", "broker", F.col("window.start").alias("period"), *_coverage_columns(period_ms), "left_out"

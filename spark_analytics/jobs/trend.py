@@ -1,4 +1,6 @@
-"""A line and the hours of the week, fitted to an hourly series: what `forecast` and its backtest compute, on arrays."""
+"""A line and the hours of the week, fitted to an hourly series: the computations of `forecast` and its backtest, on
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ Hours = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
 HOURS_OF_DAY, HOURS_OF_WEEK = 24, 168
-# With less than two of each hour of the week, its mean would be one value, and the line would not be known.
+# With less than two values of each hour of the week, a mean would be one value, and the line would be undetermined.
 WEEKLY_LEAST_HOURS = 2 * HOURS_OF_WEEK
 # Three of each hour of the day.
 LEAST_HOURS = 3 * HOURS_OF_DAY
@@ -20,7 +22,7 @@ BAND = 0.9
 _BAND_SIGMAS = 1.645
 # An estimate of nearly 1 would make the error of the slope infinite.
 _CORRELATION_MOST = 0.95
-# The backtest's model knows this part of the time.
+# The backtest's model is fitted to this part of the time.
 _TRAIN_SHARE = 0.75
 
 
@@ -48,7 +50,7 @@ class Fit:
         return expected, expected - half, expected + half
 
     def level(self, hour: int) -> float:
-        """Return the trend at an hour, without what is special about this hour of the period."""
+        """Return the trend at an hour, without the seasonal effect of this hour of the period."""
         return float(np.mean(self.means + self.slope * (hour - self.mean_hours)))
 
     @property
@@ -90,7 +92,7 @@ def fit(hours: Hours, values: Values) -> Fit:
 
 
 def _inflation(errors: Values) -> float:
-    """Return by how much the slope's error is larger than if the errors were independent of the hour before."""
+    """Return the factor by which the slope's error exceeds that of errors that are independent of the previous hour."""
     total = float(errors @ errors)
     if total <= 0:
         return 1.0
@@ -100,8 +102,8 @@ def _inflation(errors: Values) -> float:
 
 @dataclass(frozen=True)
 class Backtest:
-    """How well a model of the earlier part predicts the last part: the mean of |error| / |value| over values that are
-    not 0 (None if all are), and the share of values in the band.
+    """The quality of the prediction of the last part by a model of the earlier part: the mean of |error| / |value| over
+    values that are not 0 (None if all are), and the share of values in the band.
     """
 
     mape: float | None
@@ -125,6 +127,6 @@ def backtest(hours: Hours, values: Values, least: float = -np.inf) -> Backtest |
         return None
     known = actual != 0
     mape = float(np.mean(np.abs(actual[known] - expected[known]) / np.abs(actual[known]))) if known.any() else None
-    # A series that is a line has a band without width, and its values are equal to it but for the last bits.
+    # The band of a perfectly linear series has no width, and its values differ from it only in the last bits.
     slack = 1e-9 * np.abs(actual)
     return Backtest(mape, float(np.mean((actual >= low - slack) & (actual <= high + slack))), len(actual))

@@ -1,25 +1,25 @@
-"""What a reassignment of partitions would do: the load of each broker after it, and what moving the partitions costs.
+"""The effect of a reassignment of partitions: the load of each broker after it, and the cost of moving the partitions.
 
 `load(plan, shares, topic_rates, samples)`, one row for each broker of the plan's clusters:
     cluster, broker
     moved_in, moved_out                 partitions of the plan that it takes over, and gives away (known sources only)
     in_records_per_s, in_bytes_per_s, out_bytes_per_s                      now
     in_records_per_s_after, in_bytes_per_s_after, out_bytes_per_s_after    predicted
-    sources_known                       whether the plan says of each of the cluster's partitions where it is now
+    sources_known                       whether the plan names the current broker of each of the cluster's partitions
 
 `stalls(plan, shares, moves, commits)`, one row for each partition of the plan and group that commits its topic:
     cluster, topic, partition, target, group
     stall_ms          median of the past stalls, null if there were none
-    moves             number of past stalls of which it is the median
-    basis             which ones: group and topic, group, topic, or none
+    moves             number of past stalls in this median
+    basis             their selection: group and topic, group, topic, or none
     records_per_s     the partition's rate, null if it is not known
-    stalled_records   stall_ms / 1000 x records_per_s: records that arrive while nobody reads them
+    stalled_records   stall_ms / 1000 x records_per_s: records that arrive while no member reads them
 
 `shares` is the output of `skew.partitions`. A partition's load is its share of its topic's load, in records and bytes:
-samples count by topic, so that equal sizes of records in all partitions of a topic are assumed. Samples do not tell
-which broker leads a partition, either. Where the plan does not name the source, what is taken away from each broker is
-the expected value: the partition may be on any broker that serves the topic, with the probability of that broker's part
-of the topic's traffic.
+samples count by topic, so equal record sizes in all partitions of a topic are assumed. Samples do not tell which broker
+leads a partition, either. If the plan does not name the source, the expected value is subtracted from each broker: the
+partition may be on any broker that serves the topic, with a probability equal to that broker's part of the topic's
+traffic.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ PLAN = StructType([
     StructField("target", IntegerType()),
     StructField("source", IntegerType()),
 ])  # fmt: skip
-# A plan is text that a person or a tool wrote; more than this is not one, and validation would read it into the driver.
+# A plan is a text written by a person or a tool. A larger one is not a valid plan, and validation would read it into
+# the driver.
 PLAN_MAX = 100_000
-# Names listed in a message of what is there.
+# Existing names that a message lists.
 _NAMES_LISTED = 20
 _PLACE = ("cluster", "topic", "partition")
 
@@ -60,9 +61,9 @@ def plan_of(spark: SparkSession, cluster: str, reassignments: Sequence[Reassignm
 
 
 def validate(plan: DataFrame, shares: DataFrame, samples: DataFrame) -> None:
-    """Raise PlanError if the plan names a cluster, topic, partition or broker that is not in the data, with what is
-    there. This one reads the data: at most PLAN_MAX rows of the plan, and the distinct brokers and partitions of its
-    topics, into the driver.
+    """Raise PlanError if the plan names a cluster, topic, partition or broker that is not in the data, with the
+    existing ones. This function reads the data: at most PLAN_MAX rows of the plan, and the distinct brokers and
+    partitions of its topics, into the driver.
     """
     rows = plan.limit(PLAN_MAX + 1).collect()
     if not 0 < len(rows) <= PLAN_MAX:
@@ -119,7 +120,7 @@ def load(plan: DataFrame, shares: DataFrame, topic_rates: DataFrame, samples: Da
     of_share = [(F.col("share") * F.col(rate)).alias(rate) for rate in RATES]
     gained = moved.select("cluster", F.col("target").alias("broker"), *of_share)
     known = moved.where("source IS NOT NULL").select("cluster", F.col("source").alias("broker"), *of_share)
-    # On each broker the partition's share of what that broker has of the topic: the expected value.
+    # The expected value: on each broker, the partition's share of the broker's part of the topic.
     unknown = parts.where("source IS NULL").join(now, ["cluster", "topic"]).select("cluster", "broker", *of_share)
     lost = known.unionByName(unknown).select("cluster", "broker", *((-F.col(rate)).alias(rate) for rate in RATES))
     changes = gained.unionByName(lost).groupBy("cluster", "broker").agg(
@@ -132,7 +133,7 @@ def load(plan: DataFrame, shares: DataFrame, topic_rates: DataFrame, samples: Da
     for each in (before, changes, _counted(plan, "target", "moved_in"), _counted(plan, "source", "moved_out")):
         found = found.join(each, ["cluster", "broker"], "left")
     rates = [F.coalesce(rate, F.lit(0.0)).alias(rate) for rate in RATES]
-    # A source that the plan is wrong about may not lead the partition, but no load is below 0.
+    # If the plan names a wrong source, that broker does not lead the partition; still, no load is below 0.
     after = [
         F.greatest(F.coalesce(rate, F.lit(0.0)) + F.coalesce(f"{rate}_change", F.lit(0.0)), F.lit(0.0)).alias(
             f"{rate}_after"
@@ -151,8 +152,8 @@ def _counted(plan: DataFrame, role: str, name: str) -> DataFrame:
 def stalls(plan: DataFrame, shares: DataFrame, moves: DataFrame, commits: DataFrame) -> DataFrame:
     """Return the predicted stall of each group that commits a topic of a plan that `validate` accepted.
 
-    It is the median of the group's past stalls on the topic, if it has none there of its stalls on other topics, and
-    else of those of other groups on the topic. A partition that had no owner before (-1) did not stall anyone.
+    It is the median of the group's past stalls on the topic; without any, of its stalls on other topics; and otherwise
+    of stalls of other groups on the topic. A partition that had no owner before (-1) did not stall anyone.
     """
     past = moves.where(F.col("stall_ms") >= 0)
     names = {"both": ("cluster", "group", "topic"), "own": ("cluster", "group"), "others": ("cluster", "topic")}

@@ -1,7 +1,7 @@
 """The charts of a report, in the form that `bench.html`'s page draws: see `bench.html.charts` for `meta` of traces.
 
-Lines have a start and a step instead of a time for each point. Each kind of line of each cluster has a range of colours
-of its own, so that its buttons hide what they name and nothing else.
+Lines have a start and a step instead of a time for each point. Each kind of line of each cluster has its own range of
+colours, so that its buttons hide only the lines that they name.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from spark_analytics.report.content import DAY_MS, HOUR_MS, MINUTE_MS, Anomaly, 
 _RANGE = 18
 NODES, TOPICS, GROUPS, STATUSES, FORECASTS = range(5)
 _KINDS = 5
-# Of the page's colours (bench/html/page.js): blue, orange, green, purple, ochre, grey.
+# Numbers of the page's colours (bench/html/page.js): blue, orange, green, purple, ochre, grey.
 STATUS_COLOURS = {
     Status.OK: 2, Status.UNKNOWN: 5, Status.WARN: 4, Status.REWOUND: 0, Status.STALLED: 3, Status.STOPPED: 1,
 }  # fmt: skip
-# What distinguishes short bars for those who do not see colours. The order of `page.css`'s swatches.
+# Patterns that distinguish short bars for users who do not see colours, in the order of `page.css`'s swatches.
 STATUS_PATTERNS = {
     Status.OK: "", Status.UNKNOWN: ".", Status.WARN: "/", Status.REWOUND: "\\", Status.STALLED: "-",
     Status.STOPPED: "x",
 }  # fmt: skip
-# Anomalies that are closer than this share of the time have one mark: their numbers would cover each other.
+# Anomalies that are closer than this share of the time share a mark, because their numbers would overlap.
 _MARK_SHARE = 0.04
 _MARK_LINES = 6
 _CPU_METRICS = ("cpu_share", "loop_lag_p99_us")
-# Of what is known already, shown before a forecast.
+# The length of the history that is shown before a forecast.
 _HISTORY_MS = 14 * 24 * HOUR_MS
 
 Values = Sequence[float | None]
@@ -41,7 +41,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Drawer:
-    """Makes the charts of one cluster. `number` is its place in the report, `period_ms` the step of its lines."""
+    """Builds the charts of one cluster. `number` is its place in the report, `period_ms` the step of its lines."""
 
     cluster: Cluster
     number: int
@@ -55,8 +55,8 @@ class Drawer:
         return f"c{self.number}-{name}"
 
     def throughput(self) -> list[Chart]:
-        """Return the charts of brokers and topics; those of the brokers' input and CPU have the anomalies as
-        marks, each where its cause is looked for.
+        """Return the charts of brokers and topics; those of the brokers' input and CPU have the anomalies as marks,
+        each in the chart that shows its cause.
         """
         inward = self._rates("node-in", "Bytes in by broker", NODES, lambda of: of.in_bytes_per_s)
         cpu = self._rates("node-cpu", "CPU by broker", NODES, lambda of: of.cpu_share, "cores")
@@ -209,7 +209,7 @@ class Drawer:
         return found
 
     def forecasts(self) -> list[Chart]:
-        """Return what topics will get, after what they have got."""
+        """Return the charts of topics' traffic with its forecast."""
         known = {each.name: each.in_bytes_per_s for each in self.cluster.topics}
         return [
             self._forecast(number, each, known.get(each.topic, ()))
@@ -246,7 +246,7 @@ class Drawer:
 
 
 def at(ms: int) -> str:
-    """Return a time as plotly takes it: without a zone, so that it is shown as it is, in UTC."""
+    """Return a time for plotly: without a zone, so that it is shown unchanged, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -263,16 +263,16 @@ def _axis(unit: str) -> dict[str, Any]:
 
 
 def _digits(unit: str) -> str:
-    """Return how numbers of a unit are written: with k, M and so on, or as they are."""
+    """Return the format of a unit's numbers: with k, M and so on, or unchanged."""
     return ",.3~f" if unit in ("cores", "d", "h", "min") else ".4~s"
 
 
 def _rounded(value: float | None) -> float | None:
-    """Return a value with the digits that a screen shows."""
+    """Return a value with the number of digits that a screen shows."""
     return None if value is None else float(f"{value:.4g}")
 
 
 def _is_line(values: Values) -> bool:
-    """Return whether each value has a neighbour: a single one is no line, and is not seen without a marker."""
+    """Return whether each value has a neighbour: a single value draws no line and is only visible with a marker."""
     known = [False, *(value is not None for value in values), False]
     return all(known[at - 1] or known[at + 1] for at, is_known in enumerate(known) if is_known)

@@ -1,5 +1,5 @@
-"""Reduces the results of the jobs over a lake to what a report shows: Spark counts and ranks, and only rows within the
-bounds of `content` come to the driver.
+"""Reduces the results of the jobs over a lake to the content of a report: Spark counts and ranks, and only rows within
+the limits of `content` are sent to the driver.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES = ("samples", "api_phases", "topic_rates", "commits", "rebalances", "moves", "triggers", "events")
-# Of the costs of rebalances: members have a new id in each of their lives, and groups are in the other table.
+# The costs of rebalances by these: a member gets a new id each time it starts, and groups are in the other table.
 SPENDERS = ("reason", "client_id", "host")
 Parts = dict[str, dict[str, Any]]
 
 
 def collect(spark: SparkSession, lake: Lake, span: Span, clusters: Sequence[str]) -> Report:
-    """Return the report on clusters of a lake (empty: all). Raises LakeError if there is nothing in the span."""
+    """Return the report on clusters of a lake (empty: all). Raises LakeError if the span has no data."""
     progress = Progress(spark)
     asked = list(clusters) or lake.check(())
     shown, left_out = asked[:CLUSTERS_MAX], asked[CLUSTERS_MAX:]
@@ -102,7 +102,7 @@ def _start(cluster: Cluster, period_ms: int) -> int:
 
 
 def _heads(tables: Mapping[str, DataFrame], clusters: Sequence[str]) -> list[Cluster]:
-    """Return how many rows of each table there are, and from when to when."""
+    """Return the number of rows of each table, and their first and last time."""
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     times: dict[str, list[int]] = defaultdict(list)
     whole = reduce(DataFrame.unionByName, (

@@ -1,6 +1,6 @@
-"""What a report shows, as plain values: times are ms since 1970 (UTC), and everything is bounded here.
+"""The content of a report as plain values: times are ms since 1970 (UTC), and the limits of everything are here.
 
-A page of one cluster has about 2 MB, of which 1.5 MB are the library that draws; each further one adds up to 0.5 MB.
+A page of one cluster has about 2 MB, including 1.5 MB of the drawing library; each further cluster adds up to 0.5 MB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from broker_cy.admin.lag import Status
 
 # Clusters of a page; `--cluster` chooses others.
 CLUSTERS_MAX = 6
-# Points of a line: about what a screen has pixels. The length of periods follows from it.
+# Points of a line: about the number of pixels of a screen. The length of periods follows from it.
 POINTS_MAX = 1_000
 # Lines of a chart: brokers or topics, those with the most bytes; the sum of the others is one more.
 LINES_MAX = 7
@@ -33,17 +33,17 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 # All of them divide a day.
 PERIODS_MS = (MINUTE_MS, 5 * MINUTE_MS, 15 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, DAY_MS)
-# The status of a group in a period is the worst one that it had, or a worse one, for this share of its minutes: in most
-# hours a sound group has a minute in which its lag grows.
+# The status of a group in a period is the worst one that it reached or exceeded for this share of its minutes: in most
+# hours even a healthy group has a minute in which its lag grows.
 SHARE_LEAST = 0.25
-# Of groups that somebody has to look at.
+# The statuses of groups that need attention.
 BAD = (Status.WARN, Status.REWOUND, Status.STALLED, Status.STOPPED)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The traffic of a broker or topic in each period; None where no sample covers it. `cpu_share` is in cores, and
-    empty for topics.
+    """The traffic of a broker or topic in each period; None if no sample covers it. `cpu_share` is in cores, and empty
+    for topics.
     """
 
     name: str
@@ -74,7 +74,7 @@ class GroupPoint:
 
 @dataclass(frozen=True)
 class Group:
-    """A group; `minutes` is how long it had which status, `bad_partitions` are those that were abandoned at the end."""
+    """A group; `minutes` is the time in each status, `bad_partitions` are those that were abandoned at the end."""
 
     name: str
     status: Status
@@ -88,7 +88,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Rebalance:
-    """A rebalance: its cost, and who caused it."""
+    """A rebalance: its cost and its cause."""
 
     at_ms: int
     group: str
@@ -105,7 +105,7 @@ class Rebalance:
 
 @dataclass(frozen=True)
 class Spender:
-    """What the rebalances of a reason, client or host cost; `share` is its part of all records that waited."""
+    """The cost of the rebalances of a reason, client or host; `share` is its part of all records that waited."""
 
     by: str
     name: str
@@ -128,7 +128,7 @@ class HotPartition:
 
 @dataclass(frozen=True)
 class Uneven:
-    """A topic, and how unevenly its records are spread: the Gini coefficient, 0 for equal partitions."""
+    """A topic and its skew: the Gini coefficient, 0 for equal partitions."""
 
     topic: str
     partitions: int
@@ -152,9 +152,7 @@ class Anomaly:
 
 @dataclass(frozen=True)
 class Backtest:
-    """How good a forecast was for what is known already: the mean error as a part of 1, and the share of hours in the
-    band.
-    """
+    """The quality of a forecast on known data: the mean error as a part of 1, and the share of hours in the band."""
 
     error: float | None
     coverage: float
@@ -163,7 +161,7 @@ class Backtest:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes of a topic to come by hour, with their band; or the reason why there is none."""
+    """The predicted bytes of a topic by hour, with their band; or the reason why there is no forecast."""
 
     topic: str
     start_ms: int | None = None
@@ -177,7 +175,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk, and in how many days it is full; `reason` says why that is not known."""
+    """A disk, and the number of days until it is full; `reason` says why that is not known."""
 
     broker: int
     path: str
@@ -228,7 +226,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report: what was asked for (`lake`, `span`), when it was made, and its clusters."""
+    """The whole report: its request (`lake`, `span`), its time of creation, and its clusters."""
 
     lake: str
     span: str
@@ -240,8 +238,8 @@ class Report:
 
 
 def period_of(first_ms: int, last_ms: int) -> int:
-    """Return the length of periods by which a line of this time has at most POINTS_MAX points, as far as days are
-    short enough.
+    """Return the length of periods that gives a line of this time at most POINTS_MAX points, as far as days are short
+    enough.
     """
     for each in PERIODS_MS:
         if start_of(last_ms, each) - start_of(first_ms, each) < each * POINTS_MAX:

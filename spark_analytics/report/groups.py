@@ -18,7 +18,7 @@ from spark_analytics.report.ranks import best, is_one_of
 def groups(
     commits: DataFrame, rebalances: DataFrame, clusters: Mapping[str, Cluster], period_ms: int
 ) -> dict[str, dict[str, Any]]:
-    """Return `groups`, the worst first, with their number, and that of those which are bad at the end."""
+    """Return `groups`, the worst first, with their number, and the number of groups that are bad at the end."""
     names = F.array(*(F.lit(each.name) for each in sorted(Status)))
     minutes = lag.by_group(lag.lag(commits, rebalances)).select(
         "cluster", "group", F.unix_millis("minute").alias("at"), "lag_records", "time_lag_max_ms", "abandoned",
@@ -49,7 +49,7 @@ def groups(
 def _points(
     minutes: DataFrame, clusters: Mapping[str, Cluster], period_ms: int
 ) -> dict[tuple[str, str], list[GroupPoint]]:
-    """Return the greatest lags of each period, and the worst status that is not only that of some minutes."""
+    """Return the greatest lags of each period, and the worst status that lasted for more than a few minutes."""
     period = F.floor(F.col("at") / period_ms).alias("period")
     lasted = [
         F.when(F.count_if(F.col("status") >= int(each)) >= SHARE_LEAST * F.count("*"), int(each))

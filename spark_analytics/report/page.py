@@ -1,7 +1,7 @@
 """One HTML page of a report that needs no network: findings first, then charts with their tables, cluster by cluster.
 
 It is drawn by the script and in the colours of `bench.html`, with the library that the dashboard ships. Only the page's
-own scripts run: its policy names their hashes. The dashboard, which shows the page, reads the policy from its head.
+own scripts run: its policy names their hashes. The dashboard shows the page and reads the policy from its head.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from spark_analytics.report.content import BAD, CLUSTERS_MAX, POINTS_MAX, Cluste
 LIBRARY = "assets/vendor/plotly-cartesian.min.js"
 # The dashboard (dashboard/pages/report.py) looks for this at the start of a file.
 POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
-# Findings of one cluster at the head: disks, groups and so on have one each.
+# The number of findings of one cluster at the head: disks, groups and so on have one each.
 _SHOWN = 3
 
 
 def write(report: Report, out: Path) -> None:
-    """Write the page; a reader finds the old one or the complete new one. Raises OSError."""
+    """Write the page; a reader finds the old page or the complete new one. Raises OSError."""
     replace_file(out, render(report))
 
 
@@ -99,7 +99,7 @@ def _head(report: Report) -> str:
 
 
 def _findings(cluster: Cluster, is_named: bool) -> str:
-    """Return what somebody has to look at, or that there is nothing."""
+    """Return the findings that need attention, or a note that there are none."""
     found = [*_of_disks(cluster), *_of_groups(cluster), *_of_others(cluster)]
     name = f"{words.name(cluster.name)}: " if is_named else ""
     if not found:
@@ -180,7 +180,7 @@ def _cluster(report: Report, cluster: Cluster, drawer: Drawer, drawn: list[Chart
 
 def _charts(charts: Sequence[Chart], drawn: list[Chart], legends: dict[str, str] | None = None) -> str:
     if sum(not chart.wide for chart in charts) % 2:
-        # Otherwise there would be an empty place beside the last one.
+        # Otherwise the last one would have an empty place next to it.
         last = max(at for at, chart in enumerate(charts) if not chart.wide)
         charts = [replace(chart, wide=True) if at == last else chart for at, chart in enumerate(charts)]
     drawn.extend(charts)
@@ -189,7 +189,7 @@ def _charts(charts: Sequence[Chart], drawn: list[Chart], legends: dict[str, str]
 
 
 def _buttons(drawer: Drawer, kind: int, names: Sequence[str], what: str) -> str:
-    """Return the colours of lines, which hide what they name."""
+    """Return the colours of lines as buttons, which hide the lines that they name."""
     items = "".join(
         f'<button type="button" data-entity="{drawer.entity(kind, at)}" aria-pressed="true" title="{words.text(name)}">'
         f'<span class="swatch" data-entity="{drawer.entity(kind, at)}"></span>{escape(words.label(name))}</button>'

@@ -1,4 +1,4 @@
-"""The first rows of each cluster, and which rows have given keys: what bounds what comes to the driver."""
+"""The first rows of each cluster, and the rows with given keys: these limit the data that is sent to the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 
 def ms(at: Column) -> Column:
-    """Return a time as ms since 1970: Python would take a timestamp for one of this machine's zone."""
+    """Return a time as ms since 1970: Python would interpret a timestamp in this machine's zone."""
     return F.unix_millis(at)
 
 
@@ -29,7 +29,7 @@ def best(
         **{f"{name}_sum": F.sum(name).over(whole) for name in sums},
     })  # fmt: skip
     found: dict[str, list[Any]] = defaultdict(list)
-    # Few rows, so they are sorted here: Spark would need two more jobs for it.
+    # These are few rows, so they are sorted here: Spark would need two more jobs for it.
     few = ranked.where(F.col("place") <= most).collect()
     for row in sorted(few, key=lambda row: (*(row[name] for name in of), row["place"])):
         found[row["cluster"]].append(row)

@@ -1,4 +1,4 @@
-"""The tables of a report. They also say what the charts show, for those who cannot see them."""
+"""The tables of a report. They also contain the data of the charts for users who cannot see them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from broker_cy.admin.lag import Status
 from spark_analytics.report import words
 from spark_analytics.report.content import BAD, DAY_MS, Cluster, Disk, Rates, Report
 
-# Days until a disk is full from which on nobody has to hurry.
+# A disk that is full in at most this many days needs attention now.
 SOON_DAYS = 30.0
 _BY = {"reason": "reason", "client_id": "client", "host": "host"}
 
 
 def bounded(shown: int, total: int, what: str) -> str:
-    """Return a sentence on what is not shown; empty if everything is."""
+    """Return a sentence about the rows that are not shown; empty if all are shown."""
     if shown >= total:
         return ""
     return f'<p class="muted bound">The first {shown:,} of {total:,}: {what}.</p>'
 
 
 def nothing(text: str) -> str:
-    """Return why there is nothing to show."""
+    """Return the reason why a table is empty."""
     return f'<p class="card nothing">{text}</p>'
 
 
@@ -71,7 +71,7 @@ def gaps(cluster: Cluster) -> str:
 
 
 def groups(cluster: Cluster) -> str:
-    """Return the worst groups: verdicts, lags, and how long they had which status."""
+    """Return the worst groups: verdicts, lags, and the time in each status."""
     there = [status for status in sorted(Status) if any(each.minutes.get(status) for each in cluster.groups)]
     rows = [
         [
@@ -95,7 +95,7 @@ def _verdict(status: Status) -> str:
 
 
 def rebalances(cluster: Cluster) -> str:
-    """Return the dearest rebalances, with who caused them."""
+    """Return the most expensive rebalances with their causes."""
     rows = [
         [
             words.moment(each.at_ms), words.name(each.group), words.text(each.cause), words.names(each.clients),
@@ -114,7 +114,7 @@ def rebalances(cluster: Cluster) -> str:
 
 
 def spenders(cluster: Cluster) -> str:
-    """Return who caused how much of what all rebalances cost."""
+    """Return the share of each cause in the cost of all rebalances."""
     rows = [
         [_BY[each.by], words.name(each.name), words.number(each.rebalances), words.number(each.stalled_s, 1),
          words.number(each.records), words.percent(each.share)]
@@ -138,7 +138,7 @@ def hot(cluster: Cluster) -> str:
 
 
 def _bar(share: float, fair: float) -> str:
-    """Return a bar of a share, with a line at the fair one. It repeats the numbers beside it."""
+    """Return a bar of a share, with a line at the fair share. It repeats the numbers next to it."""
     return (
         f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="track" width="100" height="10"/><rect class="part" width="{100 * share:.1f}" height="10"/>'
@@ -171,7 +171,7 @@ def anomalies(cluster: Cluster) -> str:
 
 
 def forecasts(cluster: Cluster) -> str:
-    """Return what is expected of topics, or why nothing is."""
+    """Return the forecasts of topics, or the reasons why there are none."""
     rows = []
     for each in cluster.forecasts:
         if each.start_ms is None:
@@ -189,7 +189,7 @@ def forecasts(cluster: Cluster) -> str:
 
 
 def disks(cluster: Cluster, made_of_ms: int) -> str:
-    """Return when disks are full. `made_of_ms` is the time of the last sample, from which days count."""
+    """Return the times when disks are full. `made_of_ms` is the time of the last sample, from which days count."""
     rows = [
         [
             f'<span class="name">broker {each.broker}</span>', f"<code>{words.text(each.path)}</code>",
@@ -216,12 +216,12 @@ def _full(disk: Disk, from_ms: int) -> str:
 
 
 def _words(html: str) -> str:
-    """Return a sentence of a table, which gets some width."""
+    """Return a sentence of a table, which gets a minimum width."""
     return f'<span class="words">{html}</span>'
 
 
 def is_soon(disk: Disk) -> bool:
-    """Return whether somebody has to do something about a disk now."""
+    """Return whether a disk needs attention now."""
     return disk.full_days is not None and disk.full_days <= SOON_DAYS
 
 
@@ -233,7 +233,7 @@ def _band(disk: Disk) -> str:
 
 
 def sources(report: Report) -> str:
-    """Return how many rows of which table the report was made of."""
+    """Return the number of rows of each table that the report is based on."""
     names = list(dict.fromkeys(name for cluster in report.clusters for name in cluster.rows))
     rows = [
         [words.name(each.name), words.moment(each.first_ms), words.moment(each.last_ms),

@@ -1,4 +1,4 @@
-"""Values of a report as people read them. Everything that comes from a lake is escaped here or by who calls this."""
+"""Values of a report as readable texts. Everything from a lake is escaped here or by the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_cy.client.text import clean, duration, short
 from spark_analytics.report.content import DAY_MS, HOUR_MS, NAMES_MAX, Backtest
 
 NONE = "–"
-# Characters of a name beside an axis or a button; tables and hover texts have all of it.
+# Characters of a name next to an axis or a button; tables and hover texts have the whole name.
 LABEL_MAX = 36
 _STATUS = {
     Status.OK: "ok",
@@ -39,7 +39,7 @@ def names(of: tuple[str, ...]) -> str:
 
 
 def label(text: str) -> str:
-    """Return a name that is not longer than there is room for; not escaped."""
+    """Return a name, shortened to the available room; not escaped."""
     shown = clean(text)
     return shown if len(shown) <= LABEL_MAX else f"{shown[: LABEL_MAX - 1]}…"
 
@@ -91,7 +91,7 @@ def period(ms: int) -> str:
 
 
 def backtest(of: Backtest | None) -> str:
-    """Say how good a forecast was for what is known already."""
+    """Return a text about the quality of a forecast on known data."""
     if of is None:
         return "no backtest: too little history"
     if of.error is None:

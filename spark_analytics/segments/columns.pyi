@@ -6,14 +6,14 @@ Values = tuple[bytes, int, bytes, bytes]
 Headers = tuple[bytes, int, bytes, int, Values, Values]
 
 class Columns:
-    """The records of batches as columns in Arrow's layout: at most `rows_max` rows, and `bytes_max` bytes unless one record
-    alone is larger.
+    """The records of batches as columns in Arrow's layout: at most `rows_max` rows, and `bytes_max` bytes unless one
+    record alone is larger.
     """
 
     rows: int
     def __init__(self, rows_max: int, bytes_max: int, with_headers: bool = False) -> None: ...
     def begin(self, batch: Batch, first_offset: int, end_offset: int) -> None:
-        """Begin a batch, of which the records from `first_offset` up to, but not including, `end_offset` are wanted.
+        """Begin a batch and select its records from `first_offset` up to, but not including, `end_offset`.
 
         All of its records are checked here, so that no part of a malformed batch becomes rows. Raises WireError, which
         describes the fault.
@@ -21,6 +21,6 @@ class Columns:
     def fill(self) -> bool:
         """Add records of the begun batch as rows. True: all are in. False: `take` the rows, and call again."""
     def take(self) -> tuple[int, Values, Values, bytes, bytes, bytes, Headers | None]:
-        """Return and forget the rows: their number, keys, values, offsets (int64), timestamps (int64, us since 1970),
+        """Return and clear the rows: their number, keys, values, offsets (int64), timestamps (int64, us since 1970),
         timestamp types (int32: 0 CreateTime, 1 LogAppendTime) and headers (null for a record without any).
         """

@@ -32,7 +32,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     RECORD_BYTES_MIN = 7            # length, attributes, two deltas, two lengths, number of headers
-    # Of a row besides its key, value and headers: offset, timestamp, timestamp type, two ends.
+    # Bytes of a row in addition to its key, value and headers: offset, timestamp, timestamp type, two ends.
     ROW_BYTES = 28
     GROWTH_BYTES_MIN = 4096
     US_PER_MS = 1000
@@ -108,7 +108,8 @@ cdef class _Values:
             self.used += size
             self.valid[self.rows >> 3] |= <uint8_t>(1 << (self.rows & 7))
         self.rows += 1
-        # No overflow: `fill` stops before the bytes of a column reach bytes_max, or takes one record, which has less than 2 GiB.
+        # This cannot overflow: `fill` stops before the bytes of a column reach bytes_max, or adds a single record,
+        # which has less than 2 GiB.
         self.ends[self.rows] = <int32_t>self.used
         return 0
 
@@ -139,7 +140,7 @@ cdef class Columns:
     cdef int32_t* list_ends
     cdef uint8_t* list_valid
     cdef int64_t list_nulls
-    # The begun batch: what keeps its bytes alive, the next record, and the end.
+    # The begun batch: the owner of its bytes, the next record, and the end.
     cdef object owner
     cdef Py_buffer plain
     cdef bint is_held
@@ -189,7 +190,7 @@ cdef class Columns:
         return 0
 
     def begin(self, Batch batch not None, int64_t first_offset, int64_t end_offset):
-        """Begin a batch, of which the records from `first_offset` up to, but not including, `end_offset` are wanted.
+        """Begin a batch and select its records from `first_offset` up to, but not including, `end_offset`.
 
         All of its records are checked here, so that no part of a malformed batch becomes rows. Raises WireError, which describes
         the fault.
@@ -310,7 +311,7 @@ cdef class Columns:
         return 0
 
     cdef int put_text(self, const uint8_t* at, int32_t size) except -1:
-        """Add a header's key. Arrow's strings are valid UTF-8, and Kafka's client reads what is not valid as U+FFFD."""
+        """Add a header's key. Arrow's strings are valid UTF-8, and Kafka's client reads invalid bytes as U+FFFD."""
         cdef uint8_t bits = 0
         cdef int32_t i
         cdef bytes text
@@ -322,8 +323,8 @@ cdef class Columns:
         return self.header_keys.put(<const uint8_t*>PyBytes_AS_STRING(text), <int32_t>PyBytes_GET_SIZE(text))
 
     def take(self):
-        """Return and forget the rows: their number, keys, values, offsets (int64), timestamps (int64, us since 1970), timestamp
-        types (int32: 0 CreateTime, 1 LogAppendTime) and headers (null for a record without any).
+        """Return and clear the rows: their number, keys, values, offsets (int64), timestamps (int64, us since 1970),
+        timestamp types (int32: 0 CreateTime, 1 LogAppendTime) and headers (null for a record without any).
         """
         cdef int64_t rows = self.rows
         headers = None

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, and with segment files."""
+"""Errors of requests and of segment files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ HINT = "(onDamage=skip leaves out what cannot be read)"
 
 
 class SegmentsError(ValueError):
-    """A request cannot be met; the text says what is allowed, or what there is."""
+    """A request cannot be fulfilled; the text lists the allowed or existing values."""
 
 
 class DamageError(Exception):

@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and the offsets of times."""
+"""The start and end of a partition, and the offsets of times."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from spark_analytics.segments.files import (
 )
 from spark_analytics.segments.walk import Damage, backwards, headers, position_of
 
-# Of an index, the entries from its end on that are tried before a segment is walked from its start.
+# Entries of an index, from its end backwards, that are tried before a segment is walked from its start.
 ENTRIES_MAX = 64
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A partition's records: from `start` up to, but not including, `end`. `log_end` is where its files end."""
+    """A partition's records: from `start` up to, but not including, `end`. `log_end` is the end of its files."""
 
     folder: PartitionFolder
     segments: tuple[SegmentFile, ...]
@@ -45,7 +45,7 @@ def extent_of(folder: PartitionFolder, damage: Damage) -> Extent:
             end = _log_end(found[-1], folder.high_watermark, damage)
             break
         except FileNotFoundError as error:
-            # Retention, or a cleaner's rename, was faster: look again.
+            # Retention, or a rename by the cleaner, was faster: list again.
             if attempt + 1 == LISTINGS_MAX:
                 raise SegmentsError(f"{folder.directory} changes too fast: {error}") from None
         except OSError as error:
@@ -56,8 +56,8 @@ def extent_of(folder: PartitionFolder, damage: Damage) -> Extent:
 
 
 def _log_end(segment: SegmentFile, high_watermark: int | None, damage: Damage) -> int:
-    """Return the offset after the last complete batch of the last segment. What follows it is no damage if it may be a
-    batch that the broker is writing, and is not below the high watermark.
+    """Return the offset after the last complete batch of the last segment. Bytes after it are not damage if they may be
+    a batch that the broker is writing, and are not below the high watermark.
     """
     end, position = segment.base_offset, 0
     with CountedFile(segment.path, damage.counters) as file:
@@ -81,8 +81,8 @@ def _log_end(segment: SegmentFile, high_watermark: int | None, damage: Damage) -
 
 
 def offset_at(extent: Extent, timestamp_ms: int, damage: Damage) -> int | None:
-    """Return the offset of the first record with this or a later timestamp; None if there is none. No record is read
-    besides those of the batch that has it: the time index tells where to begin, and headers do the rest.
+    """Return the offset of the first record with this or a later timestamp; None without one. Only the records of the
+    batch that contains it are read: the time index gives the start, and batch headers suffice for the rest.
     """
     for segment, end in _with_ends(extent.segments):
         if end <= extent.start or segment.base_offset >= extent.end:
@@ -91,7 +91,7 @@ def offset_at(extent: Extent, timestamp_ms: int, damage: Damage) -> int | None:
             with CountedFile(segment.path, damage.counters) as file:
                 found = _offset_in(segment, file, extent, timestamp_ms, damage)
         except FileNotFoundError:
-            # Retention has deleted it, or cleaning put its records into the segment before.
+            # Retention has deleted it, or cleaning has moved its records to the previous segment.
             continue
         if found is not None:
             return found
@@ -111,7 +111,7 @@ def _offset_in(
     with segment.time_index(damage.counters) as times:
         number = times.before(lambda entry: entry[0] < timestamp_ms)
         if number > 0:
-            # No record up to that offset is as late.
+            # No record up to that offset has such a late timestamp.
             first = max(first, segment.base_offset + times.at(number - 1)[1] + 1)
     position = position_of(segment, file, first, damage.counters) if first > segment.base_offset else 0
     for header in headers(segment, file, position, damage, extent.end):

@@ -1,5 +1,5 @@
-"""The files of partitions, as a reader sees them while a broker writes, cleans and deletes: every read is counted, and
-no file is assumed to stay.
+"""The files of partitions, read while a broker writes, cleans and deletes them: every read is counted, and no file is
+assumed to remain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CRC_START = 21
 MAGIC = 2
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
-# Cleaning renames the files of a segment one after the other; a listing in between is taken again, at most so often.
+# Cleaning renames the files of a segment one after the other; a listing in between is repeated, at most this often.
 LISTINGS_MAX = 50
 SWAP = ".swap"
 
@@ -52,7 +52,7 @@ class Header:
 
 
 class CountedFile:
-    """A file that is read at positions. Raises FileNotFoundError, and SegmentsError if it may not be read."""
+    """A file that is read at positions. Raises FileNotFoundError, and SegmentsError if reading is not permitted."""
 
     def __init__(self, path: str, counters: Counters) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class CountedFile:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Return device and inode, which stay when the file gets another name."""
+        """Return device and inode, which remain when the file is renamed."""
         found = os.fstat(self._fd)
         return found.st_dev, found.st_ino
 
@@ -90,7 +90,7 @@ class CountedFile:
         return data
 
     def header(self, position: int) -> Header | str | None:
-        """Return the header of the batch at `position`, None if no complete batch is there yet, or what is wrong."""
+        """Return the header of the batch at `position`, None if it is not complete yet, or the error."""
         if position < 0:
             return None  # from a damaged index
         size = self.size
@@ -155,7 +155,7 @@ class Index:
         return int(first), int(second)
 
     def before(self, is_before: Callable[[tuple[int, int]], bool]) -> int:
-        """Return how many entries come before the first that `is_before` does not hold for."""
+        """Return the number of entries before the first one that `is_before` is false for."""
         return self._search(is_before)
 
     def _search(self, is_before: Callable[[tuple[int, int]], bool]) -> int:
@@ -182,7 +182,7 @@ class SegmentFile:
 
     @property
     def is_swap(self) -> bool:
-        """Return whether cleaning has written this segment, and has not yet given it its name."""
+        """Return whether cleaning has written this segment and not renamed it yet."""
         return self.path.endswith(SWAP)
 
     def side(self, suffix: str) -> str:
@@ -208,7 +208,7 @@ def segments(directory: str) -> list[SegmentFile]:
             break
         names = again
     found: dict[int, SegmentFile] = {}
-    for name in sorted(names):  # with the mark after without: a cleaned segment replaces those before and behind it
+    for name in sorted(names):  # with the mark after without: a cleaned segment replaces those before and after it
         base = base_offset_of(name)
         if base is not None and name[DIGITS:] in (".log", ".log" + SWAP):
             found[base] = SegmentFile(base, f"{directory}/{name}")
@@ -221,7 +221,7 @@ def _names(directory: str) -> set[str]:
 
 @dataclass(frozen=True)
 class PartitionFolder:
-    """A partition, and the offsets that the broker noted for it; None if it noted none."""
+    """A partition, and the offsets that the broker noted for it; None if it noted no offset."""
 
     topic: str
     partition: int
@@ -232,8 +232,8 @@ class PartitionFolder:
 
 
 def partitions(directories: tuple[str, ...], topics: tuple[str, ...]) -> list[PartitionFolder]:
-    """Return the partitions of the topics, of replicas the one that has most. Raises SegmentsError for a directory or
-    topic that is not there, and if it is not known which replica has most, or whether two folders are replicas.
+    """Return the partitions of the topics; of several replicas, the one with the most records. Raises SegmentsError for
+    a missing directory or topic, if it is not known which replica has the most, or whether two folders are replicas.
     """
     found: dict[tuple[str, int], PartitionFolder] = {}
     seen: set[str] = set()
@@ -263,7 +263,7 @@ def partitions(directories: tuple[str, ...], topics: tuple[str, ...]) -> list[Pa
 
 
 def _fuller(one: PartitionFolder, other: PartitionFolder) -> PartitionFolder:
-    """Return the replica of a partition whose high watermark is higher: what is below it is the same in both."""
+    """Return the replica of a partition whose high watermark is higher: the records below it are the same in both."""
     if one.directory == other.directory:
         return one
     same = f"{one.directory} and {other.directory} are the same partition"

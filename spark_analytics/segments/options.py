@@ -1,4 +1,4 @@
-"""The options of the source, as text in Spark and typed here. An unknown option, or value, is refused."""
+"""The options of the source, as text in Spark and typed here. Unknown options and values are rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_analytics.segments.errors import SegmentsError
 READ_COMMITTED = "read_committed"
 ISOLATIONS = ("read_uncommitted", READ_COMMITTED)
 STOP, SKIP = "stop", "skip"
-# Bytes of segments that one task reads: a segment is divided, and small ones are put together.
+# Bytes of segments that one task reads: a large segment is divided, and small ones are combined.
 RANGE_BYTES = 128 << 20
 _INT64_MAX = 2**63 - 1
 # Spark's names of the options, by the fields.
@@ -34,10 +34,11 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Options:
-    """What to read. Bounds are those of Spark's Kafka source: from the first, up to but not including the second.
+    """The request of a read. Bounds are those of Spark's Kafka source: from the first, up to but not including the
+    second.
 
     A time bound is the offset of the first record, in each partition, with that timestamp (ms since 1970) or a later
-    one. If there is none, nothing is read from there (start), or everything to the end (end). Offset bounds are for
+    one. Without such a record, a start bound reads nothing, and an end bound reads everything. Offset bounds are for
     each partition. Several bounds apply together.
     """
 
@@ -52,7 +53,8 @@ class Options:
     on_damage: str = STOP
     range_bytes: int = RANGE_BYTES
     report: str | None = None  # a directory into which each task writes what it read (`report.py`)
-    # Of a micro-batch of a stream, divided among the partitions by what each still has: at least one of each.
+    # Offsets of a micro-batch of a stream, divided among the partitions by their remaining offsets: at least one of
+    # each.
     max_offsets_per_trigger: int | None = None
 
     @property
@@ -67,7 +69,7 @@ class Options:
 
 
 def parse(given: Mapping[str, str]) -> Options:
-    """Return the options that Spark hands over, whose names have any case. Raises SegmentsError."""
+    """Return the options that Spark passes, whose names may be in any case. Raises SegmentsError."""
     by_name = {name.lower(): field for field, name in NAMES.items()}
     found: dict[str, Any] = {}
     for name, text in given.items():
@@ -88,20 +90,20 @@ def parse(given: Mapping[str, str]) -> Options:
 
 
 def check_batch(options: Options) -> None:
-    """Raise SegmentsError for what only a stream has."""
+    """Raise SegmentsError for options that only a stream has."""
     if options.max_offsets_per_trigger is not None:
         raise SegmentsError(f"option {NAMES['max_offsets_per_trigger']!r} is only allowed in a stream")
 
 
 def check_stream(options: Options) -> None:
-    """Raise SegmentsError for what only a batch query has."""
+    """Raise SegmentsError for options that only a batch query has."""
     for field in ("ending_offset", "ending_timestamp"):
         if getattr(options, field) is not None:
             raise SegmentsError(f"option {NAMES[field]!r} is not allowed in a stream, which has no end")
 
 
 def as_text(directories: Iterable[str | os.PathLike[str]], topics: Iterable[str], **others: Any) -> dict[str, str]:
-    """Return Spark's options for fields of Options; None is the same as not given. Raises SegmentsError."""
+    """Return Spark's options for fields of Options; None means not given. Raises SegmentsError."""
     found = {"path": ",".join(os.fspath(each) for each in directories), "topic": ",".join(topics)}
     for field, value in others.items():
         name = NAMES.get(field)

@@ -1,4 +1,4 @@
-"""Which offsets a read covers, and their division into ranges, one for each task."""
+"""The offsets that a read covers, and their division into ranges, one for each task."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ class Range(InputPartition):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The filters of a query: what they exclude is not read as far as indexes tell, and Spark applies them to rows."""
+    """The filters of a query: records that they exclude are not read, as far as indexes allow, and Spark applies them
+    to rows.
+    """
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     start: int = 0
     end: int = 1 << 63
-    # No record before the first of this time has it or a later one. There is no such bound above: times of producers
-    # may be in any order.
+    # Records before the first one with this time have earlier times. An upper bound does not exist, because times of
+    # producers may be in any order.
     since_ms: int | None = None
 
     def has(self, folder: PartitionFolder) -> bool:
@@ -55,13 +57,13 @@ class Wanted:
 
 
 def folders(options: Options, wanted: Wanted | None = None) -> list[PartitionFolder]:
-    """Return the partitions to read. Raises SegmentsError if there is none of a topic."""
+    """Return the partitions to read. Raises SegmentsError if a topic has none."""
     found = partitions(options.path, options.topic)
     return [each for each in found if wanted is None or wanted.has(each)]
 
 
 def bounded(folder: PartitionFolder, options: Options, damage: Damage) -> tuple[Extent, tuple[Aborted, ...]]:
-    """Return what is readable of a partition now, without the bounds of the options, and its aborted transactions."""
+    """Return the readable part of a partition now, ignoring the bounds of the options, and its aborted transactions."""
     extent = extent_of(folder, damage)
     if not options.committed_only or not extent.segments:
         return extent, ()
@@ -70,7 +72,7 @@ def bounded(folder: PartitionFolder, options: Options, damage: Damage) -> tuple[
 
 
 def start_of(extent: Extent, options: Options, damage: Damage) -> int:
-    """Return the first offset that the options' bounds allow."""
+    """Return the first offset that the bounds of the options allow."""
     start = max(extent.start, options.starting_offset or 0)
     if options.starting_timestamp is not None:
         found = offset_at(extent, options.starting_timestamp, damage)
@@ -79,7 +81,7 @@ def start_of(extent: Extent, options: Options, damage: Damage) -> int:
 
 
 def end_of(extent: Extent, options: Options, damage: Damage) -> int:
-    """Return the offset that the options' bounds end before."""
+    """Return the offset before which the bounds of the options end."""
     end = extent.end if options.ending_offset is None else min(extent.end, options.ending_offset)
     if options.ending_timestamp is not None:
         found = offset_at(extent, options.ending_timestamp, damage)
@@ -134,8 +136,9 @@ def stream_ranges(
 def limited(
     starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], most: int
 ) -> dict[tuple[str, int], int]:
-    """Return ends with at most `most` offsets before them, in proportion to what each partition has, and at least one
-    of each that has any: none waits for ever beside a large one. A partition without a start begins at 0.
+    """Return ends with at most `most` offsets before them, in proportion to the offsets of each partition. Each
+    partition with offsets gets at least one, so that none waits forever behind a large one. A partition without a start
+    begins at 0.
     """
     sizes = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
     total = sum(sizes.values())
@@ -184,7 +187,7 @@ def _pieces(extent: Extent, start: int, end: int, damage: Damage) -> list[_Piece
 
 def _cuts(extent: Extent, start: int, end: int, pieces: list[_Piece], range_bytes: int, damage: Damage) -> list[int]:
     """Return offsets that divide `start` to `end` into ranges of about `range_bytes`: base offsets of segments, and of
-    batches that the index has.
+    batches in the index.
     """
     cuts: list[int] = []
     filled = 0

@@ -1,7 +1,7 @@
 """Reads a range of offsets into Arrow batches, on an executor.
 
-The segments are looked up again as reading goes on: between the plan and the read, and during it, a broker may clean,
-merge or delete them. A file that is open stays what it was.
+The segments are looked up again during reading, because a broker may clean, merge or delete them between the plan and
+the read, and during the read. An open file does not change.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from spark_analytics.segments.walk import Damage, backwards, limit_of, position_
 if TYPE_CHECKING:
     from spark_analytics.segments.columns import Headers, Values
 
-# Of one Arrow batch, which Spark takes as it is: small enough to stay in the cache of a core until it is sent.
+# The size of one Arrow batch, which Spark uses unchanged: small enough to stay in the cache of a core until it is sent.
 ROWS_MAX = 16 << 10
 BATCH_BYTES_MAX = 2 << 20
-# Bytes of one read of a segment, and where the index does not tell how much is needed.
+# Bytes of one read of a segment, and of a read whose length the index does not tell.
 CHUNK_BYTES = 1 << 20
 BEYOND_BYTES = 64 << 10
-# Bytes that tell the length and the magic of a batch.
+# The bytes that contain the length and the magic of a batch.
 _FRAME_BYTES = 17
 
 
 def read(
     wanted: Range, options: Options, schema: pa.Schema, counters: Counters | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range. Figures go to `counters`, and to the directory of the option `report`.
+    """Yield the records of a range. Figures are added to `counters`, and written to the directory of the option
+    `report`.
 
     Raises DamageError for damage if the options do not skip it.
     """
@@ -79,7 +80,8 @@ class _Reader:
 
     def _open(self, done: tuple[int, int] | None) -> tuple[SegmentFile, CountedFile, tuple[int, int]] | None:
         """Open the segment that has the next offset, or the first one after it; None at the end of the log. `done` is
-        the file (device, inode) that was read last: one with its name may be another, into which cleaning merged more.
+        the file (device, inode) that was read last: a file with its name may be another one, into which cleaning has
+        merged more.
         """
         for _ in range(LISTINGS_MAX):
             found = segments(self._wanted.directory)
@@ -182,8 +184,9 @@ class _Reader:
 
 
 def _check_order(batch: Batch, expected: int, file: CountedFile, position: int) -> None:
-    """Raise WireError if a batch whose offsets do not continue those before it cannot be where it is. The base offset
-    is not in the checksum: a gap, such as compaction leaves, is one only if the batch after it is behind it.
+    """Raise WireError if the offsets of a batch do not continue the previous ones and its position is impossible. The
+    checksum does not cover the base offset: a gap, such as compaction leaves, is only valid if the next batch has
+    higher offsets.
     """
     if batch.base_offset < expected:
         raise WireError(backwards(batch.base_offset))

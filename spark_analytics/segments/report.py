@@ -1,7 +1,7 @@
-"""What a read did: counted in each process, and written to a directory if the option `report` names one.
+"""The figures of a read: counted in each process, and written to a directory if the option `report` names one.
 
-Spark has no way for a Python source to return figures besides its rows. Each task writes a file of its own; a task that
-runs again replaces it.
+In Spark a Python source cannot return figures in addition to its rows. Each task writes its own file; a repeated task
+replaces it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import asdict, dataclass, field, fields
 
 from broker_cy.storage.atomic import write_atomically
 
-# Places of damage that are named, in each task and of all: more than people look at.
+# Places of damage that are named, for each task and in total: more than users examine.
 PLACES_MAX = 20
 
 
 @dataclass
 class Counters:
-    """Figures of one task, or of the plan. `bytes_read` has all bytes of segments and indexes that were asked for."""
+    """Figures of one task, or of the plan. `bytes_read` counts all requested bytes of segments and indexes."""
 
     bytes_read: int = 0
     batches: int = 0
     records: int = 0
-    # Damage that was left out (onDamage=skip): places, and the bytes between each and where reading went on.
+    # Damage that was left out (onDamage=skip): places, and the bytes that were skipped after each.
     damaged: int = 0
     damaged_bytes: int = 0
     # The first of the places: file, byte, offset and reason of each.
@@ -37,7 +37,7 @@ class Counters:
 
 
 def write(directory: str | None, name: str, counters: Counters) -> None:
-    """Write the figures of task `name`, if there is a directory for them."""
+    """Write the figures of task `name`, if a directory is given."""
     if directory is None:
         return
     os.makedirs(directory, exist_ok=True)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 NAME = "kafka-segments"
 Offsets = dict[str, dict[str, int]]
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-# What is never null is said to be so: Spark then does not look, for each value, and is faster by a tenth.
+# Columns that are never null are declared so: Spark then does not check each value, and is a tenth faster.
 _COLUMNS = (
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
@@ -72,7 +72,7 @@ _MS = datetime.timedelta(milliseconds=1)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the source known to a session, as the format "kafka-segments"."""
+    """Register the source in a session as the format "kafka-segments"."""
     spark.dataSource.register(SegmentSource)
 
 
@@ -80,7 +80,7 @@ def read(
     spark: SparkSession, directories: Iterable[str | os.PathLike[str]], topics: Iterable[str], **bounds: Any
 ) -> DataFrame:
     """Return the records of topics in log directories. `bounds` are the other fields of `options.Options`, such as
-    `starting_timestamp` (ms) and `on_damage`. Raises SegmentsError for options or topics that are not possible.
+    `starting_timestamp` (ms) and `on_damage`. Raises SegmentsError for invalid options or topics.
     """
     text = known.as_text((os.path.abspath(each) for each in directories), topics, **bounds)
     options = known.parse(text)
@@ -128,7 +128,7 @@ class SegmentSource(DataSource):
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the schema of Arrow batches, which Spark requires to be exactly this."""
+    """Return the schema of Arrow batches, which Spark requires to be exactly this one."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
@@ -138,14 +138,14 @@ def _read(partition: InputPartition, options: Options, schema: StructType) -> It
     from spark_analytics.segments.read import read as read_range
 
     _freeze()
-    if isinstance(partition, Range):  # Spark makes another one if there is none
+    if isinstance(partition, Range):  # Spark creates another one if the list is empty
         yield from read_range(partition, options, arrow_schema(schema))
 
 
 @functools.cache
 def _freeze() -> None:
-    """Take what is imported out of garbage collection, once in a worker: PySpark collects after each task, and would
-    visit all objects of pyarrow and pandas again, for longer than a task of a few MB reads.
+    """Exclude imported objects from garbage collection, once in a worker: PySpark collects after each task, and would
+    traverse all objects of pyarrow and pandas again, which takes longer than reading a few MB.
     """
     gc.collect()
     gc.freeze()
@@ -153,8 +153,9 @@ def _freeze() -> None:
 
 class _PushFilters:
     """`pushFilters` of a reader. Spark refuses a reader with this method while filters are not pushed down
-    (spark.sql.python.filterPushdown.enabled), since it would silently lack its filters. BatchReader lacks none: it
-    leaves every filter to Spark, and only reads less. `__func__` makes Spark assume that the method is not overridden.
+    (spark.sql.python.filterPushdown.enabled), because its filters would silently be missing. With BatchReader none is
+    missing: it leaves every filter to Spark, and only reads less. `__func__` makes Spark assume that the method is not
+    overridden.
     """
 
     def __init__(self, reader: BatchReader) -> None:
@@ -177,7 +178,7 @@ class BatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> _PushFilters:
-        """Return what takes filters, all of which Spark applies again."""
+        """Return the object that receives filters; Spark applies all of them again."""
         return _PushFilters(self)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -193,8 +194,8 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are {topic: {partition: offset}}: the first offsets that are not read yet. A partition that appears later
-    is read from its start.
+    """Offsets are {topic: {partition: offset}}: the first unread offsets. A partition that is created later is read
+    from its start.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -203,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:
-        """Return where the options' bounds begin."""
+        """Return the offsets where the bounds of the options begin."""
         damage = self._new_damage()
         found = {}
         for folder in plan.folders(self._options):
@@ -217,7 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """Return the end of what is readable now, or was when `prepareForTriggerAvailableNow` was called; with
+        """Return the readable end now, or at the time of the call of `prepareForTriggerAvailableNow`; with
         `maxOffsetsPerTrigger`, an end before that. Tasks divide a batch of any size.
         """
         starts, ends = plan.offsets_of(start or {}), plan.offsets_of(self._target or self._latest())
@@ -229,11 +230,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan.offsets_json(ends)
 
     def reportLatestOffset(self) -> Offsets | None:
-        """Return the end of what is readable, for the status of the query."""
+        """Return the readable end, for the status of the query."""
         return self._target
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember the end of what is readable now."""
+        """Remember the readable end."""
         self._target = self._latest()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
@@ -263,7 +264,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def narrowed(wanted: Wanted, condition: Filter) -> Wanted:
-    """Return what is wanted under one more filter; any filter that says nothing about places leaves it as it is."""
+    """Return the selection reduced by one more filter; a filter that does not concern positions changes nothing."""
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     value = getattr(condition, "value", None)
     if len(attribute) != 1 or value is None:
@@ -303,7 +304,7 @@ def _both(before: frozenset[Any] | None, values: set[Any]) -> frozenset[Any]:
 
 
 def _ms(value: Any, is_after: bool) -> int | None:
-    """Return the first ms at or after a time, or after it; None for a value that is no time with a zone."""
+    """Return the first ms at or after a time, or after it; None for a value that is not a time with a zone."""
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return None
     since = value - _EPOCH

@@ -1,4 +1,4 @@
-"""Transactions of a partition, for read_committed (KIP-98): where the first open one begins, which were aborted."""
+"""Transactions of a partition, for read_committed (KIP-98): the start of the first open one, and the aborted ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Aborted = tuple[int, int, int]
 
 
 class Hidden:
-    """Tells which batches belong to aborted transactions, in any order."""
+    """Finds the batches of aborted transactions, in any order."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._by_producer: dict[int, list[tuple[int, int]]] = {}
@@ -42,10 +42,11 @@ class Hidden:
 
 
 def committed_extent(extent: Extent, damage: Damage) -> tuple[int, list[Aborted]]:
-    """Return the last stable offset, up to which all transactions have ended, and the transactions that were aborted.
+    """Return the last stable offset, before which all transactions have ended, and the aborted transactions.
 
     Both come from the newest producer snapshot below the high watermark, the headers after it, and the `.txnindex` of
-    the segments. Raises SegmentsError if one of these is damaged: what is committed is then not known.
+    the segments. Raises SegmentsError if one of these is damaged, because it is then unknown which records are
+    committed.
     """
     start, ongoing = _snapshot(extent)
     found = _walked(extent, start, ongoing, damage)
@@ -66,7 +67,7 @@ def committed_extent(extent: Extent, damage: Damage) -> tuple[int, list[Aborted]
 
 
 def _snapshot(extent: Extent) -> tuple[int, dict[int, int]]:
-    """Return the offset of the newest usable snapshot, and the first offsets of the transactions open there."""
+    """Return the offset of the newest usable snapshot, and the first offsets of transactions that are open there."""
     directory = extent.folder.directory
     offsets = [
         base
@@ -78,7 +79,7 @@ def _snapshot(extent: Extent) -> tuple[int, dict[int, int]]:
         try:
             state.load(read_whole(f"{directory}/{offset:0{DIGITS}d}{SNAPSHOT_SUFFIX}"), offset)
         except (OSError, WireError):
-            continue  # an earlier one, or the whole log, tells the same
+            continue  # an earlier one, or the whole log, has the same information
         return offset, {each[0]: each[5] for each in state.describe() if each[5] >= 0}
     return extent.start, {}
 
@@ -117,6 +118,6 @@ def _is_abort(segment: SegmentFile, file: CountedFile, header: Header, damage: D
             raise WireError("the checksum of the batch is wrong")
         return any(control_type(record) == ControlType.ABORT for record in batch)
     except (ValueError, WireError) as error:
-        # Without the marker's type, the transaction is taken as aborted: what is not known to be committed is not read.
+        # Without the marker's type, the transaction counts as aborted: records that may be uncommitted are not read.
         damage.note(segment.path, header.position, header.base_offset, f"transaction marker: {error}", header.size)
         return True

@@ -1,4 +1,4 @@
-"""Walks over the headers of a segment's batches, places in a segment by its indexes, and what happens at damage."""
+"""Walks over the headers of a segment's batches, positions in a segment by its indexes, and the handling of damage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Damage:
-    """Stops at damage, or counts and logs it and finds where the segment goes on."""
+    """Stops at damage, or counts and logs it and finds the next valid batch of the segment."""
 
     skips: bool
     counters: Counters
 
     def note(self, path: str, position: int, offset: int, reason: str, lost_bytes: int = 0) -> None:
-        """Note damage after which reading goes on elsewhere. Raises DamageError if it is to stop."""
+        """Note damage after which reading continues elsewhere. Raises DamageError if damage stops the read."""
         error = DamageError(path, position, offset, reason)
         if not self.skips:
             raise error
@@ -34,7 +34,7 @@ class Damage:
 
     def resume(self, segment: SegmentFile, file: CountedFile, position: int, offset: int, reason: str) -> int:
         """Note damage of the batch at `position`; return the position of a later batch whose checksum is correct, or
-        the end of the file. Raises DamageError if it is to stop.
+        the end of the file. Raises DamageError if damage stops the read.
         """
         if not self.skips:
             raise DamageError(file.path, position, offset, reason)
@@ -48,7 +48,7 @@ class Damage:
         with segment.offset_index(self.counters) as index:
             number = index.before(lambda entry: entry[1] <= position)
             known = index.at(number)[1] if number < index.count else size
-            # The length is not in the checksum: it counts only if a batch follows, and none is jumped over.
+            # The checksum does not cover the length: it is trusted only if a batch follows, and no batch is skipped.
             if isinstance(found, Header) and found.end <= known and (found.end == size or _is_batch(file, found.end)):
                 return found.end
             for each in range(number, index.count):
@@ -65,7 +65,7 @@ def _is_batch(file: CountedFile, position: int) -> bool:
 
 def position_of(segment: SegmentFile, file: CountedFile, offset: int, counters: Counters) -> int:
     """Return a position before which no record at or after `offset` is: by the index, or 0 if that does not fit the
-    segment, such as in the moment when cleaning replaces both.
+    segment, for example while cleaning replaces both.
     """
     with segment.offset_index(counters) as index:
         number = index.before(lambda entry: segment.base_offset + entry[0] <= offset)
@@ -107,5 +107,5 @@ def headers(
 
 
 def backwards(offset: int) -> str:
-    """Return what is wrong with a batch whose offset is lower than that of the batch before."""
+    """Return the error of a batch whose offset is lower than that of the previous batch."""
     return f"the batch has the base offset {offset}, which is not after the batch before it"
