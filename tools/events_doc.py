@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 PAGE = ROOT / "docs" / "events.md"
+WIDTH = 120
 HEAD = """\
 # Events and samples
 
@@ -49,8 +51,8 @@ def text_of(annotation: object) -> str:
 
 
 def words(text: str | None) -> str:
-    """Return a docstring as one paragraph."""
-    return " ".join((text or "").split())
+    """Return a docstring as one paragraph, wrapped like the other documents."""
+    return textwrap.fill(" ".join((text or "").split()), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def parts_of(module: ModuleType, leave_out: set[str]) -> list[type]:
