@@ -1,10 +1,10 @@
-"""The quotas of clients on this node: which of the metadata apply to whom, and what each client has used (KIP-13,
-KIP-124, KIP-599). `connections.charging` counts and lets connections wait; handlers of the controller ask for
+"""The quotas of clients on this node: the quotas of the metadata that apply to each client, and their use (KIP-13,
+KIP-124, KIP-599). `connections.charging` counts the use and throttles connections; handlers of the controller use
 `changes`.
 
 While no quota is set at all, `is_on` is false, and connections do not ask.
 
-Broker and controller of one process share it. As in Kafka, what is used is counted by each node for itself.
+Broker and controller of one process share it. As in Kafka, each node counts the use for itself.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class ClientQuotas:
         self._renew_cores()
 
     def meters(self) -> Iterator[tuple[str, Meter]]:
-        """What is counted, each with the key of its quota."""
+        """The meters, each with the key of its quota."""
         for key, kind in self._kinds.items():
             for meter in kind:
                 yield key, meter
 
     def kinds(self) -> dict[str, Entities[Any]]:
-        """What is counted for each key of quotas."""
+        """The entities of each quota key."""
         if self.connections is None:
             return self._kinds
         return {**self._kinds, quotas.CONNECTION_CREATION_RATE: self.connections.addresses}
@@ -116,7 +116,7 @@ class ClientQuotas:
             LOGGER.warning("quota without effect: not an address", extra=facts(ip=address, reason=error))
 
     def expire(self) -> None:
-        """Forget who has used nothing for an hour."""
+        """Forget clients without use for an hour."""
         now_ms = self._now_ms()
         if self.connections is not None:
             self.connections.expire(now_ms)
@@ -132,7 +132,7 @@ class ClientQuotas:
     # ---- for connections and handlers ----
 
     def account(self, principal: str, client_id: bytes) -> Account:
-        """What counts for a client."""
+        """The account of a client."""
         now_ms = self._now_ms()
         user, name = _user(principal), client_id.decode(errors="replace")
         found = [kind.of(user, name, now_ms) for kind in (self.produce, self.fetch, self.time)]
@@ -142,7 +142,7 @@ class ClientQuotas:
         return Account(principal, client_id, self._generation, *found)
 
     def changes(self, principal: str, client_id: str | None, *, strict: bool) -> Changes | None:
-        """What the client may still change of partitions; None without a quota for it."""
+        """The client's remaining quota of partition changes; None without a quota for it."""
         bucket = self._changes.of(_user(principal), client_id or "", self._now_ms())
         return None if bucket is None else Changes(MutationQuota(bucket, strict=strict), self._now_ms)
 

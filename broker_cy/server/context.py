@@ -1,4 +1,4 @@
-"""The context of a request: what a handler knows besides its body."""
+"""The context of a request: all that a handler knows besides its body."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class RequestContext:
-    """One request of a client: its API and version, the client and where it came from, and the broker that serves it.
+    """One request of a client: its API and version, the client and its address, and the broker that serves it.
 
-    `principal` is who the client is, as Kafka writes it: `User:NAME`; `by_token`: it has logged in with a delegation
+    `principal` is the client's principal in Kafka's form: `User:NAME`; `by_token`: it has logged in with a delegation
     token.
     """
 
@@ -76,7 +76,7 @@ class RequestContext:
         return Author(self.client_id or "", self.client_host, self.principal)
 
     def as_request_of(self, api_key: int, version: int) -> RequestContext:
-        """Of another request that the broker makes in the name of this client."""
+        """The context of another request that the broker makes in the name of this client."""
         return RequestContext(
             self.broker,
             api_key,
@@ -90,8 +90,8 @@ class RequestContext:
         )
 
     def changes(self, *, strict: bool) -> Changes | None:
-        """What the client may still change of partitions (KIP-599); None without a quota for it. With `strict` what is
-        beyond it is refused.
+        """The client's remaining quota of partition changes (KIP-599); None without a quota for it. With `strict`,
+        changes beyond it are refused.
         """
         quotas = self.broker.quotas
         if not quotas.is_on:
@@ -115,7 +115,7 @@ class RequestContext:
     def allowed(
         self, operation: Operation, resource_type: ResourceType, names: Iterable[str], *, in_list: bool = False
     ) -> set[str]:
-        """The names of the resources with which the client may do this."""
+        """The names of the resources that the client may use in this operation."""
         if self.broker.authorization is None:
             return set(names)
         return {name for name in dict.fromkeys(names) if self.allows(operation, resource_type, name, in_list=in_list)}
@@ -139,14 +139,14 @@ class RequestContext:
             )
 
     def allows_some(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether the client may do this with some resource of the type, whatever its name (KIP-679)."""
+        """Whether the client may do this with some resource of the type, of any name (KIP-679)."""
         authorization = self.broker.authorization
         return authorization is None or authorization.allows_some(
             self.principal, self.client_host, operation, resource_type
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """What the client may do with a resource, as bits (KIP-430)."""
+        """The operations that the client may perform on a resource, as bits (KIP-430)."""
         supported = authorized_operations.SUPPORTED[resource_type]
         authorization = self.broker.authorization
         if authorization is None:

@@ -141,7 +141,7 @@ class ControllerServer:
         self.metrics_server = MetricsServer.bind(self.loop, *address, page, self._missing, access)
 
     def _missing(self) -> list[str]:
-        """What prevents this controller from being of use."""
+        """The reasons why this controller is not ready."""
         return [] if self.broker.controller.leader_id >= 0 else ["the metadata quorum has no leader"]
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:

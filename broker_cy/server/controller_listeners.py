@@ -1,8 +1,8 @@
-"""The listeners of the controller (controller.listener.names): what other nodes of the cluster talk to. They serve
-other APIs than those for clients, so that they have a dispatch table of their own.
+"""The listeners of the controller (controller.listener.names), for other nodes of the cluster. Their APIs differ from
+those for clients, so they have a dispatch table of their own.
 
-The connections are counted against `max.connections` like those of clients, but by themselves: clients that use up
-their limit must not keep the nodes of the quorum from each other.
+Their connections are counted against `max.connections`, but separately from those of clients: clients that use up their
+limit must not keep the nodes of the quorum from each other.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ControllerListeners:
 
     @property
     def core(self) -> ServerCore:
-        """Of listeners that were started."""
+        """The core of started listeners."""
         assert self._core is not None
         return self._core
 

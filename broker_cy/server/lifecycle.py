@@ -4,7 +4,7 @@ Start: bind the listeners (so that a port in use is reported before any file cha
 the metadata, open the partitions (workers open most logs afterwards, see storage.log_opener), load the coordinators,
 accept. Stop: read no more requests, finish those that were read, flush, write the clean-shutdown mark. STOP_ANSWERS_S
 bounds the wait, so that the stop takes at most two seconds. The file is long because the services depend on the order
-in which they are made and ended, which can be checked only if all of it is in one place.
+of their start and stop, and that order can be checked only in one place.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ COLD_READERS = 4
 FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
-# For votes and syncs of the metadata log, and what other nodes read of it: they do not wait for flushes of partitions.
+# For votes and syncs of the metadata log, and for other nodes' reads of it: they do not wait for flushes of partitions.
 METADATA_WORKERS = 2
 # Threads of one round of group commit: a disk syncs several files at the same time, and they share a journal commit.
 SYNC_THREADS = 8
@@ -519,7 +519,7 @@ class BrokerServer:
         self.broker.events.apply(delta, image)
 
     def _on_directory_failed(self, directory: DataDirectory) -> None:
-        """Others have to lead what this broker can neither write nor read any more."""
+        """Other brokers must lead the partitions that this broker can no longer write or read."""
         self._partitions.lose_directory(directory.path)
         self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
 
@@ -532,7 +532,7 @@ class BrokerServer:
         self.broker.transactions.partition_led(topic)
 
     def _on_creating(self, is_creating: bool) -> None:
-        """Have requests wait for logs that are not there yet, while there are such."""
+        """Have requests wait for logs that are not created yet."""
         from broker_cy.server.handlers import produce
 
         self._is_creating = is_creating

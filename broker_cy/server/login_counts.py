@@ -1,4 +1,4 @@
-"""What became of the logins of clients (SASL), and of their handshakes (TLS)."""
+"""The results of the logins of clients (SASL), and of their handshakes (TLS)."""
 
 from __future__ import annotations
 

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.coordinators")
 
-# Entries that wait for one broker. Each belongs to a transaction that waits for it, which is tried again if there is no
-# room; a broker that is back gets through as many in a second.
+# Entries that wait for one broker. Each belongs to a waiting transaction, which is retried if the queue is full; a
+# broker that is back handles as many in a second.
 WAITING_MAX: Final = 10_000
 # Entries of one request: about 100 KB.
 BATCH_MAX: Final = 1_000
-# How long a broker may take for an answer. What is asked here is in its memory, or one write; a broker that fails is
-# noticed by the metadata before.
+# How long a broker may take for an answer. These requests need its memory, or one write; the metadata report a failed
+# broker earlier.
 ANSWER_S: Final = 10.0
 
-# Of the endpoints in the metadata.
+# The security protocol of endpoints in the metadata.
 PLAINTEXT: Final = 0
 
 R = TypeVar("R", bound="Message")
@@ -110,7 +110,7 @@ class BrokerCalls:
 
 @dataclass(slots=True, eq=False)
 class _Lane(Generic[T, A]):
-    """What one broker is asked: entries that wait, and those of the request that is under way."""
+    """The requests to one broker: entries that wait, and those of the request that is under way."""
 
     waiting: deque[tuple[T, asyncio.Future[A]]] = field(default_factory=deque)
     sent: list[tuple[T, asyncio.Future[A]]] = field(default_factory=list)
@@ -188,7 +188,7 @@ class Batches(Generic[T, A]):
             except KafkaError as error:
                 _settle(lane.sent, error)
             except Exception as error:
-                # A defect: whoever waits for an answer must not do so forever.
+                # A defect: callers must not wait for an answer forever.
                 LOGGER.exception("a request to another broker failed", extra=facts(node=broker_id))
                 _settle(lane.sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             else:

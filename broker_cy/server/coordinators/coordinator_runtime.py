@@ -2,12 +2,12 @@
 operations, and runs its timers.
 
 Answers that depend on a record are sent when its batch is written (`record_writer`). If the batch cannot be written, it
-and everything after it are undone, and the clients receive a retriable error. They also receive one if that takes too
+and all later ones are undone, and the clients receive a retriable error. They also receive one if the write takes too
 long.
 
-A runtime belongs to one leader epoch of its partition. It answers once everything in the log when it was loaded is
-committed: the previous leader may have left records that another leader would not have, and what a coordinator does
-because of them (markers of a transaction) cannot be undone.
+A runtime belongs to one leader epoch of its partition. It answers once all records that were in the log when it was
+loaded are committed: the previous leader may have left records that another leader would not have, and their effects
+outside (markers of a transaction) cannot be undone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ S = TypeVar("S", bound=Step)
 
 
 class RuntimeContext(NamedTuple):
-    """What all runtimes of a coordinator share. `executor` reads the logs; None: the loop's own."""
+    """The common parts of a coordinator's runtimes. `executor` reads the logs; None: the loop's own."""
 
     clock: Clock
     loop: asyncio.AbstractEventLoop
@@ -93,7 +93,7 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
     logger = logging.getLogger("broker_cy.server.coordinators")
 
     def __init__(self, partition: Partition, leader_epoch: int, machine: M, context: RuntimeContext) -> None:
-        """`leader_epoch` is that in which this broker leads the partition."""
+        """`leader_epoch` is the epoch of this broker's leadership of the partition."""
         super().__init__(partition, leader_epoch, context.clock, context.loop, context.max_batch_bytes)
         self.machine = machine
         self.state = LoadState.LOADING
@@ -135,7 +135,7 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         except (StorageError, OSError, ValueError, KafkaError) as error:
             self._fail(error)
         except Exception as error:
-            # A defect: nobody must wait for what never comes.
+            # A defect: requests must not wait for a runtime that never loads.
             self._fail(error)
             raise
 
@@ -180,7 +180,7 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
             )
 
     def _committed(self, count: int, error: KafkaError | None) -> None:
-        """The followers have everything that was replayed; or, with an error, nobody can tell."""
+        """The followers have all replayed records; or, with an error, this is unknown."""
         if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self._activate(count)
         elif error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:

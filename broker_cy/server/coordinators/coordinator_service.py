@@ -3,8 +3,8 @@ that this broker leads.
 
 The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when this broker
 becomes the leader of its partition; until then, requests for its groups or transactional ids wait, and fail with
-COORDINATOR_LOAD_IN_PROGRESS if that takes long. It is closed when the leadership or its epoch changes: what waits is
-answered with NOT_COORDINATOR, and the next leader has its state from the log.
+COORDINATOR_LOAD_IN_PROGRESS if that takes long. It is closed when the leadership or its epoch changes: waiting requests
+are answered with NOT_COORDINATOR, and the next leader has its state from the log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
 
 
 class ServiceContext(NamedTuple):
-    """What the services of both coordinators share. `submit` runs an operation of the controller, `topic_settings`
+    """The common parts of both coordinators' services. `submit` runs an operation of the controller, `topic_settings`
     gives a topic's typed settings by Kafka's names, `executor` reads logs (None: the loop's own).
     """
 
@@ -323,7 +323,7 @@ class CoordinatorService(Generic[S, M]):
         found = [self._found(key) for key in keys]
         if any(isinstance(each, KafkaError) for each in found):
             await self._until_loaded(keys)
-            # Those that were found may have been closed meanwhile.
+            # A coordinator that was found before may have been closed meanwhile.
             found = [self._found(key) for key in keys]
         return found
 
@@ -343,7 +343,7 @@ class CoordinatorService(Generic[S, M]):
                     break
 
     def _wait_s(self, index: int) -> float:
-        """How long a request may wait for the coordinator of a partition; 0 if there is nothing to wait for."""
+        """How long a request may wait for the coordinator of a partition; 0 if it need not wait."""
         runtime = self.runtimes.get(index)
         if runtime is not None:
             return LOAD_WAIT_S if runtime.state is LoadState.LOADING else 0.0

@@ -43,8 +43,8 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
     # ---- for handlers ----
 
     async def run(self, group_id: str, operation: Operation) -> Any:
-        """Run `operation(machine, token, now)` where the group is coordinated, and return its answer. Waits and raises
-        as `ready`.
+        """Run `operation(machine, token, now)` on the group's coordinator, and return its answer. Waits and raises as
+        `ready`.
         """
         return await (await self.ready(group_id)).run(operation)
 

@@ -114,7 +114,7 @@ class MarkerSender:
             return failed
 
     async def _send(self, broker_id: int, markers: list[Marker]) -> list[Results]:
-        """Send WriteTxnMarkers; each producer id is there once."""
+        """Send WriteTxnMarkers; each producer id occurs once."""
         request = messages.WriteTxnMarkersRequest(markers=[_entry(marker) for marker in markers])
         response = await self._calls.ask(broker_id, request, messages.WriteTxnMarkersResponse, at_least=1)
         by_producer: dict[int, Results] = {}

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 # The maximum overhead in bytes of a batch besides its records, and of a record besides key and value.
 BATCH_BYTES = 61
 RECORD_BYTES_MAX = 32
-# Steps in the log that are not committed yet, about 2 KB each: answered ones are no longer bounded by the requests that
-# wait. Beyond it nothing is appended behind them. A follower that stands still leaves the in-sync set before that.
+# Steps in the log that are not committed yet, about 2 KB each: waiting requests no longer bound the answered ones.
+# Beyond it, no step is appended. A follower that stands still leaves the in-sync set before that.
 STAGED_MAX: Final = 50_000
 # Answers that are due at about the same time are given together.
 DUE_TOGETHER_S: Final = 0.01
@@ -67,8 +67,8 @@ class RecordWriter(Generic[S]):
         loop: asyncio.AbstractEventLoop,
         max_batch_bytes: Callable[[], int],
     ) -> None:
-        """`leader_epoch` is that in which this broker leads the partition. `max_batch_bytes` returns the topic's
-        current max.message.bytes.
+        """`leader_epoch` is the epoch of this broker's leadership of the partition. `max_batch_bytes` returns the
+        topic's current max.message.bytes.
         """
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -195,7 +195,7 @@ class RecordWriter(Generic[S]):
 
     def _make_way(self) -> None:
         """Stage everything that was accepted so far, so that the next append comes after it."""
-        # An outcome that is known, and not delivered yet: what is staged behind a lost batch would be undone with it.
+        # Deliver known outcomes first: batches that are staged behind a lost one would be undone with it.
         for batch in list(self._staged):
             if batch.append is not None and batch.append.done():
                 self._settled(batch, batch.append)
@@ -240,7 +240,7 @@ class RecordWriter(Generic[S]):
     # ---- outcomes ----
 
     def _completed(self, batch: StagedBatch[S], error: BaseException | None) -> None:
-        """Handle the outcome of a batch, unless it was given up before."""
+        """Handle the outcome of a batch, unless it was abandoned before."""
         if batch.is_written or batch not in self._staged:
             return
         if isinstance(error, KafkaError) and error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
@@ -312,7 +312,7 @@ class RecordWriter(Generic[S]):
 
 
 def _pieces(step: Step) -> Iterator[tuple[int, int]]:
-    """What has to be in one batch: the number of records up to its end, and its size in bytes."""
+    """The parts of a step that must be in one batch: the number of records up to each end, and its size in bytes."""
     if step.atomic:
         yield len(step.records), size_bytes(step.records) - BATCH_BYTES
         return

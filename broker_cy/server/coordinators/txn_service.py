@@ -213,7 +213,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
 
 
 class _Adding:
-    """Partitions to which a producer writes, which join its transaction as soon as the previous one has ended."""
+    """Partitions that a producer writes to. They join its transaction as soon as the previous one has ended."""
 
     def __init__(
         self,

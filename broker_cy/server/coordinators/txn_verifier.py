@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Request = messages.AddPartitionsToTxnRequest
 
-# The first version in which brokers ask, and the first that knows TRANSACTION_ABORTABLE.
+# The first version for requests of brokers, and the first that knows TRANSACTION_ABORTABLE.
 VERSION_BROKERS = 4
 
 
@@ -81,7 +81,7 @@ class TxnVerifier:
         return results
 
     async def _send(self, broker_id: int, questions: list[Question]) -> list[Results]:
-        """Send AddPartitionsToTxn; each transactional id is there once."""
+        """Send AddPartitionsToTxn; each transactional id occurs once."""
         request = Request(transactions=[_entry(question) for question in questions])
         response = await self._calls.ask(
             broker_id, request, messages.AddPartitionsToTxnResponse, at_least=VERSION_BROKERS

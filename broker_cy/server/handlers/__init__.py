@@ -1,4 +1,4 @@
-"""One file per API; each registers its own version range. Those in `controllers` are served on listeners of the
+"""One file per API; each registers its own version range. The APIs in `controllers` are served on listeners of the
 controller only.
 """
 

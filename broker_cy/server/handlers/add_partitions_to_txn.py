@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), versions 0-5: partitions become part of a producer's transaction.
 
 2 has PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. From version 4 on it is a request of brokers, for several
-transactions at once, and may only verify that the partitions are part of them (`verify_only`, KIP-890); 5 knows
+transactions, and may only verify that the partitions are part of them (`verify_only`, KIP-890); 5 knows
 TRANSACTION_ABORTABLE. Either all partitions of a transaction are added or none.
 """
 

@@ -1,9 +1,9 @@
-"""CreateDelegationToken (38), versions 1-3: a token with which a client logs in as the owner (KIP-48).
+"""CreateDelegationToken (38), versions 1-3: a token that lets a client log in as the owner (KIP-48).
 
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login, or with one by a token;
-DELEGATION_TOKEN_AUTHORIZATION_FAILED without the right to make tokens of another user (KIP-373);
+DELEGATION_TOKEN_AUTHORIZATION_FAILED without permission to make tokens of another user (KIP-373);
 DELEGATION_TOKEN_AUTH_DISABLED without delegation.token.secret.key; INVALID_PRINCIPAL_TYPE for an owner or a renewer
-that is no user.
+that is not a user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REQUESTER_VERSION = 3
 
 
 def _check(ctx: RequestContext, request: messages.CreateDelegationTokenRequest) -> None:
-    # Imported where it is needed, because most nodes are never asked, and start sooner without it.
+    # Imported here, because most nodes never get this request, and start sooner without the module.
     from broker_cy.controller import token_ops
 
     owner = token_ops.owner_of(request, ctx.principal)

@@ -78,7 +78,7 @@ def _take_refused(ctx: RequestContext, request: messages.CreateTopicsRequest) ->
 
 
 def _hide_settings(ctx: RequestContext, response: messages.CreateTopicsResponse) -> None:
-    """What a topic was created with is only for clients that may describe its settings."""
+    """Hide the settings of created topics from clients that may not describe them."""
     if ctx.broker.authorization is None:
         return
     for topic in response.topics:

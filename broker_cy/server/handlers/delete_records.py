@@ -65,9 +65,7 @@ async def delete_records(ctx: RequestContext, request: messages.DeleteRecordsReq
 
 
 def delete_before(ctx: RequestContext, topic: str, index: int, offset: int, waiting: list[Waiting]) -> Result:
-    """Delete the records before `offset` in one partition, here; what other replicas have to delete is added to
-    `waiting`.
-    """
+    """Delete the records before `offset` in one partition, here; add the deletions of other replicas to `waiting`."""
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
         code = absent_partition_error(ctx.broker.image, topic, index)

@@ -100,7 +100,7 @@ def _judge(ctx: RequestContext, choices: list[TopicChoice]) -> tuple[list[TopicC
 
 
 def _names(ctx: RequestContext, choices: list[TopicChoice]) -> list[str]:
-    """Of the existing topics."""
+    """The names of the existing topics among `choices`."""
     topics = ctx.broker.image.topics
     found = [topics.by_name(choice.name) if choice.name else topics.by_id(choice.topic_id) for choice in choices]
     return [topic.name for topic in found if topic is not None]

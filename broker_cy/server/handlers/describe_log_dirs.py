@@ -80,5 +80,5 @@ def describe(path: str, topics: dict[str, list[Partition]]) -> messages.Describe
 
 
 def failure(path: str) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
-    """What is said of a directory whose disk has failed."""
+    """The result for a directory whose disk has failed."""
     return Response.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)

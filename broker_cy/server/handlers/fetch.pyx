@@ -67,7 +67,7 @@ cdef enum:
     UNHEARD_MAX = 1000
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
-    # Of an answer, and of each partition in it, besides the records: about, as of version 13 and later.
+    # The approximate size of an answer, and of each partition in it, without the records, from version 13 on.
     ANSWER_BYTES = 20
     PARTITION_BYTES = 58
 
@@ -89,7 +89,7 @@ cdef object leading = None
 
 @cython.final
 cdef class FetchReply(Reply):
-    """The answer of one Fetch request, and what it waits for meanwhile."""
+    """The answer of one Fetch request, and its wait."""
     cdef int16_t version
     cdef FetchContext context
     cdef int32_t max_bytes
@@ -97,17 +97,17 @@ cdef class FetchReply(Reply):
     cdef int32_t replica_id             # of a follower; -1 from consumers
     cdef int64_t broker_epoch           # of a follower
     cdef str rack                       # of a consumer that is sent to a replica in it; None otherwise
-    cdef bint acknowledged              # what this fetch acknowledges was reported: a fetch that is read again reports nothing
+    cdef bint acknowledged              # its acknowledgement was reported: a fetch that is read again does not report it again
     cdef bint asks                      # a fetch that FollowerSilence takes for unanswered
     cdef bint held                      # the throttle of followers that are not in sync is exceeded
-    cdef list moved                     # partitions whose high watermark that has moved; None if there are none
-    cdef Rights rights                  # of a consumer; None where none are needed
+    cdef list moved                     # partitions whose high watermark that has moved; None without any
+    cdef Rights rights                  # of a consumer; None if none are needed
     cdef bint read_committed
     cdef bint answered
     cdef int32_t max_wait_ms
     cdef int64_t deadline_ms            # of the wait, on coarse_ms
     cdef list cold                      # (path, position, size, ahead) that the last read_all found missing from memory
-    cdef list unopened                  # partitions that it found not open yet; None, also where `cold` is
+    cdef list unopened                  # partitions that it found not open yet; None, also if `cold` is set
     cdef int cold_lookups               # how often that happened
     cdef bint from_disk                 # a worker read something for it
     cdef int64_t missing_bytes          # still to be written before min_bytes is reached
@@ -139,7 +139,7 @@ cdef class FetchReply(Reply):
         return 0
 
     cdef int leave(self) except -1:
-        """Wait no more."""
+        """End the wait."""
         cdef FetchPartition target
         if self.waiting is None:
             return 0
@@ -156,7 +156,7 @@ cdef class FetchReply(Reply):
         return 0
 
     cdef int64_t read_all(self) except -1:
-        """Read every target within max_bytes. Returns the number of bytes of records, or INT64_MAX to answer at once."""
+        """Read every target within max_bytes. Returns the number of bytes of records, or INT64_MAX to answer immediately."""
         cdef FetchPartition target
         cdef FetchSession session = self.context.session if self.replica_id >= 0 else None
         cdef Py_ssize_t left = self.max_bytes
@@ -467,17 +467,17 @@ def verify_all(list parts):
 
 @cython.final
 cdef class StandingWait(DelayedFetch):
-    """Stands at every partition of a follower's session; without one, of its fetch."""
+    """Is registered at every partition of a follower's session; without one, of its fetch."""
     cdef FetchReply reply               # which waits; None: the follower has not fetched since the last answer
     cdef int unheard                    # writes since then
-    cdef int64_t generation             # counts how often it was removed because nobody fetched
+    cdef int64_t generation             # counts how often it was removed because the follower did not fetch
 
     cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
         if self.reply is not None:
             return self.reply.try_again()
         self.unheard += 1
         if self.unheard > UNHEARD_MAX:
-            # Nobody uses the session any more. If somebody does, the next wait stands everywhere again.
+            # The session seems unused. If a fetch still comes, the next wait is registered at all partitions again.
             partition.remove_waiting(self)
             self.generation += 1
         return 0
@@ -485,7 +485,7 @@ cdef class StandingWait(DelayedFetch):
 
 @cython.final
 cdef class ConsumerWait(DelayedFetch):
-    """Stands at every partition of a consumer's waiting fetch."""
+    """Is registered at every partition of a consumer's waiting fetch."""
     cdef FetchReply reply
 
     cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
@@ -499,7 +499,7 @@ cdef class ConsumerWait(DelayedFetch):
 
 
 cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint at_least_one) except -1:
-    """Read one partition into `target`, its error if there is one."""
+    """Read one partition, or its error, into `target`."""
     cdef Partition partition
     cdef int64_t bound
     cdef Py_ssize_t limit = min(left, target.max_bytes)

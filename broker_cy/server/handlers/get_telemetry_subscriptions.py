@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions, version 0 (KIP-714): no metrics of clients are wanted.
 
-As in Kafka without a plugin that takes them, ApiVersions does not advertise this API, and a client that asks all the
-same is answered. Omissions: PushTelemetry, which no client sends that was asked for no metrics.
+As in Kafka without a plugin for client metrics, ApiVersions does not advertise this API, but a request is still
+answered. Omissions: PushTelemetry, because a client does not send it after this answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""LeaveGroup, versions 0 to 5. From 3 several members leave at once, also by instance id alone; 5 has the reason."""
+"""LeaveGroup, versions 0 to 5. From 3 on one request has several members, also by instance id alone; 5 has the
+reason.
+"""
 
 from __future__ import annotations
 

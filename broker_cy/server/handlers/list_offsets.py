@@ -120,7 +120,7 @@ async def answer_for(
     in_sync = partition.replica.in_sync
     is_settled = in_sync is None or partition.high_watermark >= in_sync.epoch_start
     if replica_id == CONSUMER and not is_settled and wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL):
-        # A new leader, which does not know yet how much is committed (KIP-207).
+        # A new leader, which does not know the high watermark yet (KIP-207).
         known = version >= OFFSET_NOT_AVAILABLE_SINCE
         return failed(index, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     try:

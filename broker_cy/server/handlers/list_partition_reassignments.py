@@ -1,7 +1,7 @@
-"""ListPartitionReassignments (46), version 0: what is being reassigned (KIP-455), as the active controller has it.
+"""ListPartitionReassignments (46), version 0: the current reassignments (KIP-455), as the active controller has them.
 
-A broker forwards the request, as in Kafka: in its own image a reassignment that was just requested may not have begun,
-and would be taken for one that is over.
+As in Kafka, a broker forwards the request: its own image may lack a reassignment that was just requested, which would
+then seem complete.
 """
 
 from __future__ import annotations

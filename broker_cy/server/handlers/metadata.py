@@ -111,7 +111,7 @@ def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.
 
 
 def _described(ctx: RequestContext, topics: Iterable[TopicImage]) -> Iterable[TopicImage]:
-    """Those that the client may describe: nothing is said about others."""
+    """The topics that the client may describe; the answer omits all others."""
     if ctx.broker.authorization is None:
         return topics
     return (topic for topic in topics if ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, in_list=True))
@@ -178,7 +178,7 @@ def _by_id(ctx: RequestContext, image: MetadataImage, asked: list[Any]) -> tuple
 
 def _cached(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Any:
     """The answer for one topic, kept in the image until that changes. It is shared: it must not be modified."""
-    # Versions differ in which error a leader without the listener gets, and version 0 hides replicas that are down.
+    # Versions differ in the error for a leader without the listener, and version 0 hides replicas that are down.
     form = 0 if version == 0 else (5 if version <= 5 else 6)
     key = (metadata, topic.topic_id, listener, form)
     found = image.derived.get(key)

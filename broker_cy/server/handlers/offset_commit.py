@@ -99,7 +99,7 @@ def _merge(
     topics: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
     refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
 ) -> None:
-    """Add the answers for topics and partitions that do not exist, to the entry of the same topic if there is one."""
+    """Add the answers for missing topics and partitions, to the entry of the same topic if it exists."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in topics}
     for topic in refused:
         found = by_topic.get((topic.name, topic.topic_id))

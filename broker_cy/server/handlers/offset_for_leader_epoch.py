@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-320): where the log of an epoch ends.
+"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-320): the end offset of an epoch in the log.
 
-A client learns from it that records it has seen were truncated. Omissions: none.
+It lets a client detect that records that it has read were truncated. Omissions: none.
 """
 
 from __future__ import annotations

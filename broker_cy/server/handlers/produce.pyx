@@ -492,7 +492,7 @@ cdef class HeldProduce:
     # ---- the transaction coordinator ----
 
     cdef int verify(self) except -1:
-        """Ask the coordinator about the partitions of `_view` in which the producer's transaction is not open."""
+        """Ask the coordinator about the partitions of `_view` without an open transaction of the producer."""
         cdef dict batches = {}          # Partition -> base sequence
         cdef Partition partition
         cdef object found
@@ -576,8 +576,7 @@ cdef class HeldProduce:
         return self.finish()
 
     cdef int finish(self) except -1:
-        """Append the batches that are not refused. The client may have disconnected; as in Kafka, they are appended all the same.
-        """
+        """Append the batches that are not refused. As in Kafka, they are appended even if the client has disconnected."""
         cdef AnswerQueue connection = self.connection
         append_all(connection, self.reply, self.owner, self.checks, self, self.denied)
         if not self.held:

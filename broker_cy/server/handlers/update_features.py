@@ -1,7 +1,7 @@
 """UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
 
 transaction.version can be set to 0, 1 and 2, eligible.leader.replicas.version to 0 and 1, kraft.version to 1, and
-metadata.version to each level up to 30, but not back beyond one with which the form of records changed. Kafka ignores
+metadata.version to each level up to 30, but not back beyond one that changed the form of records. Kafka ignores
 AllowDowngrade of version 0, so that version cannot downgrade. Before version 2 success is reported for each
 feature; errors never are.
 """

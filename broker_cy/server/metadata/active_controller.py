@@ -103,8 +103,8 @@ class ActiveController:
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
 
-        Raises KafkaError, here or from the future: what the operation itself raises, KAFKA_STORAGE_ERROR if the
-        records could not be written, NOT_CONTROLLER if this node leads no longer.
+        Raises KafkaError, here or from the future: the operation's own errors, KAFKA_STORAGE_ERROR if the records could
+        not be written, NOT_CONTROLLER if this node no longer leads.
         """
         if self._activation_end < 0:
             # Its error is that of the operation, whose records are behind.

@@ -1,7 +1,7 @@
 """Topics that are created because a client asked for them (Kafka's AutoTopicCreationManager).
 
-As in Kafka, they are created in the name of the client: the active controller checks its rights, and counts them
-strictly for its quota of changes (KIP-599), whatever the version of its Metadata request is.
+As in Kafka, they are created in the name of the client: the active controller authorizes the client, and charges its
+quota of changes strictly (KIP-599), for every version of its Metadata request.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # Between two heartbeats while the broker waits to be unfenced, or to be allowed to stop.
 URGENT_S: Final = 0.05
-# A heartbeat that is not answered within this time is sent again: to another controller, if there is one by then.
+# A heartbeat that is not answered within this time is sent again: to another controller, if one is active by then.
 ANSWER_S: Final = 4.0
 # The same while the broker wants to stop: an election may be under way, but without controllers it stops anyway.
 STOPPING_ANSWER_S: Final = 3.0
@@ -46,7 +46,7 @@ STOPPING_ANSWER_S: Final = 3.0
 SHUTDOWN_S: Final = 10.0
 # Between two log lines that say what a start waits for.
 NOTE_S: Final = 10.0
-# The newest version of BrokerRegistration, in which a registration in this process is judged.
+# The newest version of BrokerRegistration, which a registration in this process uses.
 REGISTRATION_VERSION: Final = 4
 # The errors of a registration that will not go away by waiting.
 _FINAL: Final = frozenset(
@@ -171,7 +171,7 @@ class BrokerMembership:
             task.cancel()
 
     def _missing(self) -> str:
-        """What this broker waits for, and what helps."""
+        """The reason of this broker's wait, and the remedy."""
         reason = self._hindrance or _NO_CONTROLLER
         if not (unreached := self._unreached()):
             return f"{reason}: {_MAJORITY}" if reason == _NO_CONTROLLER else reason
@@ -278,7 +278,7 @@ class BrokerMembership:
             broker_epoch=epoch,
             current_metadata_offset=self._image().offset,
             want_fence=True,
-            # Both together: it has no time to hand over what it leads, and its successor may register at once.
+            # Both together: it has no time to hand over its partitions, and its successor may register immediately.
             want_shut_down=True,
         )
         try:
@@ -290,7 +290,7 @@ class BrokerMembership:
             LOGGER.info("could not report the end of a broker", extra=facts(broker=broker_id, reason=error))
 
     async def stop(self) -> None:
-        """Send no more heartbeats and reports."""
+        """Stop the heartbeats and reports."""
         tasks = [*self._reports, *([] if self._beating is None else [self._beating])]
         for task in tasks:
             task.cancel()
@@ -336,7 +336,7 @@ class BrokerMembership:
             self._news.clear()
 
     def _lacks_directories(self) -> bool:
-        """Whether the registration is older than a metadata.version with which brokers register their directories."""
+        """Whether the registration is older than a metadata.version that makes brokers register their directories."""
         image = self._image()
         own = image.brokers.get(self._config.node_id)
         return own is not None and not own.log_dirs and image.features.metadata_version >= features.MV_DIRECTORIES
@@ -356,7 +356,7 @@ class BrokerMembership:
         if self._image().features.metadata_version >= features.MV_CORDONED:
             cordoned = list(cordoned_ids(self._config, self._log_dirs))
         offline = () if self._failed is None else self._failed.ids
-        # As for a process that has ended: a fence, at once. The loss of each directory as well would change every
+        # As for a process that has ended: only a fence. Reporting the loss of each directory as well would change every
         # partition twice.
         is_end = self._failed is not None and self._failed.has_all
         request = messages.BrokerHeartbeatRequest(
@@ -382,7 +382,7 @@ class BrokerMembership:
 
 
 def _hindrance(config: BrokerConfig, error: KafkaError) -> str:
-    """Why the broker is not registered yet, and what helps if waiting does not."""
+    """Why the broker is not registered yet, and the remedy if waiting does not help."""
     if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         return (
             f"{error.code.name}: another broker with node.id {config.node_id} is running, or was killed and its "

@@ -19,7 +19,7 @@ judges the reports of the nodes (controller.refusals). A broker that this node w
 nor refused, because its address may be unreachable for every node.
 
 The state of a broker is kept until its registration changes, for a node that becomes the active controller. The quorum
-is informed of the end of its leader (step.LeaderGone), whichever host refused: its voters judge by pre-votes.
+is informed of the end of its leader (step.LeaderGone), even if another host refused: its voters judge by pre-votes.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ class BrokerWatch:
     ) -> None:
         """`listener` is the name of the inter-broker listener. `on_suspect(broker_id, epoch)`: it is probably gone;
         `on_clear(broker_id)`: it is not; `on_dead(epochs)`: these brokers, by id, are gone; `on_refused(broker_id,
-        epoch, is_new)`: this broker refuses connections, or, unless `is_new`, there is a reason to say so again;
+        epoch, is_new)`: this broker refuses connections, or, unless `is_new`, the report must be repeated;
         `on_leader_gone(node_id, epoch)`: the leader of this epoch of the quorum is gone, or stands still;
-        `on_silent(broker_id, epoch)`: this broker stands still. `broker_interval_ms` and `leader_interval_ms` are how
-        often they are asked whether they run, 0: only what kind of node they are, None: nothing.
+        `on_silent(broker_id, epoch)`: this broker stands still. `broker_interval_ms` and `leader_interval_ms` are the
+        intervals of the probes; 0: only ask for the kind of node; None: no probe.
         """
         self.dead: dict[int, int] = {}
         self.refused: dict[int, int] = {}
@@ -127,7 +127,7 @@ class BrokerWatch:
         self._listener = listener
         self._to_brokers = to_brokers
         self._to_controllers = to_controllers
-        # To find out whether anybody listens.
+        # To find out whether a process listens.
         self._plain = replace(to_brokers, login=None)
         self._on_suspect = on_suspect
         self._on_clear = on_clear
@@ -211,7 +211,7 @@ class BrokerWatch:
         return True
 
     async def stop(self) -> None:
-        """Watch nobody any longer."""
+        """Stop watching."""
         tasks = [task for _, task in self._tasks.values()]
         if self._leader_task is not None:
             tasks.append(self._leader_task)
@@ -230,7 +230,7 @@ class BrokerWatch:
     async def _watch_broker(self, watched: Watched) -> None:
         liveness = None
         if self._broker_interval_ms is not None:
-            # The same incarnation may have been fenced and back: what is known of it counts.
+            # The same incarnation may have been fenced and unfenced: keep its state.
             known = self._asked.get(watched.node_id)
             if known is None or known[0] != watched.epoch:
                 known = (watched.epoch, Liveness(self._loop, self._broker_interval_ms))

@@ -1,8 +1,8 @@
-"""The committed metadata on this node: the image, and who is informed of its changes.
+"""The committed metadata on this node: the image, and the listeners to its changes.
 
-The image follows the high watermark of the quorum, whoever leads it. A node that leads folds the records of its own
-operations into the image (active_controller). Any other node reads the committed batches from its log, a piece in each
-turn of the loop, and applies them.
+The image follows the high watermark of the quorum, under any leader. The leader folds the records of its own operations
+into the image (active_controller). Any other node reads the committed batches from its log, a piece in each turn of the
+loop, and applies them.
 """
 
 from __future__ import annotations

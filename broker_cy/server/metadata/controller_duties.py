@@ -1,5 +1,5 @@
-"""What the active controller does by itself: it fences brokers whose session has ended, moves leadership back to
-preferred replicas, and elects replicas that may lack records where that was allowed since.
+"""The active controller's own duties: it fences brokers whose session has ended, moves leadership back to preferred
+replicas, and elects replicas that may lack records if that was allowed since.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
-# Between two checks for brokers whose session has ended, while there is none that could end earlier.
+# The time between two checks for brokers whose session has ended, while no session can end earlier.
 CHECK_S: Final = 1.0
 CHECK_S_MIN: Final = 0.01
-# Between two steps of elections where the first one left some, so that clients are not all sent elsewhere at once.
+# The time between two steps of elections if the first one left some, so that clients do not all reconnect together.
 STEP_S: Final = 1.0
 # Kafka's unclean.leader.election.interval.ms, which is an internal setting.
 UNCLEAN_S: Final = 300.0

@@ -48,11 +48,12 @@ class ControllerLink:
         self._forwarded = forwarded
         self._leader = leader
         self._address_of = address_of
-        # Those that another active controller concerns. In their order: a set would wake them in that of addresses.
+        # The requests that a change of the active controller concerns, in their order: a set would have that of
+        # addresses.
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def leader_changed(self) -> None:
-        """Another active controller is known, or none any longer: what waits for the former one is sent again."""
+        """The active controller has changed or is unknown: requests that wait for the former one are sent again."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)

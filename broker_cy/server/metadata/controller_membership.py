@@ -76,7 +76,7 @@ class ControllerMembership:
             self._registering = keep_running(self._loop, self._register, "the registration of this controller")
 
     async def stop(self) -> None:
-        """Register no more."""
+        """Stop registering."""
         self._is_missing = False
         if self._registering is not None:
             self._registering.cancel()

@@ -153,8 +153,8 @@ class ControllerService:
         self._producer_ids = ProducerIds(loop, self._allocate_producer_ids)
         self._leader_id = NO_LEADER
         self.halted: asyncio.Future[str] = loop.create_future()
-        """Done once the node has left the quorum for good: why, and what helps. The process has to end then, as that of
-        Kafka does.
+        """Done once the node has left the quorum for good: the reason and the remedy. The process must end then, as
+        Kafka's does.
         """
 
     # --- life
@@ -226,7 +226,7 @@ class ControllerService:
         publish the image to the subscribers. Blocks on the disk, so it runs before the first client. A node without the
         role of a broker registers nothing. `previous_epoch` is the broker epoch before an orderly stop, else -1.
 
-        Raises as `load`, RegistrationRefused, and what a subscriber raises.
+        Raises as `load`, RegistrationRefused, and the exceptions of subscribers.
         """
         if not self._is_loaded:
             self.load()
@@ -377,7 +377,7 @@ class ControllerService:
         if self._network is not None:
             self._network.open(self._driver)
         if self._network is not None and self.config.is_controller:
-            # Imported here, because a node that is alone has nobody to register with.
+            # Imported here, because a single-node cluster does not register its controller.
             from broker_cy.server.metadata.controller_membership import ControllerMembership
 
             self._controller_membership = ControllerMembership(
@@ -391,7 +391,7 @@ class ControllerService:
             self._listeners.append(self._controller_membership.apply)
 
     def _watch_brokers(self) -> None:
-        # Imported here, because a node that is alone has nobody to watch.
+        # Imported here, because a single-node cluster has no broker to watch.
         from broker_cy.server.metadata.broker_watch import BrokerWatch
 
         interval_ms = self.config["brokercy.liveness.interval.ms"]
@@ -490,14 +490,14 @@ class ControllerService:
             return
         LOGGER.warning("the process of a broker on this host has ended", extra=facts(broker=broker_id, epoch=epoch))
         if not self._watch.process_ended(broker_id, epoch):
-            # A broker that is fenced is not watched, and has a session all the same.
+            # A fenced broker is not watched, but has a session.
             self._report_end(broker_id, epoch)
 
     def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
         self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))
 
     def _kraft_at(self, end_offset: int) -> KRaftState:
-        """What a snapshot that ends at `end_offset` contains of the quorum."""
+        """The quorum's state in a snapshot that ends at `end_offset`."""
         _, level, voters = self._driver.quorum.voters_at(end_offset)
         return KRaftState(level, wire_log.to_record(voters) if level > 0 else None)
 
@@ -570,7 +570,7 @@ class ControllerService:
 
     @property
     def leader_id(self) -> int:
-        """The active controller, as far as this node knows; -1 if there is none."""
+        """The active controller, as far as this node knows; -1 without one."""
         return self._driver.quorum.leader_id
 
     @property
@@ -582,7 +582,7 @@ class ControllerService:
 
     @property
     def broker_epoch(self) -> int:
-        """That of the registration of this broker now, -1 without one: it registers again after it was unregistered."""
+        """The epoch of this broker's current registration, -1 without one: an unregistered broker registers again."""
         return self._alone_epoch if self._membership is None else self._membership.epoch
 
     @property
@@ -605,8 +605,8 @@ class ControllerService:
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
 
-        Raises KafkaError, here or from the future: what the operation itself raises, KAFKA_STORAGE_ERROR if the
-        records could not be written, NOT_CONTROLLER if this node does not lead.
+        Raises KafkaError, here or from the future: the operation's own errors, KAFKA_STORAGE_ERROR if the records could
+        not be written, NOT_CONTROLLER if this node does not lead.
         """
         if self._elsewhere is not None and isinstance(operation, CreateTopics):
             # Topics that this node needs itself.

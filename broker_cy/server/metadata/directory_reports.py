@@ -1,8 +1,8 @@
 """Reports the log directory of this broker's replicas (AssignReplicasToDirs, KIP-858) after its disk was replaced.
 
-The controller lets nobody lead a partition whose replica is in a directory that the broker does not have. That protects
-from a disk that lost everything. Once the leader has taken the broker into the in-sync set again, its replica is
-complete, and the new directory is reported; not before, because it could then be elected with an empty log.
+The controller lets no broker lead a partition whose replica is in a directory that the broker does not have. That
+protects from a disk that lost all records. Once the leader has taken the broker into the in-sync set again, its replica
+is complete, and the new directory is reported. An earlier report could let the broker be elected with an empty log.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 ANSWER_S: Final = 5.0
-# Between two requests, doubled after each up to the second value.
+# The pause between two requests, doubled after each up to the second value.
 BACKOFF_S: Final = 0.1
 BACKOFF_S_MAX: Final = 10.0
-# Of one request.
+# The limit of one request.
 PARTITIONS_MAX: Final = 2_000
-# Nothing has to be reported for these: they count as online.
+# These need no report: they count as online.
 _UNKNOWN: Final = frozenset({uuids.UNASSIGNED_DIRECTORY, uuids.MIGRATING_DIRECTORY})
 
 
@@ -69,7 +69,7 @@ class DirectoryReports:
             self._reporting = keep_running(self._loop, self._report, "reports of the directories of replicas")
 
     async def stop(self) -> None:
-        """Report no more."""
+        """Stop the reports."""
         if self._reporting is not None:
             self._reporting.cancel()
             await asyncio.gather(self._reporting, return_exceptions=True)
@@ -127,4 +127,4 @@ class DirectoryReports:
 
 
 def _nothing(_: Any) -> None:
-    """What was not assigned is found again in the image."""
+    """Do nothing: an assignment that failed is found again in the image."""

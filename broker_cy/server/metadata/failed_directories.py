@@ -1,8 +1,8 @@
 """The data directories of this broker whose disks have failed, as the controller learns of them (KIP-858).
 
-Heartbeats name them until this process ends, and the next one is sent at once. The controller then elects other leaders
-for their partitions. A broker without any data directory left ends, as Kafka's does, as soon as the controller has
-fenced it; so does one whose controller does not acknowledge the failure within log.dir.failure.timeout.ms.
+Heartbeats name them until this process ends, and the next one is sent immediately. The controller then elects other
+leaders for their partitions. Like Kafka's, a broker without any data directory left ends as soon as the controller has
+fenced it. A broker also ends if the controller does not acknowledge the failure within log.dir.failure.timeout.ms.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class FailedDirectories:
         self._hurry = hurry
         self._end = end
         self._reasons: dict[UUID, str] = {}
-        # Those that the controller has not acknowledged, each with the time at which the broker ends.
+        # The failures that the controller has not acknowledged, each with the time when the broker ends.
         self._timers: dict[UUID, asyncio.TimerHandle] = {}
         self._has_ended = False
 
     @property
     def ids(self) -> tuple[UUID, ...]:
-        """Those that have failed since the start."""
+        """The directories that have failed since the start."""
         return tuple(self._reasons)
 
     @property

@@ -42,7 +42,7 @@ def creatable_topic(name: str, config: Mapping[str, Any]) -> messages.CreateTopi
         settings = {
             "compression.type": "producer",
             "retention.ms": str(OWN_TOPICS[name]),
-            # Of one replica, whatever the brokers' default is: otherwise it would be below the minimum at all times.
+            # One, as for its replicas: with a larger default of the brokers it would always be below the minimum.
             "min.insync.replicas": "1",
             "cleanup.policy": "delete",
             # Small segments, so that expired records are deleted soon.

@@ -1,9 +1,9 @@
 """Whether this node is the active controller, and whether it may run operations at all.
 
-It becomes the active controller when it leads the quorum and everything from before its epoch is in the image, and is
-it until it leads no longer. Committed records are applied by one of two: the active controller while there is one, else
-CommittedMetadata. `refusal` is set where no operation may run, before the start, after a stop, and when what was
-written could not be synced or applied: then the node leaves the quorum, and stays out of it until the next start.
+It becomes the active controller when it leads the quorum and all entries before its epoch are in the image, and remains
+it as long as it leads. The active controller, or else CommittedMetadata, applies committed records. `refusal` is set
+while no operation may run: before the start, after a stop, and when entries could not be synced or applied. In the last
+case the node leaves the quorum, and stays out of it until the next start.
 """
 
 from __future__ import annotations

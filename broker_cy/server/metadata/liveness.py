@@ -22,15 +22,15 @@ from broker_cy.wire.api_keys import ApiKey
 if TYPE_CHECKING:
     from broker_cy.client.connection import Connection
 
-# Of ApiVersions; each node of this kind knows it.
+# The version of ApiVersions; each node of this kind knows it.
 VERSION: Final = 3
-# A question without an answer for so long ends the connection, and another one is made.
+# A question without an answer for this time ends the connection, and another one is made.
 ANSWER_S: Final = 60.0
 
 
 class Liveness:
-    """Of one incarnation; it remembers from one connection to the next how fast the node answers. `is_ours` is whether
-    the node is one of this kind, None before it has answered.
+    """The liveness of one incarnation; it remembers over several connections how fast the node answers. `is_ours` is
+    whether the node is one of this kind, None before it has answered.
     """
 
     def __init__(
@@ -86,6 +86,6 @@ def _is_of_this_kind(data: memoryview) -> bool:
     try:
         answer = codec.decode(messages.ApiVersionsResponse, VERSION, data)
     except WireError:
-        # Version 0, in which a node says that it does not know this one.
+        # An answer in version 0: the node does not know this version.
         return False
     return any(each.name == LIVENESS for each in answer.supported_features)

@@ -43,8 +43,8 @@ class MetadataLog:
     """Reads and writes the files; does not interpret the records."""
 
     def __init__(self, log: Log, root: str, segment_bytes: int) -> None:
-        """`root` is the data directory that the log lies in. `append` begins a segment where the newest one would
-        become larger than `segment_bytes`; the log itself does not.
+        """`root` is the data directory of the log. `append` begins a segment before the newest one would become larger
+        than `segment_bytes`; the log itself does not.
         """
         self.log = log
         self.root = root

@@ -1,7 +1,7 @@
-"""Decides when a snapshot of the metadata is written, and removes what it makes superfluous.
+"""Decides when a snapshot of the metadata is written, and removes superfluous files afterwards.
 
 A snapshot is written by Kafka's rules: after `metadata.log.max.record.bytes.between.snapshots` bytes of records, or
-after `metadata.log.max.snapshot.interval.ms` if there was any record. While the directory holds more than
+after `metadata.log.max.snapshot.interval.ms` if any record came. While the directory holds more than
 `metadata.max.retention.bytes`, or a snapshot older than `metadata.max.retention.ms`, the oldest snapshot is deleted,
 with the log below the next one; the newest snapshot is always kept.
 """

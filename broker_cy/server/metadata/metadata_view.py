@@ -1,5 +1,5 @@
-"""The metadata image as clients of one listener see it: brokers with the address of that listener, partitions with
-errors where no leader can be reached. Metadata and DescribeTopicPartitions share it.
+"""The metadata image as clients of one listener see it: brokers with the address of that listener, partitions with an
+error if no leader can be reached. Metadata and DescribeTopicPartitions share it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: 
 
 def a_controller(broker_ids: Sequence[int], randomness: Randomness) -> int:
     """The broker that clients take for the controller: any running one, because each forwards their requests (KIP-590).
-    NO_LEADER if there is none.
+    NO_LEADER without a running broker.
     """
     if len(broker_ids) <= 1:
         return broker_ids[0] if broker_ids else NO_LEADER

@@ -1,7 +1,7 @@
 """The producer ids that this broker hands out, from blocks that the active controller allocates.
 
-No id is handed out twice: a block belongs to one broker, and what is left of it is dropped when the broker stops. The
-next block is requested early, so that no request waits for the disk while ids are left.
+No id is handed out twice: a block belongs to one broker, and its unused ids are dropped when the broker stops. The next
+block is requested early, so that no request waits for the disk while ids are left.
 """
 
 from __future__ import annotations

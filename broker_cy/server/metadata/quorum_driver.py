@@ -1,14 +1,14 @@
-"""Carries out what the quorum's state machine returns, on the files of `__cluster_metadata-0`, on the loop's timers,
+"""Carries out the outputs of the quorum's state machine, on the files of `__cluster_metadata-0`, on the loop's timers,
 and on the network.
 
 Batches are staged in the turn of the loop that appends them, and written together at its end; a worker syncs them, and
-what is appended meanwhile waits for the next write. So everything before a write is on disk (metadata_log.append needs
-that), and the operations of a turn share one sync. Messages of an output that appends leave after the write.
+later batches wait for the next write. So all entries before a write are on disk (metadata_log.append needs that), and
+the operations of a turn share one sync. Messages of an output that appends leave after the write.
 
-A vote, and a log that a snapshot has replaced, are brought to the disk by a worker, too. Until that is done, no message
-leaves and nothing is written: so whatever leaves this node can rely on them after a power loss. An epoch or a leader
-that this node has learned of is written without that (`Output.binds`): an election waits for two votes, and not
-for four more syncs of what a start would learn again.
+A worker also syncs a vote, and a log that a snapshot has replaced. Until that is done, no message leaves and no entry
+is written: so every message of this node can rely on them after a power loss. An epoch or a leader that this node has
+learned of is written without such a wait (`Output.binds`): an election waits for two votes, and not for four more syncs
+of facts that a start would learn again.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def _give_reply(answer: asyncio.Future[Reply], reply: Reply) -> None:
 
 
 class Owner(NamedTuple):
-    """Who is informed, on the loop and never within another call of these."""
+    """Callbacks on the loop; none is called within another one."""
 
     changed: Callable[[Output], None]  # after each output that was carried out
-    not_written: Callable[[KafkaError], None]  # what was appended since the last write is not in the log
+    not_written: Callable[[KafkaError], None]  # the entries appended since the last write are not in the log
     halted: Callable[[str], None]  # the node takes no part until its next start: why
     # The log was emptied, and begins behind this snapshot, which is on disk, and loaded.
     replaced: Callable[[SnapshotId, Loader], None]
@@ -161,8 +161,8 @@ class QuorumDriver:
         self._wake_at(-1)
 
     def step(self, event: Event) -> Output:
-        """Take the event and carry out the output; what it appends is written at the end of this turn of the loop.
-        Raises NotLeaderError; OSError if the log could not be changed, and then the node must halt.
+        """Take the event and carry out the output; its entries are written at the end of this turn of the loop. Raises
+        NotLeaderError; OSError if the log could not be changed, and then the node must halt.
         """
         asking, self._asking = self._asking, None
         output = self.quorum.step(event, self._now_ms())
@@ -237,7 +237,7 @@ class QuorumDriver:
     def _answer_of(
         self, message: Message, asking: asyncio.Future[Response | None] | None
     ) -> asyncio.Future[Response | None] | None:
-        """Who waits for the message: nobody for a request."""
+        """The future that waits for the message; None for a request."""
         if isinstance(message, FetchResponse):
             return self._parked.pop(message.correlation)
         return asking if isinstance(message, Response) else None
@@ -249,13 +249,13 @@ class QuorumDriver:
         except (OSError, StorageError) as error:
             self._cannot_change(error)
         except AssertionError as error:
-            # Another node breaks the rules of the protocol, or this one does: what it has is still right.
+            # Another node breaks the rules of the protocol, or this one does: the files here are still right.
             self.halt(f"the metadata quorum is not consistent ({error}): {TWO_QUORUMS}")
 
     def halt(self, reason: str) -> None:
         """Take no part until the next start, because the disk failed, committed metadata cannot be read or applied, or
-        another node contradicts this one. Nothing leaves any more that depends on what may not be on the disk: a leader
-        only says that it leads no longer. Does nothing on a node that has stopped.
+        another node contradicts this one. No message leaves that depends on entries that may not be on the disk: a
+        leader only reports that it no longer leads. Does nothing on a node that has stopped.
         """
         if self.quorum.role is Role.CLOSED:
             return
@@ -297,7 +297,7 @@ class QuorumDriver:
         return not self._holds and not self._is_held
 
     def _work_to_secure(self) -> Callable[[], None]:
-        """Return a function, for a worker, that brings to the disk what has to be there. It raises OSError."""
+        """Return a function, for a worker, that syncs the required state to the disk. It raises OSError."""
         if self._secure_scheduled is not None:
             self._secure_scheduled.cancel()
             self._secure_scheduled = None

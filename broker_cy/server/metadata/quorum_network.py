@@ -62,9 +62,9 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # Between two attempts to reach a node.
 RETRY_S: Final = 0.05
-# The longest wait of an AddRaftVoter, whatever it asks for.
+# The longest wait of an AddRaftVoter, even if it asks for more.
 ADD_VOTER_MS_MAX: Final = 60_000
-# Bytes of a response to a Fetch, whatever the follower asks for.
+# The largest response to a Fetch in bytes, even if the follower asks for more.
 FETCH_BYTES_MAX: Final = 8 << 20
 
 _APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
@@ -125,8 +125,8 @@ class QuorumNetwork:
         self._unreached: set[int] = set()  # of these, the nodes that gave none
         self._is_known = False  # a node with this cluster's id has answered
         self.refusal: asyncio.Future[str] = loop.create_future()
-        """Done once this node cannot take part: why, and what helps. Another node says that it is no part of its
-        cluster, or its disk failed.
+        """Done once this node cannot take part: the reason and the remedy. Another node reports that this one is not
+        part of its cluster, or this node's disk failed.
         """
         self._strangers = RateLimit(clock)
 
@@ -135,7 +135,7 @@ class QuorumNetwork:
 
     @property
     def unreached(self) -> str:
-        """The addresses that were not reached when they were last tried, with the reasons; empty if there is none."""
+        """The addresses that the last attempt did not reach, with the reasons; empty if all were reached."""
         found = {str(self.address_of(node)): self._reported[node] for node in sorted(self._unreached)}
         return "; ".join(f"{address}: {reason}" for address, reason in found.items())
 
@@ -213,8 +213,8 @@ class QuorumNetwork:
         return wire.from_response(self._me, request, response)
 
     async def _is_alive(self, voter: ReplicaKey, epoch: int) -> bool:
-        """Whether a voter with the id of this node, whose place it is to take because its disk is lost, answers at its
-        address. It is asked by a pre-vote, which binds nobody: only who has the disk takes it for its own.
+        """Whether a voter with the id of this node answers at its address. This node is to replace it because its disk
+        is lost. The question is a pre-vote, which binds no node: only the node with that disk answers it as its own.
         """
         address = self.address_of(voter.id)
         if address is None or address in self._own:
@@ -281,7 +281,7 @@ class QuorumNetwork:
             LOGGER.warning("could not reach a controller; will retry", extra=facts(node=to, reason=reason))
 
     def _not_reached(self, to: int, reason: str) -> None:
-        """Log why no controller answers at the address of a node, and what helps, once until one does."""
+        """Log why no controller answers at the address of a node, and the remedy, once until one does."""
         address = self.address_of(to)
         # A voter may be a bootstrap server, too.
         is_known = any(self.address_of(each) == address and self._reported[each] == reason for each in self._unreached)

@@ -1,4 +1,4 @@
-"""How a node opens its part of the metadata quorum at the start: with which voters, and with which way to other nodes.
+"""How a node opens its part of the metadata quorum at the start: its voters, and its connections to other nodes.
 
 With kraft.version 1 and above the voters are those of the newest VotersRecord in the metadata log or its snapshot; with
 version 0 they are those of controller.quorum.voters, or this node alone.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Reach(NamedTuple):
-    """What reaches other nodes: the connections, the quorum's messages, and requests to the active controller.
+    """The connections to other nodes, for the quorum's messages and for requests to the active controller.
 
-    A pool has a limited number of requests in flight. Votes and heartbeats never wait for those of clients, which are
-    as many as clients send, and wait for an active controller: so each kind has a pool of its own.
+    A pool has a limited number of requests in flight. Clients may send any number of requests, which wait for an active
+    controller. Votes and heartbeats must not wait for those, so each kind has a pool of its own.
     """
 
     pools: tuple[Pool, ...]
@@ -156,7 +156,7 @@ def _voters_differ(node_id: int, found: Sequence[int], wanted: Sequence[int], co
 
 
 def _no_controller(config: BrokerConfig) -> str:
-    """It would lead a cluster of its own, whatever controllers it is to find."""
+    """The error of a node that would lead a cluster of its own, although other controllers are configured."""
     servers = ", ".join(_bootstrap_servers(config))
     return (
         f"node {config.node_id} has been the only controller of its cluster, and its process.roles no longer has the "
@@ -166,7 +166,7 @@ def _no_controller(config: BrokerConfig) -> str:
 
 
 def _bootstrap_servers(config: BrokerConfig) -> tuple[str, ...]:
-    """Where a node that knows no voter searches for the leader."""
+    """The addresses where a node that knows no voter searches for the leader."""
     servers: tuple[str, ...] = tuple(config["controller.quorum.bootstrap.servers"])
     return servers or tuple(f"{voter.host}:{voter.port}" for voter in config.quorum_voters)
 

@@ -2,4 +2,4 @@
 
 
 class RegistrationRefused(Exception):
-    """The cluster does not take this broker. The message says why, and what to do."""
+    """The cluster refuses this broker. The message has the reason and the remedy."""

@@ -1,12 +1,12 @@
 """Brokers that are probably gone, while the controller decides whether they are.
 
-The first Metadata response after a connection broke decides how long a client is without a leader: one that still names
-the dead one costs it seconds. Responses that name a suspected broker as a leader are therefore held until the verdict.
-The verdict is any change of the broker's registration: it was fenced, or it has registered again. Other leaders may be
-elected before it is fenced: a response that does not name it any more is not held.
+The first Metadata response after a connection broke decides how long a client is without a leader: a response that
+still names the dead leader costs the client seconds. So responses that name a suspected broker as a leader are held
+until the verdict. The verdict is any change of the broker's registration: it was fenced, or it has registered again.
+Other leaders may be elected before it is fenced: a response that no longer names it is not held.
 
     suspected               held for HOLD_S at most: the suspicion may be wrong
-    certainly dead (gone)   held for GONE_S at most: there may be no active controller yet
+    certainly dead (gone)   held for GONE_S at most: maybe no controller is active yet
 
 A client may notice the end of its connection before this node notices that of its own, so `verdict` waits for SETTLE_S
 first.

@@ -20,8 +20,8 @@ def tiered(image: MetadataImage) -> list[str]:
 
 
 def refuse(node_id: int, image: MetadataImage) -> None:
-    """Raise RegistrationRefused if there are any. As their leader this broker would hide what is in remote storage; as
-    a follower it could not begin where the local log of its leader begins.
+    """Raise RegistrationRefused if any topic is tiered. As its leader this broker would hide the records in remote
+    storage; as a follower it could not begin at the start of its leader's local log.
     """
     if not (names := tiered(image)):
         return

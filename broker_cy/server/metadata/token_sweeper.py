@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
-# Between two sweeps where the first one left some.
+# The time between two sweeps if the first one left some tokens.
 STEP_S: Final = 1.0
 
 

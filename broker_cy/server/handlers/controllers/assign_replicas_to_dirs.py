@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (73), version 0: a broker reports in which log directory its replicas are (KIP-858)."""
+"""AssignReplicasToDirs (73), version 0: a broker reports the log directories of its replicas (KIP-858)."""
 
 from __future__ import annotations
 
