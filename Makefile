@@ -1,5 +1,5 @@
 # The commands of the README are `make run`, `make demo` and `make test`; each sets up what it needs.
-# The steps of a target share the machine and the tree: `make -j` runs them one after the other, too.
+# The steps of a target share the machine and the tree: `make -j` also runs them one at a time.
 .NOTPARALLEL:
 PYTHON ?= python3
 VENV   := .venv
@@ -23,7 +23,7 @@ run: broker
 demo: build
 	exec $(BIN)/python -m demo $(ARGS)
 
-# The web dashboard of a broker that runs; ARGS: --bootstrap, --listen, ...
+# The web dashboard of a running broker; ARGS: --bootstrap, --listen, ...
 dashboard: build
 	exec $(BIN)/broker-dash $(ARGS)
 
@@ -40,7 +40,7 @@ broker: $(VENV)/.installed
 	BROKER_CY_ROOMS=broker_cy $(BIN)/python setup.py -q build_ext
 	@$(BIN)/python -m compileall -q broker_cy admin_tui
 
-# A fresh environment for each change of a lock file, so that nothing of an earlier one stays in it.
+# A fresh environment for each change of a lock file, so that no old package stays in it.
 $(VENV)/.run: requirements/run.lock requirements/installer.lock requirements.lock tools/make_venv.sh tools/install.py
 	sh tools/make_venv.sh $(PYTHON) $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check --no-compile --only-binary :all: --require-hashes -r requirements/installer.lock
@@ -60,29 +60,29 @@ $(VENV)/.installed: $(VENV)/.run setup.cfg pyproject.toml setup.py $(wildcard re
 wheelhouse: build $(VENV)/.ansible
 	$(BIN)/python deploy/wheelhouse.py $(ARGS)
 
-# From nothing to a cluster that serves, on three lab hosts on this machine (as root): tests/deploy/lab.py; ARGS: --keep, ...
+# Sets up a running cluster on three lab hosts on this machine (as root): tests/deploy/lab.py; ARGS: --keep, ...
 lab: system-packages build $(VENV)/.ansible
 	$(BIN)/python -m tests.deploy.show $(ARGS)
 
-# What the playbooks promise, on lab hosts: all of it, about half an hour; `make test-all` has a short form.
+# Tests all playbooks on lab hosts, in about half an hour; `make test-all` has a short form.
 lab-test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible
 	$(BIN)/pytest -q -o faulthandler_timeout=3600 tests/deploy $(ARGS)
 
 # Before each commit, and in CI: at most 15 minutes on two cores once the environment exists.
 test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit instructions
 
-# Before an issue is resolved: all tests but the soak tests, with more seeds and mutants.
+# Before an issue is resolved: all tests except the soak tests, with more seeds and mutants.
 test-all: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit-all instructions
 
 system-packages:
 	sh tools/system_packages.sh
 
-# The extra `gssapi`, which is compiled against a system package: for tests only.
+# The extra `gssapi`, only for tests: it is compiled against a system package.
 $(VENV)/.gssapi: $(VENV)/.requirements requirements/gssapi.lock | system-packages
 	$(INSTALL) --no-build-isolation --require-hashes -r requirements/gssapi.lock
 	touch $@
 
-# Ansible, and the programs that check its files: for tests, and for who deploys from here.
+# Ansible, and the programs that check its files: for tests, and for deployments from this tree.
 $(VENV)/.ansible: $(VENV)/.requirements requirements/ansible.lock
 	$(INSTALL) --require-hashes -r requirements/ansible.lock
 	touch $@
@@ -100,7 +100,7 @@ lint-deploy: $(VENV)/.ansible
 types:
 	$(BIN)/mypy
 
-# PYTEST_ARGS of pytest; tests/support/scheduling.py says which tests share a worker. The summary has durations and skips.
+# PYTEST_ARGS go to pytest; tests/support/scheduling.py groups tests by worker. The summary has durations and skips.
 PYTEST_ARGS ?=
 SUMMARY := build/tests
 
@@ -108,7 +108,7 @@ unit:
 	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/quick.md \
 		$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not full and not serial and not soak" $(PYTEST_ARGS) tests
 
-# The serial tests run, and are reported, also if others failed. Some have separate time limits, of half an hour at most.
+# The serial tests run and are reported even if others failed. Some have separate time limits of at most half an hour.
 unit-all:
 	@status=0; export BROKER_CY_TESTS=all; hangs="-o faulthandler_timeout=1900"; \
 	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/all.md \
@@ -122,8 +122,8 @@ instructions:
 	@$(BIN)/python -m bench.check --where-recorded
 
 soak: system-packages build $(VENV)/.gssapi $(VENV)/.ansible
-	@# Soak tests have separate time limits of up to hours; pyproject.toml ends a process after 330 s. A process for each file:
-	@# the memory and the descriptors that one has used do not affect the others.
+	@# Soak tests have separate time limits of up to hours; pyproject.toml ends a process after 330 s. Each file has a process:
+	@# its use of memory and descriptors does not affect the other files.
 	@failed=; for file in $$(grep -rl --include='test_*.py' 'mark\.soak' tests | LC_ALL=C sort); do \
 		$(BIN)/pytest -q -m soak -o faulthandler_timeout=15000 $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
@@ -139,7 +139,7 @@ bench-check: build
 asan: $(VENV)/.requirements $(VENV)/.installed
 	sh tools/asan.sh
 
-# One resolution: the other files of this environment have the versions of requirements.lock.
+# One resolution: the other lock files of this environment use the versions of requirements.lock.
 COMPILE = $(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes --upgrade
 lock: $(VENV)/.run
 	$(COMPILE) requirements/dev.in -o requirements.lock

@@ -1,6 +1,6 @@
 """Take the pictures of docs/analytics.md: `python -m tools.analytics_pictures`.
 
-Writes a lake of a made-up cluster with planted anomalies, makes its report, and takes its parts in both themes: some
+Writes a lake of a made-up cluster with planted anomalies, makes its report, and takes its parts in both themes, in some
 minutes. Console messages of the browser end the program with exit code 1.
 """
 
@@ -28,7 +28,7 @@ WAIT_MS = 60_000
 SIZE = Size(days=16, groups=3, commit_s=60)
 SEED = 7
 SLOW_TIMES = 6
-# The parts of the page, by the name of the picture: the head, or the section with a heading.
+# The parts of the page by picture name: the head, or the section with a heading.
 PARTS = {"head": "", "throughput": "Throughput", "lag": "Lag", "rebalances": "Rebalances", "forecast": "Forecast"}
 # A picture ends with the last card of its part above this height.
 HEIGHT_MAX = 1_150
@@ -48,7 +48,7 @@ def make(directory: Path) -> Path:
 
 
 def take(browser: Browser, report: Path, theme: str) -> list[str]:
-    """Take the pictures of a theme; return what the browser reported."""
+    """Take the pictures of a theme; return the browser's messages and errors."""
     problems: list[str] = []
     context = browser.new_context(viewport=WINDOW, color_scheme=theme, timezone_id="UTC")  # type: ignore[arg-type]
     shown = context.new_page()
@@ -70,7 +70,7 @@ def take(browser: Browser, report: Path, theme: str) -> list[str]:
             height = max(bottom - top for bottom in bottoms if bottom - top <= HEIGHT_MAX)
             # A text may follow a few pixels below a card.
             below = 2
-        # Of the whole page.
+        # Relative to the whole page.
         top += shown.evaluate("window.scrollY")
         clip = {"x": 0, "y": max(0, top - MARGIN), "width": WINDOW["width"], "height": height + MARGIN + below}
         path = PICTURES / f"analytics-{name}-{theme}.jpg"

@@ -1,8 +1,7 @@
 """Take the pictures of docs/dashboard.md from a running demo: `python -m tools.dashboard_pictures [--page NAME ...]`.
 
-Takes about six minutes: the demo's groups need a history, and pages about several nodes have a demo of their own, in
-which replicas are on the move, and then a node is killed. Console messages of the browser end the program with exit
-code 1.
+Takes about six minutes: the demo's groups need a history, and pages about several nodes have a separate demo, in which
+replicas are moved, and then a node is killed. Console messages of the browser end the program with exit code 1.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ QUERIES = {
     "broker": "broker=1",
     "broker-settings": "broker=1",
 }
-# Pages that show what only several nodes have. The first one is taken while replicas move.
+# Pages about features of several nodes. The first one is taken while replicas move.
 MOVES = "moves"
 OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
 NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
@@ -51,14 +50,14 @@ SETTLED = """() => {
 
 
 class Demo:
-    """A demo that runs."""
+    """A running demo."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.url = self.said(r"In a browser: (\S+)")
 
     def said(self, pattern: str) -> str:
-        """Wait until it says something, and return the first group of `pattern`."""
+        """Wait until its output matches `pattern`, and return the first group."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if match := re.search(pattern, line):
@@ -81,7 +80,7 @@ def running_demo(options: Sequence[str] = ()) -> Iterator[Demo]:
 
 
 def take(browser: Browser, url: str, names: Sequence[str]) -> list[str]:
-    """Take the pictures, and return what the browser reported."""
+    """Take the pictures, and return the browser's messages and errors."""
     problems: list[str] = []
     for theme in ("light", "dark"):
         context = browser.new_context(viewport=SIZE, color_scheme=theme, timezone_id="UTC")  # type: ignore[arg-type]
@@ -124,7 +123,7 @@ def act(page: Page, label: str, values: Mapping[str, str]) -> None:
 
 
 def take_of_nodes(browser: Browser, demo: Demo, names: Sequence[str]) -> list[str]:
-    """Take the pictures of pages about several nodes, and return what the browser reported."""
+    """Take the pictures of pages about several nodes, and return the browser's messages and errors."""
     problems: list[str] = []
     if MOVES in names:
         page = browser.new_page()

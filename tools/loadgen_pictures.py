@@ -30,7 +30,7 @@ COMMAND = (sys.executable, "-m", "loadgen")
 
 @contextmanager
 def opened(browser: Browser, url: str, problems: list[str]) -> Iterator[Page]:
-    """Open a page, and collect what the browser reports."""
+    """Open a page, and collect the browser's messages and errors."""
     context = browser.new_context(viewport=SIZE, color_scheme="light", timezone_id="UTC")  # type: ignore[arg-type]
     page = context.new_page()
     page.on("console", lambda message: problems.append(message.text))
@@ -60,7 +60,7 @@ def take_report(browser: Browser, directory: Path, bootstrap: str, problems: lis
         page.wait_for_function("document.querySelector('.plot svg .trace')")
         picture(page, "report")
         page.locator(".plot").first.evaluate("(plot) => plot.scrollIntoView()")
-        # Charts are drawn in the frame after they are seen.
+        # Charts are drawn in the frame after they become visible.
         page.wait_for_timeout(1_000)
         picture(page, "charts")
 

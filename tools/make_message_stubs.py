@@ -27,7 +27,7 @@ from broker_cy.wire.layout import Message
 
 
 def field_type(field: tables.FieldSpec, message: str, argument: bool) -> str:
-    """Return the type of an attribute, or of the constructor's argument, where bytes may be any buffer."""
+    """Return the type of an attribute, or of the constructor's argument, which accepts any buffer for bytes."""
     name = SCALAR_TYPES.get(field.type, "int" if field.type in tables.SCALARS else f"{message}.{field.type}")
     if argument and name == "bytes":
         name = "Buffer"

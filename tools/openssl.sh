@@ -1,11 +1,12 @@
 #!/bin/sh
-# openssl.sh [DIR]: with BROKER_CY_OPENSSL=vendored, have the OpenSSL that the broker is then linked with: libssl.a, libcrypto.a
-# and the headers, below DIR (build/openssl). It is built once, in two to three minutes on two cores, from the source in the
-# crate openssl-src, which cargo fetches from its registry and compares with the checksum in tools/openssl/Cargo.lock.
+# openssl.sh [DIR]: with BROKER_CY_OPENSSL=vendored, provide the OpenSSL with which the broker is linked: libssl.a,
+# libcrypto.a and the headers, below DIR (build/openssl). It is built once, in two to three minutes on two cores, from
+# the source in the crate openssl-src, which cargo fetches from its registry and compares with the checksum in
+# tools/openssl/Cargo.lock.
 #
-# By default (BROKER_CY_OPENSSL=system) the library of the system is used (Debian: libssl-dev), and with none there is no TLS;
-# setup.py reads the same setting. Where the source cannot be built, this says why and ends well: setup.py then looks for the
-# library of the system, and without that the broker has no TLS.
+# By default (BROKER_CY_OPENSSL=system) the system's library is used (Debian: libssl-dev); with none, TLS is left out;
+# setup.py reads the same setting. If the source cannot be built, this prints the reason and exits with 0: setup.py then
+# looks for the system's library, and without it the broker has no TLS.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-build/openssl}
@@ -16,7 +17,7 @@ system | none) exit 0 ;;
 esac
 
 version=$(sed -n 's/^version = ".*+\(3\..*\)"$/\1/p' "$here/openssl/Cargo.lock")
-# Another version, or another way to build it, is another directory.
+# Another version, or another way to build it, has another directory.
 found=$dir/$version-$({ sed -n '/Configure"/,$p' "$0"; cat "$here/openssl/Cargo.lock"; } | cksum | cut -d' ' -f1)
 if [ -f "$found/lib/libssl.a" ]; then
     # setup.py takes what this names.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# sslyze.sh [PYTHON]: have the scanner sslyze in build/sslyze, an environment of its own, because it wants an older cryptography than
-# the rest. It is installed once for each requirements/sslyze.lock; prints the path of its Python.
+# sslyze.sh [PYTHON]: install the scanner sslyze into build/sslyze, a separate environment, because it needs an older
+# cryptography than the rest. It is installed once for each requirements/sslyze.lock; prints the path of its Python.
 set -eu
 cd "$(dirname "$0")/.."
 python=${1:-python3}

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What tests need and pip cannot install: installed if we are root on Debian, otherwise listed.
+# System packages that tests need and pip cannot install: installed as root on Debian, otherwise listed.
 set -eu
 missing=
-# Where daemons are, for users other than root.
+# The directories of daemons, for users other than root.
 PATH=$PATH:/usr/sbin:/sbin
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
 need kcat kcat
@@ -18,11 +18,11 @@ need krb5kdc krb5-kdc
 need kadmin.local krb5-admin-server
 need kinit krb5-user
 need krb5-config libkrb5-dev
-# TLS of the broker, which is built after this.
+# For the broker's TLS, which is built after this.
 printf '#include <openssl/ssl.h>\n' | ${CC:-cc} -E - >/dev/null 2>&1 || missing="$missing libssl-dev"
 set -- /usr/lib/*/sasl2/libgssapiv2.so
 [ -e "$1" ] || missing="$missing libsasl2-modules-gssapi-mit"
-# The hosts of tests/lab and tests/deploy, which need root as well; without it those tests are skipped.
+# The hosts of tests/lab and tests/deploy, which also need root; without root those tests are skipped.
 if [ "$(id -u)" = 0 ]; then
     need ip iproute2
     need nft nftables

@@ -62,7 +62,7 @@ async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]
         write("groups", app.picture())
         app.run_command(f"group {SLOW.group_id}")
         await _shows(app, pilot, "=", f"{PACKAGES}-5")
-        # Verdicts come from a window of commits.
+        # Verdicts are based on a window of commits.
         await pilot.pause(VERDICT_S)
         write("group", app.picture())
         app.run_command("rebalances")

@@ -1,4 +1,4 @@
-"""The jobs on a Spark cluster: a standalone master with two workers, which have no broker-cy."""
+"""The jobs on a Spark cluster: a standalone master and two workers without broker-cy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def on_cluster(words: Sequence[object], python: Path, cwd: Path) -> subprocess.C
     )
 
 
-# One job shows that jobs run on a cluster; the other ones need minutes, as each task takes seconds on one core.
+# One job shows that jobs run on a cluster; the others need minutes, because each task takes seconds on one core.
 @pytest.mark.parametrize(
     ("job", "of", "span"),
     [
@@ -65,7 +65,7 @@ def on_cluster(words: Sequence[object], python: Path, cwd: Path) -> subprocess.C
 def test_jobs_give_the_same_tables(
     spark: SparkSession, master: str, python: Path, lake: Lake, tmp_path: Path, job: str, of: str, span: Span
 ) -> None:
-    """If this fails, a lake that has outgrown one machine cannot be analysed, or gives other answers."""
+    """If this fails, a lake that has outgrown one machine cannot be analysed, or gives other results."""
     words = [
         Path(sys.executable).parent / "spark-submit", "--master", master, "--executor-memory", "512m",
         "--conf", "spark.sql.shuffle.partitions=2",
@@ -90,8 +90,8 @@ def test_jobs_give_the_same_tables(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_commands_take_a_master(spark: SparkSession, master: str, python: Path, lake: Lake, tmp_path: Path) -> None:
-    """If this fails, only those who know spark-submit can use a cluster, or segments are read by one machine alone:
-    their reader is compiled, and shipped like all else.
+    """If this fails, a cluster can only be used with spark-submit, or only one machine reads segments: their compiled
+    reader is shipped like the other code.
     """
     log = Log(tmp_path / "data")
     log.append(new_records(20))
@@ -115,7 +115,7 @@ def test_commands_take_a_master(spark: SparkSession, master: str, python: Path, 
 def test_a_master_that_does_not_answer_is_named(
     lake: Lake, tmp_path: Path, master: str, python: str, text: str
 ) -> None:
-    """If this fails, a typing error makes a command wait for a minute, and end with a stack trace."""
+    """If this fails, a typing error makes a command wait for a minute and exit with a stack trace."""
     command = [sys.executable, "-m", "spark_analytics", "run", "lag", "--lake", lake.path, "--master", master]
     done = on_cluster(command, Path(python), ROOT)
     assert done.returncode == 69, done.stderr
@@ -123,7 +123,8 @@ def test_a_master_that_does_not_answer_is_named(
     assert "Traceback" not in done.stderr
 
 
-# In the soak, because a driver and two executors that end at once need 15 s of CPU; the test below has Spark's text.
+# In the soak, because a driver and two executors that exit immediately need 15 s of CPU; the test below has Spark's
+# text.
 @pytest.mark.soak
 def test_workers_without_the_python_are_named(spark: SparkSession, master: str, lake: Lake, tmp_path: Path) -> None:
     """If this fails, workers that cannot run Python end a job with the stack traces of a JVM."""

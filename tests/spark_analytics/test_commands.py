@@ -1,4 +1,4 @@
-"""The commands that need a lake or log directories, as people run them."""
+"""The commands that need a lake or log directories, as users run them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def check_refused(words: tuple[str, ...], code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a command ends with this code and text, and starts no JVM. In this process, as a new one needs a
-    second to import all; `test_what_spark_would_refuse` has the same from new ones.
+    """Check that a command exits with this code and text, and starts no JVM. In this process, because a new one needs a
+    second for imports; `test_what_spark_would_refuse` does the same in new processes.
     """
 
     def start(name: str, **settings: object) -> None:
@@ -67,9 +67,9 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 def test_a_job_runs_from_the_command_line(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, what a user types after the first ingest shows nothing, or shows batches that are not complete."""
+    """If this fails, a user's first command after an ingest shows nothing, or shows incomplete batches."""
     monkeypatch.chdir(tmp_path)
-    # In this process, as in test_plans: a process with a JVM of its own runs the same job in test_cluster.
+    # In this process, as in test_plans: test_cluster runs the same job in a process with its own JVM.
     words = ["run", "lag", "--lake", str(lake.path), "--out", "out", "--limit", "1"]
     done = CliRunner().invoke(cli.command, words, catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
@@ -84,8 +84,8 @@ def test_a_job_runs_from_the_command_line(
 
 @pytest.mark.full
 def test_a_damaged_file_of_the_lake_is_named(spark: SparkSession, lake: Lake) -> None:
-    """If this fails, nobody finds the file that is damaged between the stack traces of two languages, or, with
-    --verbose, the stack traces.
+    """If this fails, the damaged file is hidden between the stack traces of two languages, or --verbose does not show
+    the stack traces.
     """
     (path,) = lake.path.glob("commits/*/*.0/**/*.parquet")
     path.write_bytes(path.read_bytes()[:100])
@@ -102,8 +102,8 @@ def test_a_damaged_file_of_the_lake_is_named(spark: SparkSession, lake: Lake) ->
 
 @pytest.mark.full
 def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, `segments` leaves out records without a word, or names an option that the command does not have,
-    or shows nothing at all where there is nothing.
+    """If this fails, `segments` silently leaves out records, names an option that the command does not have, or prints
+    nothing for an empty result.
     """
     log = Log(tmp_path)
     for _ in range(3):
@@ -139,7 +139,7 @@ def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: py
 def test_bad_input(
     words: tuple[str, ...], code: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a typing error ends in a traceback, or after a JVM has started."""
+    """If this fails, a typing error causes a traceback, or is found only after a JVM has started."""
     monkeypatch.chdir(tmp_path)
     check_refused(words, code, text, monkeypatch)
 
@@ -153,7 +153,7 @@ def test_bad_input(
     ],
 )
 def test_what_spark_would_refuse(words: tuple[str, ...], code: int, text: str, lake: Lake, tmp_path: Path) -> None:
-    """If this fails, a wrong folder or master ends in a stack trace of the JVM, the folder after hours of a job."""
+    """If this fails, a wrong folder or master causes a stack trace of the JVM; the folder only after hours of a job."""
     (tmp_path / "file").touch()
     done = command("run", "lag", "--lake", str(lake.path), *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
@@ -173,7 +173,7 @@ def test_what_spark_would_refuse(words: tuple[str, ...], code: int, text: str, l
     ],
 )
 def test_times(text: str, expected: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a range is off by a zone, or means something else than for `broker-cy`."""
+    """If this fails, a range is off by a time zone, or has another meaning than in `broker-cy`."""
     monkeypatch.setattr("time.time", NOW.timestamp)
     assert cli.Time().convert(text, None, None) == expected
 

@@ -1,4 +1,4 @@
-"""Ingest from a broker into a lake: everything once, whatever happens to the driver."""
+"""Ingest from a broker into a lake: everything exactly once, whatever happens to the driver."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.full
 ENDS_S = 240.0
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "spark_analytics")
-# Within this time of its start, an ingest completes its first batch.
+# An ingest completes its first batch within this time after its start.
 STARTS_S = 3.0
 
 
@@ -71,7 +71,7 @@ def of(lake: Path, number: int = 1) -> Generation:
 
 
 def test_sparks_own_source_reads_both_topics(spark: SparkSession, broker: Target) -> None:
-    """If this fails, the topics are reported as internal, and Spark reads nothing without a word."""
+    """If this fails, the topics are reported as internal, and Spark silently reads nothing."""
     for topic in TOPICS:
         found = (
             spark.read.format("kafka")
@@ -83,7 +83,7 @@ def test_sparks_own_source_reads_both_topics(spark: SparkSession, broker: Target
 
 
 def test_no_client_writes_to_them(broker: Target) -> None:
-    """If this fails, whoever can reach the broker can forge its history."""
+    """If this fails, every client that can reach the broker can forge its history."""
     host, _, port = broker.bootstrap.rpartition(":")
     for topic in TOPICS:
         with (
@@ -96,7 +96,7 @@ def test_no_client_writes_to_them(broker: Target) -> None:
 def test_what_came_since_is_added_once(
     spark: SparkSession, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, an ingest doubles what the one before has read, or leaves something out."""
+    """If this fails, an ingest duplicates records of the previous one, or leaves records out."""
     before = times_of(broker)
     monkeypatch.setattr(reading, "BATCH_RECORDS_MAX", max(10, len(before) // 2))
     monkeypatch.setattr(reading, "PIECE_RECORDS_MAX", 7)
@@ -130,7 +130,7 @@ def killed(broker: Target, lake: Path, when: str, chance: random.Random, directo
     """
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
     number = of(lake).complete if Lake(lake).sources(CLUSTER) else 0
-    # What an ingest that was killed has left is no sign of this one.
+    # Files that a killed ingest left say nothing about this one.
     left = files_of(lake, number, TABLES)
     until_s = time.monotonic() + chance.uniform(0, STARTS_S)
     conditions = {
@@ -147,10 +147,10 @@ def killed(broker: Target, lake: Path, when: str, chance: random.Random, directo
 
 
 def files_of(lake: Path, number: int, tables: Iterable[str]) -> set[tuple[Path, int, int]]:
-    """Return the files of a batch, with what changes if one is written again."""
+    """Return the files of a batch, with attributes that change if a file is rewritten."""
     found = set()
     for table in tables if Lake(lake).sources(CLUSTER) else ():
-        # The ingest that runs may remove files and folders at any moment.
+        # The running ingest may remove files and folders at any moment.
         with contextlib.suppress(FileNotFoundError):
             for path in of(lake).batch(table, number).glob("day=*/*.parquet"):
                 with contextlib.suppress(FileNotFoundError):
@@ -162,12 +162,12 @@ def files_of(lake: Path, number: int, tables: Iterable[str]) -> set[tuple[Path, 
 def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
     spark: SparkSession, broker: Target, tmp_path: Path
 ) -> None:
-    """If this fails, a reboot in an ingest leaves wrong sums in the lake for ever."""
+    """If this fails, a reboot during an ingest leaves wrong sums in the lake forever."""
     lake, chance = tmp_path / "lake", random.Random(10)
     times = ["written", *chance.choices(["before", "begun", "written"], k=9)]
     interrupted = [killed(broker, lake, when, chance, tmp_path) for when in times]
     print(f"killed {times}, in the middle of a batch: {interrupted}")
-    # Of the others, some had not begun a batch, or had just noted it.
+    # Some of the other ingests had not begun a batch, or had just noted it.
     assert sum(interrupted) >= 3
     words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
@@ -177,7 +177,7 @@ def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
 
 
 def check_all(broker: Target, lake: Path) -> None:
-    """Check that a lake has all that was ingested, once."""
+    """Check that a lake has everything that was ingested, exactly once."""
     found, there = in_lake(lake), times_of(broker)
     assert found == there[: len(found)]
     counts = check_against_batch(broker, lake)
@@ -192,7 +192,7 @@ def test_a_batch_that_was_not_noted_is_written_again(
     monkeypatch: pytest.MonkeyPatch,
     last: tuple[type[Any], str],
 ) -> None:
-    """If this fails, rows of a batch that was interrupted are read, or are there twice after the next ingest."""
+    """If this fails, rows of an interrupted batch are read, or are duplicated by the next ingest."""
     owner, name = last
     real, calls = getattr(owner, name), itertools.count()
 
@@ -228,7 +228,7 @@ def test_two_at_once_are_refused(spark: SparkSession, broker: Target, tmp_path: 
 def test_an_ingest_that_waited_for_another_goes_on_where_it_ended(
     spark: SparkSession, broker: Target, tmp_path: Path
 ) -> None:
-    """If this fails, of two timers that meet, the second reports that the broker lost records, which it did not."""
+    """If this fails, the second of two overlapping timers wrongly reports that the broker lost records."""
     before = reading.find(broker.bootstrap, CLUSTER)
     seen = before.topics[sample.TOPIC].ends[0]
     until(lambda: reading.find(broker.bootstrap, CLUSTER).topics[sample.TOPIC].ends[0] > seen + 2, "samples", 60)
@@ -239,7 +239,7 @@ def test_an_ingest_that_waited_for_another_goes_on_where_it_ended(
 
 @pytest.mark.parametrize("folder", ["file/lake", "/proc/lake"])
 def test_a_lake_that_cannot_be_written_is_named(broker: Target, tmp_path: Path, folder: str) -> None:
-    """If this fails, a wrong folder ends in a traceback."""
+    """If this fails, a wrong folder causes a traceback."""
     (tmp_path / "file").touch()
     with pytest.raises(IngestError, match=rf"{folder}: (Not a directory|No such file or directory)"):
         ingest(broker, tmp_path / folder)
@@ -248,7 +248,7 @@ def test_a_lake_that_cannot_be_written_is_named(broker: Target, tmp_path: Path, 
 def test_records_that_are_gone_are_reported(
     spark: SparkSession, make_broker: Callable[..., Target], tmp_path: Path
 ) -> None:
-    """If this fails, a lake has a hole that nobody knows of, or can never be written to again."""
+    """If this fails, a lake has an unreported gap, or can never be written to again."""
     own = make_broker({**SETTINGS, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"})
     some_samples(own)
     ingest(own, tmp_path)
@@ -270,7 +270,7 @@ def test_records_that_are_gone_are_reported(
 def test_retention_that_overtakes_an_ingest_is_reported(
     make_broker: Callable[..., Target], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept_loss: bool
 ) -> None:
-    """If this fails, records that are removed between two batches leave a hole in the lake that nobody knows of."""
+    """If this fails, records that are removed between two batches leave an unreported gap in the lake."""
     own = make_broker({**SETTINGS, "log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"})
     until(lambda: len(times_of(own)) >= 30, "samples", 60, tolerate=(KafkaException,))
     before = times_of(own)
@@ -294,7 +294,7 @@ def test_retention_that_overtakes_an_ingest_is_reported(
     found = [list(map(int, each)) for text in shown for each in re.findall(r"offsets (\d+) to (\d+) were not", text)]
     first, last = found[0][0], found[-1][1]
     assert 0 < first < planned
-    # No record is lost twice.
+    # A lost record is reported only once.
     assert [start for start, _ in found] == [first, *(end + 1 for _, end in found[:-1])]
     there = in_lake(tmp_path)
     assert there[:first] == before[:first]
@@ -314,14 +314,14 @@ def remove_all(broker: Target, topic: str, least: int) -> None:
 
 
 def test_a_broker_without_the_topics_is_named(make_broker: Callable[..., Target]) -> None:
-    """If this fails, an ingest of Apache Kafka, or of a broker that writes neither topic, ends without a word."""
+    """If this fails, an ingest of Apache Kafka, or of a broker that writes neither topic, ends without a message."""
     own = make_broker({"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"})
     with pytest.raises(IngestError, match=f"{own.bootstrap} has neither {sample.TOPIC} nor {events.TOPIC}: only"):
         reading.find(own.bootstrap, None)
 
 
 async def keep(broker: Target, topic: str, kept_ms: int) -> None:
-    """Let retention remove the records of a topic that are older."""
+    """Make retention remove older records of a topic."""
     changes = [ConfigChange(name, AlterOp.SET, str(kept_ms)) for name in ("retention.ms", "segment.ms")]
     async with AdminClient(broker.bootstrap) as client:
         (await client.configs.alter({ConfigResource(ResourceType.TOPIC, topic): changes})).whole()
@@ -342,7 +342,7 @@ async def starts_at(broker: Target, topic: str) -> int:
     ],
 )
 def test_bad_input(options: tuple[str, ...], code: int, text: str, tmp_path: Path) -> None:
-    """If this fails, a typing error ends in a stack trace of the JVM."""
+    """If this fails, a typing error causes a stack trace of the JVM."""
     words = [sys.executable, "-m", "spark_analytics", "ingest", *options]
     done = subprocess.run(
         words,

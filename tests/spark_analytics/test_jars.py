@@ -1,4 +1,4 @@
-"""What is said where Java, Maven or the jars of Spark's Kafka source are missing."""
+"""The messages if Java, Maven or the jars of Spark's Kafka source are missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program(folder: Path, name: str, script: str) -> None:
 def test_an_unsuitable_java_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str | None, text: str
 ) -> None:
-    """If this fails, a machine without Java, or with an old one, gets an error of PySpark that does not say so."""
+    """If this fails, a machine without Java, or with an old one, gets an unrelated error of PySpark."""
     if printed is not None:
         program(tmp_path, "java", f"echo '{printed}' >&2")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -37,7 +37,7 @@ def test_an_unsuitable_java_is_named(
 
 
 def test_the_jars_are_those_of_the_installed_spark() -> None:
-    """If this fails, no command runs after PySpark was changed in the requirements, and the tests that would show it
+    """If this fails, no command runs after a change of PySpark in the requirements, and the tests that would show it
     are skipped.
     """
     assert version("pyspark") == SPARK
@@ -52,8 +52,8 @@ def test_java_17_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_missing_jars_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, nobody knows which command downloads the jars, or that it needs Maven, or a failed download is
-    taken for the jars.
+    """If this fails, the error does not name the command that downloads the jars, or that it needs Maven, or a failed
+    download counts as the jars.
     """
     monkeypatch.setenv("BROKER_CY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))

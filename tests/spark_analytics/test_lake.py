@@ -1,4 +1,4 @@
-"""Which rows of a lake are read: those of complete batches, of older releases, of a span."""
+"""The rows that are read from a lake: those of complete batches, of older releases, of a span."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def ends(spark: SparkSession, lake: Lake, span: Span | None = None) -> list[int 
 
 
 def test_only_complete_batches_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, rows of a batch that a crash interrupted count twice, or those of another generation or
-    source with the same numbers vanish.
+    """If this fails, rows of a batch that a crash interrupted count twice, or those of another generation or source
+    with the same numbers disappear.
     """
     lake = Lake(tmp_path)
     again, other = generation(lake, number=2), generation(lake, source="source.10")
@@ -66,9 +66,7 @@ def test_columns_that_are_new_are_null(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.full
 def test_fields_of_structs_and_narrower_numbers(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, a field that is added to a part of a sample, or a number that becomes wider, makes old lakes
-    unreadable.
-    """
+    """If this fails, a new field in a part of a sample, or a wider number type, makes old lakes unreadable."""
     now = TABLES["samples"]
     lag = now["loop_lag"].dataType
     assert isinstance(lag, StructType)
@@ -103,7 +101,7 @@ def test_what_is_not_in_the_lake_is_named(spark: SparkSession, tmp_path: Path) -
 
 @pytest.mark.full
 def test_the_lake_of_an_early_version_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, a lake without sources has no rows, or an ingest adds all of them again."""
+    """If this fails, a lake without sources has no rows, or an ingest duplicates all of them."""
     for number, folder in enumerate(("checkpoint/commits", "source.1/generation-1/checkpoint/commits")):
         lake = tmp_path / str(number)
         (lake / "_ingest" / CLUSTER / folder).mkdir(parents=True)
@@ -112,7 +110,7 @@ def test_the_lake_of_an_early_version_is_named(spark: SparkSession, tmp_path: Pa
 
 
 def test_no_column_has_the_name_of_a_folder() -> None:
-    """If this fails, Spark shows a part of a folder's name in a column of a table."""
+    """If this fails, Spark shows a part of a folder's name in a table's column."""
     assert not [name for name, schema in TABLES.items() if "batch_id" in schema.fieldNames()]
 
 
@@ -123,7 +121,7 @@ def test_a_time_without_rows_of_the_day() -> None:
 
 
 def test_a_damaged_note_is_named(tmp_path: Path) -> None:
-    """If this fails, an edited or truncated file of a lake ends every command in a traceback."""
+    """If this fails, an edited or truncated file of a lake makes every command fail with a traceback."""
     lake = Lake(tmp_path)
     complete(lake, 0)
     path = generation(lake).folder / "complete.json"
@@ -133,7 +131,7 @@ def test_a_damaged_note_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_generation_is_named(tmp_path: Path) -> None:
-    """If this fails, a copy that somebody made beside a generation ends every command in a traceback."""
+    """If this fails, a manual copy next to a generation makes every command fail with a traceback."""
     lake = Lake(tmp_path)
     complete(lake, 0)
     strange = generation(lake).folder.with_name("generation-old")

@@ -1,4 +1,4 @@
-"""Ingest from a broker that wants a login."""
+"""Ingest from a broker that requires a login."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ingest(bootstrap: str, lake: Path, login: Path) -> subprocess.CompletedProce
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_an_ingest_with_a_login(protocol: str, tmp_path: Path) -> None:
-    """If this fails, what secured clusters say of themselves cannot be analysed, or only with their passwords shown."""
+    """If this fails, metrics and events of secured clusters cannot be analysed, or their passwords are exposed."""
     broker: SaslBroker | TlsBroker
     if protocol == "SASL_SSL":
         needs.require(needs.tls)

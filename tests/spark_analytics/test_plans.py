@@ -1,4 +1,4 @@
-"""Plans of kafka-reassign-partitions: what is wrong with one is named; and the commands that take one."""
+"""Plans of kafka-reassign-partitions: error messages for a bad plan, and the commands that use one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def part(topic: str, partition: int, *replicas: int) -> dict[str, Any]:
     ],
 )
 def test_what_is_wrong_with_a_plan_is_named(tmp_path: Path, text: str, reason: str) -> None:
-    """If this fails, a broken plan ends in a traceback, or a part of it is silently left out."""
+    """If this fails, a broken plan causes a traceback, or a part of it is silently left out."""
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(PlanError) as raised:
@@ -81,7 +81,7 @@ def test_a_plan_is_predicted_from_the_command_line(
     (tmp_path / "current.json").write_text(plan(part("topic-0", 1, 1)))
     monkeypatch.chdir(tmp_path)
     words = ("run", "what-if", "--lake", str(lake.path), "--cluster", SMALL, "--plan", "plan.json")
-    # In this process, whose Spark session it finds: another JVM would need longer to start than the job.
+    # In this process, whose Spark session it uses: another JVM would take longer to start than the job.
     done = CliRunner().invoke(
         cli.command, [*words, "--current", "current.json", "--out", "out"], catch_exceptions=False
     )
@@ -111,7 +111,7 @@ def test_a_plan_for_what_is_not_in_the_lake_is_refused(spark: SparkSession, lake
 
 @pytest.mark.full
 def test_all_jobs_without_a_plan(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, `run all` needs a plan, or leaves a job out without a word."""
+    """If this fails, `run all` needs a plan, or silently leaves a job out."""
     jobs = [each.name for each in cli._chosen("all", lake, (SMALL,), None, None)]
     assert jobs == list(JOBS)
     assert capsys.readouterr().err == "what-if is left out: it needs --plan FILE\n"
@@ -137,7 +137,7 @@ def test_all_jobs_without_a_plan(lake: Lake, tmp_path: Path, capsys: pytest.Capt
 def test_bad_input(
     lake: Lake, words: tuple[str, ...], code: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, a typing error ends in a traceback, or after a JVM has started."""
+    """If this fails, a typing error causes a traceback, or is found only after a JVM has started."""
     (tmp_path / "plan.json").write_text(plan(part("topic-0", 1, 0)))
     monkeypatch.chdir(tmp_path)
     check_refused((*words, "--lake", str(lake.path)), code, text, monkeypatch)

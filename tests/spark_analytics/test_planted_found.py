@@ -1,4 +1,4 @@
-"""What counts as found of the planted answers, and what as a false alarm."""
+"""The rules by which a planted answer counts as found, and an alarm as false."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
 
 
 def test_jobs_that_find_everything_have_the_full_recall(tables: Tables) -> None:
-    """If this fails, a planted answer is expected that no job can give, or a right one counts as false."""
+    """If this fails, a planted answer is expected that no job can give, or a correct one counts as false."""
     found = tables.judged(perfect(ANSWERS))
     assert (found.missed, found.false) == ([], [])
     assert found.planted == 2 + SIZE.brokers + 6
@@ -107,14 +107,14 @@ def test_jobs_that_find_everything_have_the_full_recall(tables: Tables) -> None:
 
 
 def test_jobs_that_find_nothing_have_none(tables: Tables) -> None:
-    """If this fails, the recall is good whatever the tables have."""
+    """If this fails, the recall is good whatever the tables contain."""
     found = tables.judged({name: [] for name in SCHEMAS})
     assert (found.recall, found.jobs_found, found.false) == (0.0, [], [])
     assert len(found.missed) == found.planted == 2 + SIZE.brokers + 6
 
 
 def test_what_is_nearly_right_is_missed_and_what_is_not_planted_is_false(tables: Tables) -> None:
-    """If this fails, an alarm at another place or time is the planted one, or a false alarm is none."""
+    """If this fails, an alarm at another place or time counts as the planted one, or a false alarm is not counted."""
     rows = perfect(ANSWERS)
     (growing,), (hot,) = ANSWERS.growing, ANSWERS.hot
     first, *others = rows["nodes/anomalies"]
@@ -140,7 +140,7 @@ def test_what_is_nearly_right_is_missed_and_what_is_not_planted_is_false(tables:
     ]  # fmt: skip
     assert len(found.missed) == 7
     assert found.jobs_found == []
-    # Of a broker, a partition, the one before it fell behind, three times of the other group, and a disk.
+    # False alarms: a broker, a partition, one before the group fell behind, three of the other group, and a disk.
     assert len(found.false) == 1 + 1 + 1 + 3 + 1, found.false
 
 

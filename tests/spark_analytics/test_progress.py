@@ -1,4 +1,4 @@
-"""The line that shows what Spark does: on a terminal, and nowhere else; and the times and cells of tables."""
+"""The line that shows Spark's progress (only on a terminal), and the times and cells of tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 
 
 def run_until(spark: SparkSession, path: Path) -> None:
-    """Run four tasks, of which two end when there is a file at `path`, or after WAIT_S."""
+    """Run four tasks; two of them end when a file exists at `path`, or after WAIT_S."""
     deadline_s = time.time() + WAIT_S
 
     def wait(number: int) -> int:
@@ -45,7 +45,7 @@ def run_until(spark: SparkSession, path: Path) -> None:
 def test_a_terminal_shows_the_stage_its_tasks_and_the_seconds(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """If this fails, nobody can tell a job that takes an hour from one that hangs."""
+    """If this fails, a user cannot tell a job that takes an hour from one that hangs."""
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     line = re.compile(r"lag, groups: stage \d+, [12] of 4 tasks, \d+ s")
@@ -59,13 +59,13 @@ def test_a_terminal_shows_the_stage_its_tasks_and_the_seconds(
         with Progress(spark, terminal).during("lag, groups"):
             run_until(spark, tmp_path / "end")
         shown.result()
-    # The line is removed at the end: what is printed next takes its place.
+    # The line is removed at the end: the next output takes its place.
     assert terminal.getvalue().endswith("\x1b[2K")
 
 
 @pytest.mark.full
 def test_a_file_shows_nothing(spark: SparkSession) -> None:
-    """If this fails, the log of a timer is full of lines that were to replace each other."""
+    """If this fails, the log of a timer is full of progress lines."""
     stream = io.StringIO()
     with Progress(spark, stream).during("lag"):
         spark.range(10).count()
@@ -83,14 +83,14 @@ def test_a_failure_ends_the_line(spark: SparkSession, monkeypatch: pytest.Monkey
 
 
 def test_texts() -> None:
-    """If this fails, the line of several stages has the tasks of one of them only."""
+    """If this fails, the line of several stages shows the tasks of only one."""
     assert Doing().text == "planning"
     assert Doing((7,), 1_000, 2_000).text == "stage 7, 1,000 of 2,000 tasks"
     assert Doing((7, 9, 12), 1, 2).text == "stage 7 and 2 more, 1 of 2 tasks"
 
 
 def test_foreign_text_is_no_command() -> None:
-    """If this fails, who writes a record or names a group commands the terminal of who looks at it."""
+    """If this fails, a record or a group's name can control the terminal of a user who views it."""
     evil = "\x1b]0;title\x07\x9b2J[red]\n"
     for each in (evil, evil.encode(), [evil]):
         shown = text_of(each)

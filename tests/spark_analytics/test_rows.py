@@ -40,7 +40,7 @@ def table(name: str, found: Rows) -> list[dict[str, Any]]:
 
 
 def test_a_sample_becomes_rows_with_what_its_json_omits() -> None:
-    """If this fails, a field of a sample is lost, or what is 0 is missing in sums."""
+    """If this fails, a field of a sample is lost, or values of 0 are missing in sums."""
     phases = {"queue": sample.Times(3, 30, 10, 20, 20), "handler": sample.Times(count=3)}
     apis = {
         "Produce": sample.Api(3, {"NOT_LEADER_OR_FOLLOWER": 1}, 300, 30, phases),
@@ -67,14 +67,14 @@ def test_a_sample_becomes_rows_with_what_its_json_omits() -> None:
 
 
 def test_a_sample_of_node_0_has_its_number() -> None:
-    """If this fails, the samples of the first node belong to no node: JSON omits what is 0."""
+    """If this fails, the samples of node 0 belong to no node, because JSON omits values of 0."""
     value = sample.encode(sample.Sample(time_ms=AT_MS, broker=0, topics={"t": sample.Topic(in_records=1)}))
     source = samples(value)
     assert [row["broker"] for name in ("samples", "topic_rates") for row in table(name, source)] == [0, 0]
 
 
 def test_events_become_rows() -> None:
-    """If this fails, a commit, a rebalance or who caused it is lost, or has another time."""
+    """If this fails, a commit, a rebalance or its cause is lost, or has another time."""
     rebalance = Rebalance(
         "g", 7, "range", started_ms=AT_MS - 50, total_ms=50, members_after=2,
         triggers=[Trigger("leave", "m1", None, "client", "10.0.0.1")],
@@ -113,7 +113,9 @@ NEITHER = (
 
 @pytest.mark.parametrize("value", NEITHER)
 def test_what_is_neither_is_left_out(value: bytes | None) -> None:
-    """If this fails, a record of a later version, or of someone else, ends every ingest, or takes others with it."""
+    """If this fails, a record of a later version, or of another program, ends every ingest, or makes other records
+    disappear.
+    """
     good = sample.encode(sample.Sample(time_ms=AT_MS, broker=1))
     found = samples(good, value, good)
     assert (len(table("samples", found)), found.left_out) == (2, 1)
@@ -127,7 +129,7 @@ def test_what_is_neither_is_left_out(value: bytes | None) -> None:
 
 
 def test_text_that_is_not_utf_8_is_kept_as_far_as_it_is() -> None:
-    """If this fails, one client with an odd name makes the events of its group vanish."""
+    """If this fails, one client with an unusual name makes the events of its group disappear."""
     key, value = events.encode(Stamped(AT_MS, 1, Commits("g", [Committed("t\udcff", 1, 10, AT_MS, AT_MS, 12)])))
     rare = events.encode(Stamped(AT_MS, 1, Rebalance("g", 1, triggers=[Trigger("leave", "m\udcff", None)])))
     found = changes((key, value), rare)
@@ -141,7 +143,7 @@ def test_text_that_is_not_utf_8_is_kept_as_far_as_it_is() -> None:
 
 
 def test_commits_may_begin_otherwise() -> None:
-    """If this fails, events that another program wrote, with its own order of fields, are left out without a word."""
+    """If this fails, events that another program wrote, with its own order of fields, are silently left out."""
     head = {"version": 1, "time_ms": AT_MS, "broker": 1, "type": "commits", "group": "g"}
     offset = {"topic": "t", "partition": 0, "offset": 1, "commit_ms": AT_MS, "record_time_ms": -1, "end": 1}
     found = changes((b"g", json.dumps(head | {"offsets": [offset]}, indent=1).encode()))
@@ -158,7 +160,7 @@ def test_commits_may_begin_otherwise() -> None:
     ],
 )
 def test_one_bad_value_among_many_is_left_out_alone(bad: dict[str, Any]) -> None:
-    """If this fails, a field of another type takes the events around it with it, which Arrow parses together."""
+    """If this fails, a field of another type also drops the events around it, which Arrow parses together."""
     made = [Commits("g", [Committed("t", 1, number, AT_MS, AT_MS, 12)]) for number in range(100)]
     values = [events.encode(Stamped(AT_MS, 1, each)) for each in made]
     odd = json.loads(values[37][1]) | bad

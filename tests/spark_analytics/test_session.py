@@ -1,4 +1,4 @@
-"""Where Spark's log goes: to a file that is named if Spark does not start, or to the user who asked for it."""
+"""Spark's log: a file that is named if Spark does not start, or the terminal with --verbose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_analytics.errors import SetUpError
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_the_log_is_quiet_unless_asked(verbose: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, results are lost in hundreds of lines of log, or nobody can see why Spark does not start."""
+    """If this fails, results are lost in hundreds of log lines, or a user cannot see why Spark does not start."""
 
     def launched(conf: SparkConf, settings: dict[str, Any]) -> None:
         if settings:

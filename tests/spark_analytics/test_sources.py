@@ -1,4 +1,4 @@
-"""Several brokers as the nodes of one cluster in a lake, and topics that were created again."""
+"""Several brokers as the nodes of one cluster in a lake, and recreated topics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUIET_MINUTES, SURGE_MINUTES = 3, 5
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
-    """Three brokers, each a Kafka cluster of its own."""
+    """Three brokers, each a separate Kafka cluster."""
     with contextlib.ExitStack() as stack:
         made = [
             stack.enter_context(
@@ -54,7 +54,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
 
 
 def test_three_brokers_are_the_nodes_of_one_cluster(spark: SparkSession, brokers: list[Target], tmp_path: Path) -> None:
-    """If this fails, brokers that are clusters of their own cannot be compared, or their rows are mixed up."""
+    """If this fails, brokers that are separate clusters cannot be compared, or their rows are mixed up."""
     for each in brokers:
         ingest(each, tmp_path)
     lake = Lake(tmp_path)
@@ -72,7 +72,7 @@ def test_three_brokers_are_the_nodes_of_one_cluster(spark: SparkSession, brokers
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_the_broker_with_more_traffic_is_found(spark: SparkSession, brokers: list[Target], tmp_path: Path) -> None:
-    """If this fails, brokers that differ from the others for minutes are not found, or others are named."""
+    """If this fails, brokers that differ from the others for minutes are not found, or other brokers are reported."""
     loads = [Load(each) for each in brokers]
     for load in loads:
         load.start()
@@ -127,8 +127,8 @@ def command(*words: str, cwd: Path) -> str:
 def test_a_topic_that_was_created_again_is_read_from_its_start(
     spark: SparkSession, make_broker: Callable[..., Target], tmp_path: Path
 ) -> None:
-    """If this fails, the offsets of a topic that was deleted are taken for those of its successor: its first records
-    are never read, or every ingest fails.
+    """If this fails, the offsets of a deleted topic are used for its successor: its first records are never read, or
+    every ingest fails.
     """
     own = make_broker(SETTINGS)
     some_samples(own)
@@ -143,7 +143,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(
     found, there = in_lake(tmp_path), times_of(own)
     assert found == [*first, *there[: len(found) - len(first)]]
     assert len(found) > len(first)
-    # The other topic goes on where it was.
+    # The other topic continues at its offset.
     created = [events.decode(each) for each in read(own, events.TOPIC)]
     types = [each.event.TYPE for each in created if each is not None]
     assert sorted(row.type for row in Lake(tmp_path).read(spark, "events").collect()) == sorted(types)
@@ -187,7 +187,7 @@ def test_a_node_of_another_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_topics_go_on_or_begin(tmp_path: Path) -> None:
-    """If this fails, a topic begins again because another one was deleted, or one that is gone ends every ingest."""
+    """If this fails, a topic starts over because another one was deleted, or a deleted topic ends every ingest."""
     lake = Lake(tmp_path)
     first, starts, notes = current(lake, source("a", {1}, t="1", u="1"))
     assert (first.number, starts, notes) == (1, {}, [])
@@ -205,7 +205,7 @@ def test_topics_go_on_or_begin(tmp_path: Path) -> None:
     assert (third.number, starts) == (3, {"u": {0: 30}})
     assert "t was deleted" in notes[0]
     assert "(after offset 19)" in notes[0]
-    # It was only not seen for a moment: the same topic goes on.
+    # The topic was only temporarily invisible: the same topic continues.
     fourth, starts, notes = current(lake, source("a", {1}, t="2", u="1"))
     assert (fourth.number, starts, notes) == (4, {"t": {0: 20}, "u": {0: 30}}, [])
     fifth, starts, _ = current(lake, source("a", {1}, t="3", u="1"))

@@ -44,7 +44,7 @@ public final class KafkaTools {
             err = new ByteArrayOutputStream();
         }
 
-        /** What runs when `ended` has: its hooks. */
+        /** The shutdown hooks, which run after `ended`. */
         Run(Run ended) {
             in = ended.in;
             out = ended.out;
@@ -52,7 +52,7 @@ public final class KafkaTools {
         }
     }
 
-    /** Threads that a tool starts have its run, too. */
+    /** Threads that a tool starts belong to its run. */
     private static final InheritableThreadLocal<Run> CURRENT = new InheritableThreadLocal<>();
 
     private static PrintStream routed(boolean isError) {

@@ -1,5 +1,6 @@
-"""Producers that record what was acknowledged, and functions that read a partition back. Both use raw sockets, so that
-nothing retries, reorders or hides a response without the test's knowledge."""
+"""Producers that record the acknowledged records, and functions that read a partition back. Both use raw sockets, so
+that no client retries, reorders or hides a response without the test's knowledge.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ Address = tuple[str, int]
 
 
 def batch(value: bytes, producer_id: int = -1, sequence: int = -1, timestamp: int | None = None) -> bytes:
-    """A record batch of one record without a key, with the current time: at a start the broker forgets producers of old
+    """A record batch of one record without a key, with the current time: at a start the broker expires producers of old
     records, as Kafka does.
     """
     timestamp = int(time.time() * 1000) if timestamp is None else timestamp
@@ -71,7 +72,7 @@ class AckedProducer(threading.Thread):
 
     Record n has the value `<name>:<n>:`, padded. A plain producer never sends a record twice: a record without a
     response because of a cut connection is `unknown`, one with an error response is `refused`. An idempotent producer
-    sends everything again, in order and with the same sequence numbers, until it is acknowledged.
+    resends everything, in order and with the same sequence numbers, until it is acknowledged.
     """
 
     def __init__(

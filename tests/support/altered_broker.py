@@ -25,7 +25,7 @@ class AlteredBroker(Proxy):
     async def answer(self, api_key: int, version: int, request: bytes, upstream: Upstream) -> bytes | None:
         api = ApiKey(api_key)
         if api in self.answers:
-            # The correlation id, which is behind the API key and the version, and no tagged fields.
+            # The correlation id, which follows the API key and the version, and no tagged fields.
             header = request[4:8] + bytes(frame.response_header_version(api, version))
             return header + codec.encode(self.answers[api](), version)
         return self._altered(api, version, await upstream.forward(request))
@@ -41,7 +41,7 @@ class AlteredBroker(Proxy):
         return answer[:header] + codec.encode(message, version)
 
     def _offer(self, message: Any) -> None:
-        """Offer the APIs that are answered here, too."""
+        """Also offer the APIs that are answered here."""
         for api in self.answers:
             low, high = frame.api_versions(api)
             message.api_keys.append(

@@ -14,7 +14,7 @@ BOTH: dict[str, type[BrokerProcess] | type[KafkaPeer]] = {"broker-cy": BrokerPro
 
 @contextlib.contextmanager
 def running(kind: str, directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Target]:
-    """Run a broker of this kind, with the settings that make tests quick."""
+    """Run a broker of this kind, with the settings that make tests fast."""
     target = BOTH[kind](directory, {**QUICK, **(settings or {})})
     try:
         yield target.start()

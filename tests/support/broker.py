@@ -1,6 +1,6 @@
 """Our broker as a process, and the selection of the broker that the compatibility tests run against.
 
-BROKER_CY_TEST_TARGET=kafka runs them against Apache Kafka 4.3.1 instead: that is how the tests themselves are checked.
+BROKER_CY_TEST_TARGET=kafka runs them against Apache Kafka 4.3.1 instead, to check the tests themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 from bench.launch.nodes import BrokerCy
 from tests.support.kafka_peer import KafkaPeer
 
-# Settings that make tests quick; everything else has the broker's default.
+# Settings that make tests fast; all other settings have the broker's defaults.
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -29,7 +29,7 @@ def target_is_kafka() -> bool:
 
 
 class Target(Protocol):
-    """What a test may require of the broker it runs against."""
+    """The interface of the broker that a test runs against."""
 
     target: str
     host: str
@@ -58,6 +58,6 @@ class BrokerProcess(BrokerCy):
 def new_target(
     directory: Path, settings: Mapping[str, str] | None = None, data_dir: Path | None = None
 ) -> BrokerProcess | KafkaPeer:
-    """A broker under test, not yet started, with the settings that make tests quick."""
+    """A broker under test, not yet started, with the settings that make tests fast."""
     kind = KafkaPeer if target_is_kafka() else BrokerProcess
     return kind(directory, {**QUICK, **(settings or {})}, data_dir)

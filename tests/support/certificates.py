@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, what it signs, and the files that Kafka's settings name."""
+"""Certificates for tests: an authority, the certificates that it signs, and the files for Kafka's settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name_of(common_name: str, unit: str = "Tests") -> x509.Name:
 
 
 class Holder:
-    """A key, and its certificate with the chain behind it."""
+    """A key, and its certificate with its chain."""
 
     def __init__(
         self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, issuer: x509.Certificate
@@ -72,7 +72,7 @@ class Holder:
         return path
 
     def write_jks(self, path: Path, password: str = PASSWORD) -> Path:
-        """With Java's keytool, which is there where a JVM is."""
+        """Write a JKS key store with Java's keytool, which comes with a JVM."""
         source = self.write_pkcs12(path.with_suffix(".from.p12"), password)
         keytool(
             "-importkeystore",

@@ -23,8 +23,10 @@ _KEY_END, _RECORD_END = b"\x01", b"\x02"
 
 @dataclass(frozen=True)
 class Client:
-    """`produce(bootstrap, topic, pairs, codec)` returns when all is acknowledged by acks=all; `consume(bootstrap,
-    topic, count)` reads the first `count` records of partition 0. `fast` clients are those that get the whole input."""
+    """`produce(bootstrap, topic, pairs, codec)` returns when all records are acknowledged with acks=all;
+    `consume(bootstrap, topic, count)` reads the first `count` records of partition 0. `fast` clients are those that get
+    the whole input.
+    """
 
     name: str
     fast: bool

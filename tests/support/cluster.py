@@ -1,4 +1,4 @@
-"""Several nodes of ours as processes of one cluster, on the loopback interface."""
+"""Several broker-cy nodes as processes of one cluster, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ R = TypeVar("R", bound=Message)
 Listener = Address | int
 """The address of a listener, or its port on the loopback interface."""
 
-# A quorum that finds its leaders quickly; everything else has the broker's default.
+# A quorum that elects leaders quickly; all other settings have the broker's defaults.
 QUICK = {
     "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.fetch.timeout.ms": "600",
     "broker.heartbeat.interval.ms": "200",
     "broker.session.timeout.ms": "2000",
 }
-# Of three nodes that fail: Kafka's defaults in place of the quick ones, and replicas that survive one of them.
+# For three nodes that fail: Kafka's defaults instead of the short timeouts, and replicas that survive the loss of one
+# node.
 DISTURBED = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "4",
@@ -44,12 +45,12 @@ DISTURBED = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
 }
-# Elections, registrations and a machine that does other things as well.
+# Long enough for elections and registrations on a busy machine.
 READY_S = 60.0
 
 
 class ClusterNode(cluster_nodes.ClusterNode):
-    """One node that is QUICK, unless its settings say otherwise."""
+    """One node, with the settings QUICK unless its own override them."""
 
     def __init__(self, directory: Path, node_id: int, roles: str, settings: Mapping[str, str]) -> None:
         super().__init__(directory, node_id, roles, {**QUICK, **settings})
@@ -60,14 +61,14 @@ class ClusterNode(cluster_nodes.ClusterNode):
         return Address(self.host, self.port)
 
     def brokers(self) -> int:
-        """How many brokers clients of this node see; 0 if it cannot be reached."""
+        """The number of brokers that clients of this node see; 0 if it cannot be reached."""
         with suppress(OSError, EOFError), Connection((self.host, self.port)) as connection:
             return connection.ask(METADATA, 1, array([])).i32()
         return 0
 
 
 class DynamicNode(ClusterNode):
-    """A node whose voters are in the log, or will be: the nodes search for each other at bootstrap servers."""
+    """A node whose voters are, or will be, in the log: nodes find each other at bootstrap servers."""
 
     def write_servers(self, servers: str) -> None:
         self.write_properties("")
@@ -99,7 +100,7 @@ def cluster(
 
 @contextmanager
 def joined_voters(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[list[DynamicNode]]:
-    """Start three nodes: the first one is a quorum of its own, in whose log the others become voters by themselves.
+    """Start three nodes: the first one starts as a single-voter quorum, and the others join it as voters by themselves.
     Yield them when all are voters and clients of each see all brokers.
     """
     joining = {"controller.quorum.auto.join.enable": "true", **(settings or {})}
@@ -162,7 +163,7 @@ def ask(listener: Listener, request: Message, response: type[R], client_id: str 
 
 
 def quorum(listener: Listener) -> Any:
-    """What DescribeQuorum shows of the metadata log. Raises ClientError."""
+    """The state of the metadata log from DescribeQuorum. Raises ClientError."""
     part = messages.DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = messages.DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[part])
     found = ask(listener, messages.DescribeQuorumRequest(topics=[topic]), messages.DescribeQuorumResponse)
@@ -185,6 +186,6 @@ def topics(listener: Listener) -> dict[str, Any]:
 
 
 def in_sync(listener: Listener, topic: str, replicas: int) -> bool:
-    """Whether a broker shows so many in-sync replicas for each partition; not if it does not list the topic yet."""
+    """Whether a broker shows this many in-sync replicas for each partition; False if it does not list the topic yet."""
     found = topics(listener).get(topic)
     return found is not None and all(len(part.isr_nodes) == replicas for part in found.partitions)

@@ -1,4 +1,4 @@
-"""What tests with confluent-kafka share: send, take, and the code of an error."""
+"""Shared helpers of the tests with confluent-kafka: send, take, and the code of an error."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class CuttingProxy:
         for writer in pair:
             sock = writer.get_extra_info("socket")
             if sock is not None:
-                # A reset, not an orderly close: as when a cable is pulled or a host crashes.
+                # A reset, not a clean close: as when a cable is pulled or a host crashes.
                 with contextlib.suppress(OSError):
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
@@ -125,6 +125,6 @@ class CuttingProxy:
         except (OSError, ConnectionError):
             pass
         finally:
-            # An orderly close on one side is passed on to the other.
+            # A clean close on one side is passed on to the other.
             with contextlib.suppress(OSError):
                 sink.close()

@@ -16,7 +16,7 @@ from bench.launch.processes import run
 
 SOURCE: Final = Path(__file__).with_name("dead_disk.c")
 IMAGE_BYTES: Final = 64 << 20
-# EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32), and EXT4_GOING_FLAGS_NOLOGFLUSH: what was not written is lost.
+# EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32), and EXT4_GOING_FLAGS_NOLOGFLUSH: unwritten data is lost.
 _SHUTDOWN: Final = 0x8004587D
 _WITHOUT_LOG_FLUSH: Final = 2
 
@@ -26,7 +26,7 @@ def _compiler() -> str | None:
 
 
 def why_not() -> str | None:
-    """None if a file system on a loop device can be made, else what is missing."""
+    """None if a file system on a loop device can be made, else the missing requirement."""
     for tool in ("mkfs.ext4", "mount", "umount", "losetup"):
         if shutil.which(tool) is None:
             return f"{tool} is missing"
@@ -66,7 +66,7 @@ class DyingDirectory:
 
 
 class DyingFileSystem:
-    """The same by the kernel: an ext4 file system of its own at `root`. It needs root."""
+    """The same by the kernel: a separate ext4 file system at `root`. It needs root."""
 
     def __init__(self, directory: Path, root: Path) -> None:
         """The image is written to `directory`."""
@@ -88,5 +88,5 @@ class DyingFileSystem:
             os.close(fd)
 
     def close(self) -> None:
-        # Lazily: a process that was killed may not be gone yet.
+        # Lazily: a killed process may not have exited yet.
         run(["umount", "--lazy", self.root])

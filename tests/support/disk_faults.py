@@ -1,4 +1,4 @@
-"""Which operations on a disk fail, and with which errno: a part of the simulated disk of tests/support/power.py."""
+"""The failing operations of a disk, with their errno: a part of the simulated disk of tests/support/power.py."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import random
 
 from broker_cy.storage import disk
 
-# What can fail: fsync and similar calls; writing bytes; creating a file or directory; renaming or removing one;
-# truncating a file.
+# Kinds of failing operations: fsync and similar calls; writing bytes; creating a file or directory; renaming or
+# removing one; truncating a file.
 SYNC, WRITE, CREATE, NAME, TRUNCATE = "sync", "write", "create", "name", "truncate"
 KINDS = (SYNC, WRITE, CREATE, NAME, TRUNCATE)
 ERRORS = (errno.EIO, errno.ENOSPC)
 # The most bytes that the C code still writes after writes begin to fail.
 BUDGET_MAX_BYTES = 600
-# What disk.set_write_budget is given for a disk that takes everything.
+# The argument of disk.set_write_budget for a disk without a limit.
 UNLIMITED = (-1, 0)
 
 
@@ -46,7 +46,7 @@ class Faults:
             disk.set_write_budget(draw.choice([0, draw.randint(1, BUDGET_MAX_BYTES)]), self.errors[WRITE])
 
     def fill(self) -> None:
-        """Make the disk full: every write fails, and whatever needs no more bytes succeeds."""
+        """Make the disk full: every write fails, and operations that need no bytes succeed."""
         self.errors, self.chance = {WRITE: errno.ENOSPC}, 1.0
         disk.set_write_budget(0, errno.ENOSPC)
 

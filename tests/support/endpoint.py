@@ -1,4 +1,4 @@
-"""A real HTTP server that receives alerts: it fails, hangs and answers as a test requires."""
+"""A real HTTP server that receives alerts, and fails, hangs or answers as a test requires."""
 
 from __future__ import annotations
 

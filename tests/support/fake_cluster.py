@@ -1,7 +1,7 @@
-"""A cluster in memory for the admin client: nodes, moving partitions, settings and a quorum, in place of its pool.
-
-Requests and answers go through the codec, in the highest version, so that a field which a version lacks is an error
-here as well. A moving replica copies some bytes at every ListPartitionReassignments; it is complete when it has all.
+"""An in-memory cluster for the admin client: nodes, moving partitions, settings and a quorum, instead of its pool.
+Requests and responses go through the codec, in the highest version, so that a field that a version lacks is also an
+error here. A moving replica copies some bytes at every ListPartitionReassignments; it is complete when it has all
+bytes.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ class Part:
 
     @property
     def all_replicas(self) -> tuple[int, ...]:
-        """The new and the old ones."""
+        """The new and the old replicas."""
         new = self.target or ()
         return (*new, *(each for each in self.replicas if each not in new))
 
 
 class FakeCluster:
-    """The state, and a handler for each request. `step_bytes` are copied of each replica at a look."""
+    """The state, and a handler for each request. Each ListPartitionReassignments copies `step_bytes` of each moving
+    replica.
+    """
 
     def __init__(self, racks: dict[int, str | None], step_bytes: int = 10) -> None:
         self.racks = racks
@@ -71,16 +73,16 @@ class FakeCluster:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.min_isr = 1
         self.asked: list[Message] = []
-        # Errors of the next requests of a kind: an error code for the whole answer.
+        # Errors of the next requests of a kind: an error code for the whole response.
         self.refuse: dict[ApiKey, ErrorCode] = {}
         self.moving_most = 0
-        # What DescribeCluster names, which may be any broker; the quorum is led by 1.
+        # The controller in DescribeCluster, which may be any broker; node 1 leads the quorum.
         self.controller_id = 1
         # Called before each request.
         self.before_request: Callable[[], None] = lambda: None
         self.voters: list[tuple[int, UUID]] = [(1, UUID(int=101))]
         self.observers: list[tuple[int, UUID]] = []
-        # When voters have fetched last, by the leader's clock; the others and the leader do so all the time.
+        # The last fetch times of voters, by the leader's clock; the other voters and the leader are always current.
         self.fetched_ms: dict[int, int] = {}
         self.page = 2
 
@@ -165,7 +167,7 @@ class FakeCluster:
         )
 
     def copy_some(self) -> None:
-        """Let every moving replica copy, and complete what has everything."""
+        """Let every moving replica copy, and complete those that have everything."""
         for part in self.parts.values():
             if part.target is None:
                 continue
@@ -198,7 +200,7 @@ class FakeCluster:
         if replicas is None:
             if part.target is None:
                 return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-            # As Kafka does: the order of the union is kept.
+            # As in Kafka: the order of the union is kept.
             part.replicas = tuple(each for each in part.all_replicas if each in part.replicas)
             part.target, part.copied = None, {}
             return ErrorCode.NONE
@@ -323,7 +325,7 @@ class FakeCluster:
             return kind(error_code=code)
 
         def states(replicas: list[tuple[int, UUID]], end: int) -> list[Any]:
-            # The last ones of the list have fetched last.
+            # The last voters of the list have the latest fetch.
             return [
                 kind.ReplicaState(
                     replica_id=each,
@@ -388,7 +390,7 @@ class FakeCluster:
 
 
 class FakePool:
-    """In the place of client.pool.Pool."""
+    """Replaces client.pool.Pool."""
 
     has_connected = True
 
@@ -412,7 +414,7 @@ class FakePool:
         if peer.node_id in self.cluster.fenced:
             raise ClientError(Failure.UNREACHABLE, "it is away", broker=peer.name, api="connect")
         self.cluster.before_request()
-        # Others run while a request is on its way.
+        # Other tasks run while a request is in flight.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         if key not in VERSIONS:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 
 from tests.support.clients import pack, pair_of
 
-# Longer than a member may be held up on a busy machine: then only a member that was killed loses its session.
+# Longer than a busy machine delays a member: only a killed member loses its session.
 SESSION_MS = 10_000
 
 

@@ -1,4 +1,4 @@
-"""A hanging transaction, as a client with a defect leaves one."""
+"""A hanging transaction, as a defective client leaves it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def leave_hanging(client: AdminClient, name: str) -> int:
         # Kafka has no producer ids for a moment after its start.
         lambda got: problem_of(got.error_code),
     )
-    # Kafka names a leader before it has the log; the request below is sent only once.
+    # Kafka announces a leader before it has created the log; the request below is sent only once.
     (await client.offsets.latest([TopicPartition(name, 0)])).whole()
     batch = encode_batch(
         [Record(timestamp=1, value=b"hangs")],

@@ -52,8 +52,8 @@ def _brokers_known_to(node: KafkaPeer) -> int:
 
 
 class DynamicVoter(KafkaPeer):
-    """A node whose voters are in the metadata log (kraft.version 1): the first one starts a quorum of its own, and the
-    others follow it as observers until they are added.
+    """A node whose voters are in the metadata log (kraft.version 1): the first one starts a single-voter quorum, and
+    the others follow it as observers until they are added.
     """
 
     def __init__(self, directory: Path, number: int, first: DynamicVoter | None) -> None:
@@ -70,7 +70,7 @@ class DynamicVoter(KafkaPeer):
             f"CONTROLLER://{self.host}:{self.controller_port}",
         }
         super()._write_properties()
-        # Voters of the file would be the only ones.
+        # Voters in the file would be the only ones.
         lines = self._properties.read_text().splitlines(keepends=True)
         self._properties.write_text("".join(line for line in lines if not line.startswith("controller.quorum.voters")))
 

@@ -1,4 +1,4 @@
-"""A real Apache Kafka 4.3.1 broker with the settings of tests: small, with the log level that a developer selects."""
+"""A real Apache Kafka 4.3.1 broker with small settings for tests, and a log level that a developer can select."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class KafkaPeer(QuickKafka):
         super().__init__(directory, {**_SMALL, **(settings or {})}, data_dir, ("-Xms512m", "-Xmx512m"))
 
     def ready(self, child: Child) -> bool:
-        """Return whether Kafka answers, and its metadata has the broker: for a moment, it answers without knowing that
-        it is in service, and has no leaders.
+        """Return whether Kafka answers and its metadata contains the broker: at first, it answers without having the
+        broker in service, and without leaders.
         """
         if not super().ready(child):
             return False

@@ -1,4 +1,4 @@
-"""What tests with kafka-python share: create, take, values."""
+"""Shared helpers of the tests with kafka-python: create, take, values."""
 
 from __future__ import annotations
 

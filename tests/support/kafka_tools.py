@@ -18,17 +18,17 @@ from bench.launch import java_programs, kafka_dist
 from bench.launch.processes import ProcessError
 
 _INT = struct.Struct(">i")
-# The end of the messages of a tool that failed.
+# The last part of the messages of a failed tool.
 _SHOWN_BYTES = 3000
 _END_S = 10.0
 
 
 class _Jvm:
-    """The JVM, which runs one tool after the other (KafkaTools.java)."""
+    """The JVM, which runs one tool at a time (KafkaTools.java)."""
 
     def __init__(self) -> None:
         command = java_programs.command(Path(__file__).with_name("KafkaTools.java"), kafka_dist.kafka_classpath())
-        # It ends by itself when its stdin ends, which it does with this process.
+        # The JVM exits when its stdin is closed, which happens at the end of this process.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self._turn = threading.Lock()
         atexit.register(self.close)

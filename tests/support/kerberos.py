@@ -1,4 +1,4 @@
-"""A key distribution center of Kerberos on the loopback interface, with all of its files in one directory."""
+"""A Kerberos key distribution center on the loopback interface, with all its files in one directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _program(name: str) -> str | None:
 
 
 def missing() -> str | None:
-    """Why there can be no such tests here."""
+    """The reason why Kerberos tests cannot run here."""
     absent = [name for name in _PROGRAMS if _program(name) is None]
     if importlib.util.find_spec("gssapi") is None:
         absent.append("python-gssapi (make .venv/.gssapi)")
@@ -36,7 +36,7 @@ def missing() -> str | None:
 
 
 class Kdc:
-    """`environment` is that of whoever uses it."""
+    """A running KDC; `environment` has the variables for its users."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,18 +83,18 @@ class Kdc:
             self._process.wait()
 
     def add(self, principal: str, file: str = "") -> Path:
-        """Make a principal, and return the file with its key."""
+        """Create a principal, and return the file with its key."""
         keytab = self.directory / f"{file or principal.replace('/', '-')}.keytab"
         self._run("kadmin.local", "-r", REALM, "addprinc", "-randkey", principal)
         self.new_key(principal, keytab)
         return keytab
 
     def new_key(self, principal: str, keytab: Path) -> None:
-        """Give the principal another key, which is written behind those in the file."""
+        """Give the principal another key, which is appended to the file."""
         self._run("kadmin.local", "-r", REALM, "ktadd", "-k", str(keytab), principal)
 
     def log_in(self, principal: str, keytab: Path) -> None:
-        """As a person does, who has tickets in a cache then."""
+        """Log in like a person, which puts tickets into a cache."""
         self._run("kinit", "-k", "-t", str(keytab), principal)
 
     def _run(self, name: str, *arguments: str) -> None:
@@ -103,7 +103,7 @@ class Kdc:
 
 @contextmanager
 def kerberos(directory: Path) -> Iterator[Kdc]:
-    """A running one, which this process, and those that it starts, use."""
+    """A running KDC, which this process and its children use."""
     kdc = Kdc(directory)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in kdc.environment.items():

@@ -1,8 +1,8 @@
-"""Hosts of a lab: containers with systemd, an address and an SSH server of their own, made by a script.
+"""Hosts of a lab: containers with systemd, and with their own address and SSH server, made by a script.
 
 The environment variable BROKER_CY_LAB names the script, which runs as root and has the commands `up N`, `ssh HOST CMD`,
 `ctl CMD` (on the lab's network, with the address CONTROL), `start`, `kill` (power cut), `freeze`, `thaw`, `unplug`,
-`plug` and `destroy`. Hosts are n1, n2, ... with the addresses of `address`; they reach nothing but each other.
+`plug` and `destroy`. Hosts are n1, n2, ... with the addresses of `address`; they reach only each other.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Lab:
         return self._run(*words)
 
     def start(self, host: str, name: str, command: str) -> Child:
-        """Start a command on a host; the process here is the one that waits for it."""
+        """Start a command on a host; the local process waits for it."""
         return Child(["bash", str(self._script), "ssh", host, command], self._directory, name)
 
     def control(self, name: str, command: Sequence[str], **environment: str) -> Child:
@@ -77,7 +77,7 @@ class Lab:
         return Child(["bash", str(self._script), "ctl", *command], self._directory, name, env=environment)
 
     def pid(self, host: str, words: str) -> int:
-        """Return the process on a host whose command line has these words, as the host numbers it."""
+        """Return the host's id of the process whose command line has these words."""
         return int(self.do("ssh", host, f"pgrep -of '{words}'"))
 
 

@@ -43,7 +43,7 @@ def scenario(seconds: float = 60.0, rate: RateProfile | None = None) -> Scenario
 
 @dataclass
 class Load:
-    """What one operation did in a second of one worker; times in ms."""
+    """The results of one operation in a second of one worker; times in ms."""
 
     count: int
     service_ms: float
@@ -53,11 +53,11 @@ class Load:
     records: int = 1
     size_bytes: int = 1000
     errors: dict[str, int] = field(default_factory=dict)
-    slowest_ms: float = 0.0  # one answer that took this long
+    slowest_ms: float = 0.0  # the duration of one slow response
 
 
 def interval(second: int, loads: dict[str, Load], chance: random.Random, **others: Any) -> dict[str, Any]:
-    """Return what `Book.take` of a worker answers; `others` replace parts of it, such as cpu_s and queued."""
+    """Return the result of a worker's `Book.take`; `others` replace parts of it, such as cpu_s and queued."""
     book = Book()
     for name, load in loads.items():
         meter = book.meter(name)
@@ -137,7 +137,7 @@ def bad_totals(seconds: int = 60, seed: int = 2) -> Totals:
 
 
 def partitions(**of_second: int) -> tuple[Partition, ...]:
-    """Four partitions that are good, except for what `of_second` says of partition 2."""
+    """Four good partitions, except for the values in `of_second` for partition 2."""
     found = []
     for number in range(4):
         counts = {
@@ -166,7 +166,7 @@ def judged(result: Result) -> Result:
 
 
 def good(seconds: int = 60) -> Result:
-    """A run without a fault."""
+    """A run without faults."""
     made = build.build(
         scenario(seconds), good_totals(seconds), seconds=seconds, bootstrap="127.0.0.1:9092", command=["broker-load"],
         verification=Verification(partitions(), 3.4), origin=ORIGIN,

@@ -1,4 +1,4 @@
-"""Counts the turns of the event loop while something runs: whether it lets other tasks work."""
+"""Counts the iterations of the event loop while code runs, to check that it lets other tasks run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class LoopTurns:
-    """How often another task ran."""
+    """The number of times that another task ran."""
 
     count = 0
 

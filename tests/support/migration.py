@@ -1,7 +1,6 @@
-"""Six nodes of a migration, three of Kafka and three of ours, and the commands of docs/migrating.md on them.
-
-The commands run in a shell as the page shows them, with the addresses of this machine in place of 10.0.0.N. Those that
-start and stop a node are done by the node's object, because the process has to belong to the test.
+"""Six nodes of a migration, three of Kafka and three of broker-cy, and the commands of docs/migrating.md on them. The
+commands run in a shell as the page shows them, with addresses of this machine instead of 10.0.0.N. The node's object
+runs those that start and stop a node, because the process has to belong to the test.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.support.wait import until
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "migrating.md"
 WAIT_S = 120.0
-# Smaller than the defaults, and the same for both kinds.
+# Smaller than the defaults, and equal for both kinds.
 COMMON = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
@@ -43,7 +42,7 @@ _PROGRAMS = ("broker-cy ", "kafka-", "systemctl ", "sed ")
 
 
 class Kafka(KafkaPeer):
-    """A node of Kafka whose `server.properties` is written by others, and which they format."""
+    """A Kafka node; its caller writes `server.properties` and formats it."""
 
     def __init__(self, directory: Path, number: int) -> None:
         super().__init__(directory)
@@ -60,7 +59,7 @@ class Kafka(KafkaPeer):
 
 
 class Ours(ClusterNode):
-    """One of our nodes whose `server.properties` is written by others, and which they format."""
+    """A broker-cy node; its caller writes `server.properties` and formats it."""
 
     def __init__(self, directory: Path, number: int) -> None:
         super().__init__(directory, number, "broker,controller", {})
@@ -68,7 +67,7 @@ class Ours(ClusterNode):
 
 
 class Migration:
-    """The nodes by number, and what is needed to run the page's commands."""
+    """The nodes by number, and the state for running the page's commands."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -84,7 +83,7 @@ class Migration:
     # --- nodes
 
     def add(self, node: Kafka | Ours) -> None:
-        """Let the node have the address 10.0.0.N of the page."""
+        """Give the node the address 10.0.0.N of the page."""
         self.nodes[node.node_id] = node
         self._addresses[node.node_id, "9092"] = f"127.0.0.1:{node.port}"
         self._addresses[node.node_id, "9093"] = f"127.0.0.1:{node.controller_port}"
@@ -117,11 +116,11 @@ class Migration:
     # --- commands
 
     def translated(self, text: str) -> str:
-        """The text with the addresses of this machine."""
+        """Return the text with the addresses of this machine."""
         return _ADDRESS.sub(lambda found: self._addresses[int(found[1]), found[2]], text)
 
     def commands(self, heading: str) -> list[list[str]]:
-        """The commands of each block of a section, in order. AssertionError if there is no such section."""
+        """The commands of each block of a section, in order. AssertionError if the section does not exist."""
         sections = re.split(r"^## ", self.text, flags=re.M)
         (section,) = [each for each in sections if each.startswith(heading)]
         blocks = [block.splitlines() for block in re.findall(r"```sh\n(.*?)```", section, re.S)]
@@ -131,7 +130,7 @@ class Migration:
         return blocks
 
     def do(self, lines: Sequence[str]) -> str:
-        """Carry out lines; returns what the last one printed. ProcessError if one fails."""
+        """Run lines; returns the output of the last one. ProcessError if one fails."""
         said = ""
         for line in lines:
             began = time.monotonic()
@@ -159,7 +158,7 @@ class Migration:
         ).stdout.decode()
 
     def remove_controller(self, line: str) -> str:
-        """As the document says: again if there was an election."""
+        """Remove a controller as in the document, and repeat it after an election."""
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
@@ -189,7 +188,7 @@ class Migration:
 
 
 def brokers(port: int) -> int:
-    """How many brokers the clients of a node see; 0 if it cannot be reached."""
+    """The number of brokers that clients of a node see; 0 if it cannot be reached."""
     probe = ClusterNode.__new__(ClusterNode)
     probe.port = port
     return ClusterNode.brokers(probe)
@@ -197,8 +196,8 @@ def brokers(port: int) -> int:
 
 @contextmanager
 def migration(directory: Path, static_voters: bool) -> Iterator[Migration]:
-    """Start Kafka's nodes 1 to 3, whose voters are in their files (`static_voters`) or in the log, and choose the
-    addresses of three of ours.
+    """Start Kafka's nodes 1 to 3, with voters in their files (`static_voters`) or in the log, and choose the addresses
+    of three broker-cy nodes.
     """
     found = Migration(directory)
     kafka = [Kafka(directory / f"kafka-{number}", number) for number in (1, 2, 3)]
@@ -213,7 +212,7 @@ def migration(directory: Path, static_voters: bool) -> Iterator[Migration]:
     def begin(node: Kafka) -> None:
         found.write_files([node.node_id])
         text = node.properties.read_text()
-        # A cluster that knows nothing of a migration yet.
+        # A cluster before any step of the migration.
         setting = f"voters={','.join(voters.values())}"
         if not static_voters:
             setting = "bootstrap.servers=" + ",".join(f"127.0.0.1:{other.controller_port}" for other in kafka)

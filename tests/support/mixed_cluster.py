@@ -1,4 +1,4 @@
-"""Nodes of Apache Kafka 4.3.1 and of ours in one cluster: each is broker and controller, and all are voters."""
+"""Nodes of Apache Kafka 4.3.1 and of broker-cy in one cluster: each is broker and controller, and all are voters."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from tests.support.kafka_peer import KafkaPeer
 from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings
 from tests.support.wait import until
 
-# The features whose protocols we do not serve yet: a cluster with them would refuse our brokers. The others have the
-# levels that a new cluster of Kafka has, so that both kinds keep eligible leader replicas (KIP-966).
+# Features whose protocols broker-cy does not serve yet: a cluster with them would refuse its brokers. The other
+# features have the levels of a new Kafka cluster, so that both kinds keep eligible leader replicas (KIP-966).
 FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
 
-# Of the settings that tests make quick, those that have to suit Kafka's brokers, too.
+# Those fast settings of tests that also have to suit Kafka's brokers.
 AS_KAFKA = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
-    # Ours stands at once when the active controller dies; whether it is elected, Kafka's votes decide (`depose`).
+    # A broker-cy node becomes a candidate immediately when the active controller dies; Kafka's votes decide the
+    # election (`depose`).
     "controller.quorum.election.timeout.ms": "100",
     "controller.quorum.fetch.timeout.ms": "1000",
 }
@@ -38,8 +39,8 @@ def mixed_cluster(
     directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None, *, protocol: str = "PLAINTEXT"
 ) -> Iterator[list[MixedNode]]:
     """Start one node for each of `kinds` ("kafka" or "ours"), with the ids from 1 on, and yield them when clients of
-    each see all brokers. All nodes have the `settings`. With a `protocol` of SASL they log in to each other
-    by it, and have authorizers.
+    each see all brokers. All nodes have the `settings`. With a SASL `protocol`, they use it to log in to each other,
+    and have authorizers.
     """
     nodes: list[MixedNode] = []
     common = settings or {}
@@ -72,7 +73,7 @@ def mixed_cluster(
                 else:
                     node.write_properties(voters)
                     node.format(*added)
-            # A Kafka is ready only when most of the controllers have found each other.
+            # A Kafka node is ready only when a majority of controllers have found each other.
             list(pool.map(lambda node: node.start(), nodes))
             until(lambda: all(_brokers(node) == len(nodes) for node in nodes), "all brokers", READY_S)
             yield nodes
@@ -82,8 +83,8 @@ def mixed_cluster(
 
 
 def _with_logins(node: MixedNode, protocol: str) -> dict[str, str]:
-    """A further listener, at which brokers log in with SCRAM; at controllers, nodes log in with PLAIN. Clients need no
-    login, and may do everything.
+    """Another listener, at which brokers log in with SCRAM; at controllers, nodes log in with PLAIN. Clients need no
+    login, and have every permission.
     """
     clients = f"PLAINTEXT://{node.host}:{node.port}"
     inner = f"INNER://{node.host}:{free_ports(1)[0]}"
@@ -96,7 +97,7 @@ def _with_logins(node: MixedNode, protocol: str) -> dict[str, str]:
         "inter.broker.listener.name": "INNER",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
         "sasl.mechanism.controller.protocol": "PLAIN",
-        # As a file of Java has them.
+        # In the format of a Java properties file.
         **{name: value.replace("\\", "\\\\") for name, value in logins.items()},
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -105,7 +106,7 @@ def _with_logins(node: MixedNode, protocol: str) -> dict[str, str]:
 
 
 def _stores(node: MixedNode, authority: Authority) -> dict[str, str]:
-    """A certificate of the node, which it also shows at controllers: they want one."""
+    """A certificate of the node, which it also presents to controllers, because they require one."""
     node.directory.mkdir(parents=True, exist_ok=True)
     return {
         "ssl.keystore.type": "PEM",
@@ -117,26 +118,26 @@ def _stores(node: MixedNode, authority: Authority) -> dict[str, str]:
 
 
 def _brokers(node: MixedNode) -> int:
-    """How many brokers clients of this node see; 0 if it cannot be reached."""
+    """The number of brokers that clients of this node see; 0 if it cannot be reached."""
     probe = ClusterNode(node.directory, 0, "broker", {})
     probe.port = node.port
     return probe.brokers()
 
 
 def active_controller(node: MixedNode) -> int:
-    """The id of the active controller as a node shows it; -1 while there is none. Raises ClientError."""
+    """The id of the active controller as a node shows it; -1 if none is active. Raises ClientError."""
     found: int = quorum(node.port).leader_id
     return found
 
 
 def depose(nodes: Sequence[MixedNode], active: int, between: Callable[[MixedNode, int], None]) -> int:
-    """Kill the active controller of two Kafkas and a node of ours, which is the last one, so that one of the other kind
-    is the next; call `between` with a node that runs and the id of the next one; start the former one again. Returns
-    the id of the next one.
+    """Kill the active controller of two Kafka nodes and a broker-cy node (the last one), so that a node of the other
+    kind is elected; call `between` with a running node and the id of the new controller; restart the former one.
+    Returns the id of the new controller.
     """
     ours = len(nodes)
-    # A Kafka that has heard from its leader refuses ours until its own fetch timeout, and then asks for votes itself:
-    # of two Kafkas, the other one would always follow. One that starts again has heard from nobody.
+    # A Kafka node that has heard from its leader refuses our vote requests until its own fetch timeout, and then
+    # requests votes itself: the other Kafka node would always follow. A restarted one has not heard from any leader.
     dead = [active] if active == ours else [active, ours - active]
     for number in dead:
         nodes[number - 1].kill()

@@ -1,8 +1,8 @@
 """Requirements of tests beyond the Python environment: the one place that declares them.
 
 Each name is a mark: a test with it is skipped with a reason if this machine lacks the requirement. Fixtures call
-`require(needs.kafka)`. Marks that try something on the machine, such as a mount, are functions, so that only tests that
-use them pay for it. tools/system_packages.sh installs the programs.
+`require(needs.kafka)`. Marks that try an operation on the machine, such as a mount, are functions, so that only tests
+that use them pay for it. tools/system_packages.sh installs the programs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ memory = _mark(None if MEMORY.is_dir() else f"{MEMORY} does not exist: every syn
 
 @cache
 def small_disk() -> pytest.MarkDecorator:
-    """A mount namespace with a small file system of its own."""
+    """A mount namespace with its own small file system."""
     from tests.support.small_disk import why_not
 
     return _mark(why_not())
@@ -88,7 +88,7 @@ def dying_disk() -> pytest.MarkDecorator:
 
 @cache
 def own_network() -> pytest.MarkDecorator:
-    """A network namespace with a loopback interface of its own."""
+    """A network namespace with its own loopback interface."""
     from tests.support.network import why_not
 
     return _mark(why_not())

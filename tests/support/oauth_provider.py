@@ -28,7 +28,7 @@ def key_set(*keys: RSAKey | ECKey | OctKey, **fields: Any) -> bytes:
 
 
 def claims(user: str = "alice", lifetime_s: float = 86_400, **fields: Any) -> dict[str, Any]:
-    """Fields that are None are left out."""
+    """Return the claims; fields that are None are left out."""
     now_s = int(time.time())
     found = {"sub": user, "iat": now_s, "exp": now_s + lifetime_s, "aud": AUDIENCE, "iss": ISSUER, "scope": "read"}
     return {name: value for name, value in (found | fields).items() if value is not None}
@@ -37,7 +37,7 @@ def claims(user: str = "alice", lifetime_s: float = 86_400, **fields: Any) -> di
 def token(
     key: RSAKey | ECKey | OctKey, found: dict[str, Any] | None = None, algorithm: str = "RS256", **header: Any
 ) -> str:
-    """A signed token, whose header has the id of the key unless `kid` is given (None: without)."""
+    """A signed token; its header has the key's id unless `kid` is given (None: no id)."""
     protected = {"alg": algorithm, "kid": key.kid, **header}
     protected = {name: value for name, value in protected.items() if value is not None}
     payload = json.dumps(claims() if found is None else found)
@@ -45,8 +45,8 @@ def token(
 
 
 class Provider:
-    """Serves `keys` at `url`; any other path redirects there. Whoever posts `secret` (id:secret) to `token_url` gets a
-    token of `key` for the user `id`, which lives for `lifetime_s`. Use as a context manager.
+    """Serves `keys` at `url`; any other path redirects there. A client that posts `secret` (id:secret) to `token_url`
+    gets a token signed with `key` for the user `id`, valid for `lifetime_s`. Use as a context manager.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Provider:
     ) -> None:
         self.keys = keys
         self.requests = 0
-        # Tokens that were given, and requests for one that were refused.
+        # The number of issued tokens, and of refused requests for one.
         self.given = self.refused = 0
         outer = self
 

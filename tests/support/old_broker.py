@@ -26,7 +26,7 @@ class OldBroker(Proxy):
         if self.silent:
             return None
         if api_key == ApiKey.API_VERSIONS:
-            # The correlation id is behind the API key and the version.
+            # The correlation id follows the API key and the version.
             return request[4:8] + self._offer(version)
         low, high = self.versions.get(api_key, (0, -1))
         assert low <= version <= high, f"{ApiKey(api_key).name} {version} was not offered"

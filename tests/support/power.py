@@ -1,12 +1,11 @@
 """A disk that fails and loses power: a directory in memory in which everything not synced can be lost or torn.
 
 The system under test works on real files of a tmpfs. `Disk` replaces the system calls that change names, write bytes or
-sync. It records each change of a name, and with each fsync and fdatasync what is durable from then on: the content of
-that file, or the names in that directory. What a power cut then leaves is in power_loss.py; which operations fail is in
-disk_faults.py.
+sync. It records each change of a name, and with each fsync and fdatasync the durable state from then on: the content of
+that file, or the names in that directory. power_loss.py simulates a power cut, disk_faults.py failing operations.
 
 A sync that fails does what Linux does: a part of the file reaches the disk, the kernel treats the rest as written, and
-a later sync of the file succeeds without writing it. Only bytes that are written again get another chance. The names in
+a later sync of the file succeeds without writing it. Only rewritten bytes are synced again. The names in
 a directory whose sync failed are not written to disk until the broker starts again: its file system stopped writing its
 journal.
 """
@@ -80,8 +79,8 @@ class Disk:
         self.root = root
         self.draw = draw
         self.faults = Faults(draw)
-        # The note of a failed sync can always be made. If it cannot, nothing makes the next start write again what the
-        # disk dropped, and what that loses is for the simulation of power cuts alone to judge.
+        # The note of a failed sync can always be made. If it could not, the next start would not rewrite the data that
+        # the disk dropped; only the simulation of power cuts tests that loss.
         self.takes_notes = False
         # By inode: durable content of files.
         self.contents: dict[int, bytes] = {}
@@ -100,7 +99,7 @@ class Disk:
         self._adopt(root)
 
     def restore(self) -> None:
-        """Replace everything by a copy that was made while the system ran and is what a power cut would leave: a
+        """Replace everything by a copy that was made while the system ran, in the state that a power cut would leave: a
         snapshot of a volume. The machine keeps running, so its boot id says nothing about these files.
         """
         self.cut()
@@ -111,7 +110,7 @@ class Disk:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Everything below the root is another file now, and durable."""
+        """Treat everything below the root as new, durable files."""
         for state in (self.contents, self.durable, self.names, self.changes, self.directories):
             state.clear()
         self._adopt(self.root)
@@ -140,7 +139,7 @@ class Disk:
             raise PowerCut
 
     def sync(self, fd: int) -> None:
-        """What fsync and fdatasync do; the call with number `cut_at` cuts the power instead."""
+        """Simulate fsync and fdatasync; the call with number `cut_at` cuts the power instead."""
         self._count()
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
@@ -157,7 +156,9 @@ class Disk:
         self.contents[inode] = self.reachable(inode, written)
 
     def reachable(self, inode: int, written: bytes) -> bytes:
-        """What a sync can write to disk of a file that holds `written`: all but what an earlier one failed to write."""
+        """The part of a file with contents `written` that a sync can write to disk: all except the sectors that an
+        earlier sync failed to write.
+        """
         dropped = self.dropped.get(inode)
         return written if dropped is None else overlay(written, dropped, self.contents.get(inode, b""))
 
@@ -180,7 +181,7 @@ class Disk:
         self.changes[inode].clear()
 
     def sync_all(self, path: str) -> None:
-        """What syncfs does."""
+        """Simulate syncfs."""
         self._count()
         fails = self.faults.happens(SYNC)
         for directory, inode in self.directories.items():
@@ -289,7 +290,7 @@ class Disk:
                 dropped.pop(at, None)
 
     def _written(self, data: Any) -> Any:
-        """The part of `data` that is written before the disk fails or is full. Raises OSError if that is nothing."""
+        """The part of `data` that is written before the disk fails or is full. Raises OSError if no part is written."""
         if not self.faults.happens(WRITE):
             return data
         view = memoryview(data)
@@ -318,7 +319,7 @@ class Disk:
     # --- power cuts and kills
 
     def damage(self, path: str, position: int, data: bytes) -> None:
-        """Put `data` into a file, in memory and, as far as those bytes are on disk, there, too."""
+        """Put `data` into a file, in memory and, if those bytes are on disk, also on disk."""
         with open(path, "r+b") as file:
             file.seek(position)
             file.write(data)
@@ -348,7 +349,7 @@ class Disk:
         return True
 
     def directories_with_dropped(self) -> list[str]:
-        """Paths of the directories with files of which a sync failed to write something."""
+        """Paths of the directories with files that a failed sync did not write completely."""
         return [
             path
             for path, inode in self.directories.items()

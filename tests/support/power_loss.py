@@ -1,14 +1,14 @@
-"""What a power cut leaves of the simulated disk of tests/support/power.py.
+"""The state of the simulated disk of tests/support/power.py after a power cut.
 
-What is durable is kept. Of the later changes
+Durable data is kept. Later changes are partly lost:
 
 - the changes of names in a directory (created, renamed, removed) took effect up to one of them, as in a journal; or
-  only some of the created files exist, in any order, and nothing else took effect, as when single files are written
-  to disk before the journal is;
-- each 64 bytes of a file may be there or not, and it may have grown without its bytes: then they are zeros.
+only some of the created files exist, in any order, and no other change took effect, as when single files are written to
+disk before the journal is;
+- each 64 bytes of a file may be written or not, and it may have grown without its bytes: then they are zeros.
 
 A directory that was renamed or removed may be back under its old name, with its durable content. If only the process
-ends, nothing is lost, and a later power cut may lose what was not synced before that.
+ends, nothing is lost, and a later power cut may lose earlier unsynced data.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def read_file(path: str) -> bytes:
 
 
 def torn(draw: random.Random, durable: bytes, written: bytes) -> bytes:
-    """What may be on disk of a file that was synced when it held `durable`, and now holds `written`."""
+    """A possible content on disk of a file that was synced when it held `durable`, and now holds `written`."""
     if written == durable:
         return durable
     shorter, longer = sorted((len(durable), len(written)))
     between = max(draw.randint(shorter, longer) // SECTOR_BYTES * SECTOR_BYTES, shorter)
     size = draw.choice([len(durable), len(written), between])
-    # All, none or part of what was written: each is likely enough to occur.
+    # All, none or part of the written bytes: each is likely enough to occur.
     share = draw.choice([0.0, 1.0, 0.5, 0.9])
     if share == 1.0 and size == len(written):
         return written
@@ -87,7 +87,7 @@ def evict(disk: Disk) -> None:
 
 
 def cut(disk: Disk) -> None:
-    """Change everything below the root of the disk to what a start might find, and make that durable."""
+    """Change everything below the root of the disk to a state that a start might find, and make that durable."""
     root = disk.root
     left = _left(disk, disk.directories[root])
     found = {path.rpartition("/")[2]: inode for path, inode in disk.directories.items() if path != root}
@@ -122,7 +122,7 @@ def _remove_directory(disk: Disk, name: str) -> None:
 
 
 def _bring_back(disk: Disk, name: str, inode: int) -> int:
-    """Create a removed directory again. Returns its inode."""
+    """Recreate a removed directory. Returns its inode."""
     path = f"{disk.root}/{name}"
     os.mkdir(path)
     new = os.stat(path).st_ino
@@ -171,7 +171,7 @@ def _left(disk: Disk, inode: int) -> dict[str, int]:
     left = dict(disk.durable[inode])
     changes = disk.changes[inode]
     if draw.random() < 0.6:
-        # All or none are as likely as anything between.
+        # All or none are as likely as any number between.
         happened = draw.choice([0, len(changes), draw.randint(0, len(changes))])
         for gone, came, number in changes[:happened]:
             if gone is not None:

@@ -38,10 +38,10 @@ class ProduceProxy(Proxy):
     """The n-th Produce request (from 0), or the first one after it while none is delayed, suffers `plan[n]`:
 
     loss: it is answered as successful, and not forwarded; duplicate: it is forwarded twice; reorder: it is answered as
-    successful, and forwarded behind the next requests of its producers to its partitions; unknown: it is forwarded, and
+    successful, and forwarded after the next requests of its producers to its partitions; unknown: it is forwarded, and
     its connection is cut instead of an answer.
 
-    `by_batches`: records are known by the producer ids and sequences of their batches, not by their stamps. `found`
+    `by_batches`: producer ids and sequences of batches identify records, not their stamps. `found`
     has the records concerned: "lost", "duplicated", "reordered", "unknown".
     """
 
@@ -157,7 +157,7 @@ class ProduceProxy(Proxy):
 
 @contextlib.contextmanager
 def broker_behind(proxy: ProduceProxy, directory: Path) -> Iterator[tuple[str, int]]:
-    """Run our broker behind the proxy, whose event loop has a thread of its own; yields the proxy's address."""
+    """Run our broker behind the proxy, whose event loop has a separate thread; yields the proxy's address."""
     broker = behind(proxy, directory)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="produce-proxy")

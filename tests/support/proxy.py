@@ -1,4 +1,4 @@
-"""A proxy before a broker that understands the requests; it runs in the test's event loop.
+"""A proxy for a broker that parses the requests; it runs in the test's event loop.
 
 The broker behind it must advertise the proxy's port, or clients would bypass it: see `behind`.
 """
@@ -20,7 +20,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Upstream:
-    """The connection to the broker that belongs to one client's; opened by the first request."""
+    """The connection to the broker for one client connection; opened by the first request."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -40,8 +40,8 @@ class Upstream:
 
 
 class Proxy:
-    """Answers each request with what `answer` returns. Start the broker with `behind` before the proxy is entered;
-    `close` is needed if it never was.
+    """Answers each request with what `answer` returns. Start the broker with `behind` before entering the proxy's
+    context; call `close` if the context is never entered.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Proxy:
         self._bound = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._bound.getsockname()[1]
         self.upstream = ("", 0)
-        # What `answer` raised; the proxy's exit fails if there is anything.
+        # Exceptions of `answer`; the proxy's exit fails if any occurred.
         self.errors: list[Exception] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""A group that has read a part of a topic, and every rule by which its offsets can be reset: for both consoles."""
+"""A group that has read a part of a topic, and every rule for resetting its offsets, for both consoles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_cy.wire.records import Record
 # Old records are not removed while a test reads them.
 FOR_EVER = {"retention.ms": "-1"}
 BEGIN_MS = 1_700_000_000_000
-# What is typed into the form (NAME is the topic), the offsets afterwards by partition, and what the plan shows.
+# The typed fields of the form (NAME is the topic), the offsets afterwards by partition, and the texts of the plan.
 RESETS: list[tuple[dict[str, str], dict[int, int], str]] = [
     ({"rule": "earliest"}, {0: 0, 1: 0}, "--to-earliest"),
     ({"rule": "latest"}, {0: 100, 1: 100}, "--to-latest"),

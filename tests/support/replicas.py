@@ -1,4 +1,4 @@
-"""What each replica of a partition has, byte for byte, read from the broker that holds it.
+"""The contents of each replica of a partition, byte for byte, read from its broker.
 
 A consumer may fetch from any replica that is in sync (KIP-392), up to the high watermark that this replica knows.
 """
@@ -14,9 +14,9 @@ from tests.support.raw_wire import Connection
 from tests.support.wait import until
 
 WAIT_S = 60.0
-# The offset of a batch's first record and its length; the rest of it has that length.
+# The offset of a batch's first record, and the length of the rest of the batch.
 _PREFIX = struct.Struct(">qi")
-# Where the offset of its last record is, relative to the first one's.
+# The position of the last record's offset, which is relative to the first one's.
 _LAST_DELTA_AT = 23
 
 
@@ -43,8 +43,8 @@ def batches(address: Address, topic: str, partition: int) -> tuple[int, bytes]:
 
 
 def equal_replicas(addresses: Mapping[int, Address], topic: str, partition: int) -> bytes:
-    """Wait until each replica of a partition that nobody writes to knows the same high watermark; returns the batches,
-    which must be the same in all of them.
+    """Wait until all replicas of a partition without writers know the same high watermark; returns the batches, which
+    must be the same in all of them.
     """
 
     def read() -> dict[int, tuple[int, bytes]] | None:

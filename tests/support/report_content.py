@@ -1,4 +1,4 @@
-"""Reports of a made-up cluster for tests of the page: small, with something in every section."""
+"""Reports of a made-up cluster for tests of the page: small, with data in every section."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def report(*clusters: Cluster, left_out: tuple[str, ...] = ()) -> Report:
 
 
 def empty(name: str = "main") -> Cluster:
-    """Return a cluster of which only one event is known."""
+    """Return a cluster with only one event."""
     return Cluster(name, {"events": 1}, START_MS, START_MS, START_MS)
 
 
 def cluster(name: str = "main") -> Cluster:
-    """Return a cluster with something in every section. Broker 2 has no samples in hours 5 and 6."""
+    """Return a cluster with data in every section. Broker 2 has no samples in hours 5 and 6."""
     hours = range(HOURS)
     nodes = [_rates(f"broker {each}", each, gap=each == 2) for each in (1, 2)]
     topics = [replace(_rates(f"topic-{each}", each), cpu_share=()) for each in (1, 2, 3)]

@@ -1,4 +1,5 @@
-"""A summary of a test run: how long the tests of each folder took, the slowest tests, what was skipped and why.
+"""A summary of a test run: the duration of each folder's tests, the slowest tests, and skipped tests with their
+reasons.
 
 It is written to the file that BROKER_CY_TEST_SUMMARY names, by the process that reports (the controller under xdist).
 """
@@ -40,7 +41,7 @@ class RunSummary:
         terminalreporter.write_line(f"durations per folder and skipped tests: {self._path}")
 
     def text(self) -> str:
-        """Return the summary in Markdown. Durations are those of the tests themselves: workers run side by side."""
+        """Return the summary in Markdown. Durations are those of the tests themselves: workers run in parallel."""
         lines = ["# Test run", "", "| folder | tests | seconds |", "|---|---|---|"]
         for folder, seconds in sorted(self._folder_s.items(), key=lambda each: -each[1]):
             lines.append(f"| {folder} | {len(self._tests[folder])} | {seconds:.1f} |")

@@ -1,4 +1,4 @@
-"""Our broker with listeners that want a login or TLS, and one for the test that wants neither."""
+"""Our broker with listeners that require a login or TLS, and one for the test that requires neither."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPES: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512":
 
 
 def quoted(text: str) -> str:
-    """A text as JAAS has it."""
+    """Return a text in the quoting of JAAS."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -54,17 +54,17 @@ def client_settings(user: str, password: str, mechanism: str = "PLAIN") -> dict[
 
 
 def write_properties(path: Path, settings: Mapping[str, str]) -> None:
-    """As a file of Java: a backslash of a value is written twice."""
+    """Write a Java properties file: a backslash in a value is doubled."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{name}={value}\n".replace("\\", "\\\\") for name, value in settings.items()))
 
 
 class SecuredBroker(BrokerProcess):
-    """A broker whose `listeners` are in a file, as secrets are. The last of them, OPEN, wants no login: it is for the
-    test, at `open_port`; the first is at `port`.
+    """A broker whose `listeners` are in a file, because secrets are. The last of them, OPEN, requires no login: it is
+    for the test, at `open_port`; the first is at `port`.
     """
 
-    # The names of the listeners, which are the names of their protocols, apart from the last one.
+    # The names of the listeners, which are the names of their protocols, except for the last one.
     listeners: Sequence[str] = ()
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -111,7 +111,7 @@ class SecuredBroker(BrokerProcess):
         return f"{self.host}:{self.open_port}"
 
     def add_user(self, user: str, password: str, mechanisms: Sequence[str] = MECHANISMS[1:]) -> None:
-        """Add a user of SCRAM, or give it another password."""
+        """Add a SCRAM user, or change its password."""
         admin = AdminClient({"bootstrap.servers": self.open_bootstrap})
         changes = [
             UserScramCredentialUpsertion(user, ScramCredentialInfo(_TYPES[name], 4_096), password.encode())
@@ -123,7 +123,7 @@ class SecuredBroker(BrokerProcess):
 
 
 class SaslBroker(SecuredBroker):
-    """`port` is that of the listener with SASL, `open_port` that of the other."""
+    """`port` is the port of the SASL listener, `open_port` that of the other one."""
 
     listeners = ("SASL_PLAINTEXT",)
 
@@ -132,7 +132,9 @@ class SaslBroker(SecuredBroker):
 
 
 class KafkaSaslPeer(KafkaPeer):
-    """Apache Kafka with the same two listeners: `port` is that of the one with SASL, which clients know as `name`."""
+    """Apache Kafka with the same two listeners: `port` is the port of the SASL listener, which clients know as
+    `name`.
+    """
 
     name = KafkaPeer.host
 

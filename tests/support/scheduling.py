@@ -1,4 +1,4 @@
-"""The order of tests, and which of them share a worker of pytest-xdist (`--dist loadgroup`).
+"""The order of tests, and their grouping on workers of pytest-xdist (`--dist loadgroup`).
 
 The tests of a file run on one worker, so that its fixtures are set up once. Exceptions are the files of SPREAD, whose
 tests are long and independent, those of KAFKA, which all run on one worker, and tests with an `xdist_group` mark, which
@@ -19,9 +19,9 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SPREAD: Final = ("tests/fuzz/test_fuzz.py", "tests/sim/test_world.py", "tests/sim/test_quorum_simulation.py")
-# They share the session of Spark and its JVM, also where they run a command in their own process.
+# These share the Spark session and its JVM, also if they run a command in their own process.
 SPARK: Final = "tests/spark_analytics/"
-# They share the JVM of Kafka's tools (tests/support/kafka_tools.py) and one running Kafka (`live_kafka`).
+# These share the JVM of Kafka's tools (tests/support/kafka_tools.py) and one running Kafka (`live_kafka`).
 KAFKA: Final = (
     "tests/broker_cy/admin/test_calls.py",
     "tests/broker_cy/admin/test_groups.py",
@@ -55,7 +55,7 @@ KAFKA: Final = (
 FIRST: Final = (SPARK, "tests/dashboard/browser/", "tests/bench/", "tests/compat/", "tests/e2e/", "tests/admin_tui/")
 # These only compute.
 COMPUTING: Final = (*SPREAD, "tests/sim/")
-# How long a group of FIRST takes, compared with one that is not in it.
+# The duration of a group of FIRST, compared with a group that is not in it.
 WEIGHT: Final = 4
 
 
@@ -73,7 +73,7 @@ def order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         groups.setdefault(scope(item.nodeid), []).append(item)
     files = Counter(group[0].path for group in computing.values())
     seen: Counter[Path] = Counter()
-    # When a group begins, as a part of the whole run.
+    # The start of a group, as a fraction of the whole run.
     begins: list[tuple[float, list[pytest.Item]]] = []
     for group in computing.values():
         path = group[0].path
@@ -90,7 +90,7 @@ def order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 def scope(nodeid: str) -> str:
     """Return the name that the tests of one worker have in common."""
-    # xdist puts the name of a group behind the id of each of its tests.
+    # xdist appends the name of a group to the id of each of its tests.
     test, _, group = nodeid.rpartition("@")
     if test and "::" not in group and "]" not in group:
         return group

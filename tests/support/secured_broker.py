@@ -1,5 +1,5 @@
-"""Our broker with logins and ACLs: `admin` is a super user, everybody on the other listener is User:ANONYMOUS, and one,
-too.
+"""Our broker with logins and ACLs: `admin` is a super user, and so is User:ANONYMOUS, every client of the other
+listener.
 """
 
 from __future__ import annotations

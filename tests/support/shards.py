@@ -14,7 +14,7 @@ from bench.launch.processes import Child
 from bench.launch.shards import Guard, free_range, running
 from tests.support.cluster import QUICK, READY_S
 
-# From the first port of a node on; the controller and the metrics have ports of their own.
+# Ports from a node's first port on; the controller and the metrics have separate ports.
 PORTS = 2
 
 
@@ -66,7 +66,7 @@ class ShardedNode(BrokerCy):
         return "ready on" in child.stdout().rpartition("\n")[0]
 
     def shard_pid(self, shard: int) -> int:
-        """The process of a shard; 0 if it has none now."""
+        """The process of a shard; 0 if it has none at present."""
         return running(self.data_dir).get(shard, 0)
 
     def kill_shard(self, shard: int) -> int:
@@ -77,7 +77,7 @@ class ShardedNode(BrokerCy):
         return pid
 
     def page(self, path: str = "/metrics") -> str:
-        """What the parent serves over HTTP."""
+        """The page that the parent serves over HTTP."""
         with urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=30) as response:
             return str(response.read().decode())
 

@@ -1,7 +1,7 @@
-"""A small private file system for a test, which the test can fill, and optionally a network of its own beside it.
+"""A small private file system for a test, which the test can fill, and optionally a separate network.
 
-A tmpfs in a mount namespace that a child process holds: nothing of it is left when that process ends. It needs root;
-`why_not` returns what is missing if it cannot be mounted.
+A tmpfs in a mount namespace that a child process holds: it disappears when that process ends. It needs root; `why_not`
+returns the reason if it cannot be mounted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def why_not() -> str | None:
 class SmallDisk:
     """`path` is the mount point for processes started with `wrapper`, `view` the same place for this process.
 
-    With `network` these processes are also in a network namespace of their own, whose interfaces are all down.
+    With `network` these processes are also in a separate network namespace, whose interfaces are all down.
     """
 
     def __init__(self, directory: Path, size_bytes: int, inodes: int = 0, *, network: bool = False) -> None:
@@ -55,7 +55,7 @@ class SmallDisk:
         """Take all free space except `leave_bytes` (whole pages)."""
         page = os.sysconf("SC_PAGE_SIZE")
         with open(self._filler, "ab", buffering=0) as file:
-            # Queried in each round: the broker takes space, too.
+            # Queried in each round, because the broker also takes space.
             while (room := self.free_bytes() - leave_bytes) >= page:
                 file.write(bytes(min(room, 1 << 20) // page * page))
 

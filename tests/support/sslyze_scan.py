@@ -1,7 +1,7 @@
 """Runs with the Python of tools/sslyze.sh, which has sslyze: `sslyze_scan.py PORT [CERTIFICATE KEY]`.
 
-Scans the listener with TLS at 127.0.0.1:PORT by all of sslyze's plugins, and prints what they found, as JSON: `refused`
-are plugins that did not end, `accepted` the suites by protocol, `findings` what an auditor would report.
+Scans the TLS listener at 127.0.0.1:PORT with all of sslyze's plugins, and prints their results as JSON: `refused` are
+plugins that did not complete, `accepted` the suites by protocol, `findings` the results that an auditor would report.
 """
 
 import json
@@ -21,7 +21,7 @@ from sslyze import (
     ServerScanStatusEnum,
 )
 
-# These ask for a web page, judge the certificate, which is the test's, and need a ticket, of which there is none.
+# These request a web page, check the certificate (the test's own), and need a session ticket (none exists).
 COMMANDS = set(ScanCommand) - {
     ScanCommand.HTTP_HEADERS,
     ScanCommand.CERTIFICATE_INFO,
@@ -37,7 +37,7 @@ WEAK_CURVES = ("sect", "secp1", "prime192")
 
 
 def findings(result: Any) -> list[str]:
-    """What is worse than a remark."""
+    """Return the findings that are worse than a remark."""
     of = {name: getattr(result, name).result for name in PLUGINS}
     found = []
     for name in PROTOCOLS[:4]:
@@ -46,7 +46,7 @@ def findings(result: Any) -> list[str]:
     for name in PROTOCOLS[4:]:
         for each in of[f"{name}_cipher_suites"].accepted_cipher_suites:
             suite = each.cipher_suite
-            # What is left has forward secrecy and authenticated encryption.
+            # The remaining suites have forward secrecy and authenticated encryption.
             if suite.is_anonymous or suite.key_size < 128 or not re.match(GOOD_SUITES[name], suite.name):
                 found.append(f"{name} with {suite.name}")
     found += [

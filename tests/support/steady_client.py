@@ -1,4 +1,4 @@
-"""A client in a process of its own that writes and reads at a steady rate (bench/steady_clients)."""
+"""A client in a separate process that writes and reads at a steady rate (bench/steady_clients)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.wait import until
 
 
 class SteadyClient(LineProgram):
-    """A client with a topic and a group of its own."""
+    """A client with its own topic and group."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, directory: Path) -> None:
         self.topic, self.partitions = topic, partitions
@@ -56,7 +56,9 @@ class SteadyClient(LineProgram):
         return counts
 
     def check(self, ports: Sequence[int]) -> None:
-        """Every acknowledged record is at its offset at the leader of its partition, whose ports are given."""
+        """Check that every acknowledged record is at its offset at the leader of its partition; the leaders' ports are
+        given.
+        """
         for partition, port in enumerate(ports):
             at = dict(read_partition(("127.0.0.1", port), self.topic, partition))
             wrong = [

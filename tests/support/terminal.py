@@ -19,7 +19,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Shown:
-    """What a terminal showed, and the exit code of its program."""
+    """The output of a terminal, and the exit code of its program."""
 
     screen: str
     code: int

@@ -1,4 +1,4 @@
-"""Kafka's tools in the one JVM of the tests behave as in JVMs of their own."""
+"""Kafka's tools behave the same in the shared JVM of the tests as in separate JVMs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def program(directory: Path, name: str, body: str) -> Path:
 
 
 def test_exit_codes_and_outputs() -> None:
-    """If this fails, a test takes the failure of a tool for its success."""
+    """If this fails, a test counts a tool's failure as a success."""
     done = run_tool(STORAGE, "random-uuid")
     assert (done.returncode, len(done.stdout.strip()), done.stderr) == (0, 22, b"")
     refused = run_tool(STORAGE, "nothing", check=False)

@@ -1,4 +1,4 @@
-"""The comparison of replicas, with two brokers that know nothing of each other."""
+"""The comparison of replicas, with two independent brokers."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Item:
 
 
 def test_simulations_are_spread_among_the_others() -> None:
-    """If this fails, they run side by side, and the cores are idle while the other tests wait."""
+    """If this fails, simulations run at the same time, and the cores are idle while the other tests wait."""
     worlds = [f"tests/sim/test_world.py::t[{number}]" for number in range(10)]
     files = [f"tests/broker_cy/wire/test_{name}.py::{test}" for name in "abcdefghij" for test in ("one", "two")]
     found = [item.nodeid for item in order([Item(each) for each in [*worlds, *files]])]  # type: ignore[misc]

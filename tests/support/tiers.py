@@ -1,7 +1,8 @@
 """The two tiers of the tests.
 
-`make test` runs all tests but those marked `full` or `soak`, in at most 15 minutes on two cores. `make test-all` runs
-all but those marked `soak`, and sets BROKER_CY_TESTS=all: simulations and fuzzers then run more seeds and mutants.
+`make test` runs all tests except those marked `full` or `soak`, in at most 15 minutes on two cores. `make test-all`
+runs all except those marked `soak`, and sets BROKER_CY_TESTS=all: simulations and fuzzers then run more seeds and
+mutants.
 """
 
 from __future__ import annotations
@@ -16,5 +17,5 @@ IS_FULL: Final = os.environ.get("BROKER_CY_TESTS") == "all"
 
 
 def by_tier(quick: T, full: T) -> T:
-    """Return the value for the tier that runs: `quick` for `make test`, `full` for `make test-all`."""
+    """Return the value for the current tier: `quick` for `make test`, `full` for `make test-all`."""
     return full if IS_FULL else quick

@@ -1,4 +1,4 @@
-"""Our broker with a listener for TLS, one for logins over TLS, and an open one for the test itself."""
+"""Our broker with a TLS listener, one for logins over TLS, and an open one for the test itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.sasl_broker import SecuredBroker, listener_settings
 
 
 class TlsBroker(SecuredBroker):
-    """`port` is that of the listener with SSL, `sasl_port` of SASL_SSL, `open_port` of PLAINTEXT. Its key is in PEM."""
+    """`port` is the port of the SSL listener, `sasl_port` of SASL_SSL, `open_port` of PLAINTEXT. The key is in PEM."""
 
     listeners = ("SSL", "SASL_SSL")
 
@@ -25,7 +25,7 @@ class TlsBroker(SecuredBroker):
         return self.ports[1]
 
     def stores(self) -> dict[str, str]:
-        """The settings of its own key; overridden by tests of others."""
+        """The settings of its own key; tests of other stores override this."""
         self.directory.mkdir(parents=True, exist_ok=True)
         return {
             "ssl.keystore.type": "PEM",
@@ -42,7 +42,7 @@ class TlsBroker(SecuredBroker):
         return f"{self.host}:{self.sasl_port}"
 
     def confluent(self, holder: Holder | None = None) -> dict[str, str]:
-        """The settings of librdkafka for the listener with SSL."""
+        """The settings of librdkafka for the SSL listener."""
         found = {
             "bootstrap.servers": f"{self.host}:{self.port}",
             "security.protocol": "SSL",
@@ -53,7 +53,7 @@ class TlsBroker(SecuredBroker):
         return found
 
     def context(self, holder: Holder | None = None, directory: Path | None = None) -> ssl.SSLContext:
-        """Of Python's ssl, with the certificate of `holder`, for which `directory` is needed."""
+        """A context of Python's ssl, with the certificate of `holder`, which needs `directory`."""
         context = ssl.create_default_context(cadata=self.authority.pem)
         if holder is not None:
             assert directory is not None

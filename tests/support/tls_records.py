@@ -1,6 +1,6 @@
-"""A client of TLS 1.3 that sends any record it likes after its handshake, encrypted as it should be.
+"""A TLS 1.3 client that sends arbitrary, correctly encrypted records after its handshake.
 
-Python's ssl does the handshake, and gives away the secret of the client's side in its key log (RFC 8446, section 7.3:
+Python's ssl does the handshake, and writes the secret of the client's side to its key log (RFC 8446, section 7.3:
 the key and the nonce come from it).
 """
 
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 ALERT: Final = 21
 HANDSHAKE: Final = 22
 APPLICATION_DATA: Final = 23
-# KeyUpdate, of one byte: no answer is wanted, or one is.
+# KeyUpdate, of one byte: without or with a requested answer.
 KEY_UPDATE: Final = b"\x18\0\0\1\0"
 KEY_UPDATE_REQUESTED: Final = b"\x18\0\0\1\1"
 _NONCE_BYTES: Final = 12
@@ -39,7 +39,7 @@ def _expanded(secret: bytes, label: bytes, size: int, digest: str) -> bytes:
 
 
 class RecordClient:
-    """`record` makes records in the order in which they are to be sent; the server may be sent anything by `socket`."""
+    """`record` makes records in their sending order; `socket` sends any bytes to the server."""
 
     def __init__(self, sock: socket.socket, cadata: str, scratch: Path) -> None:
         context = ssl.create_default_context(cadata=cadata)
@@ -75,11 +75,11 @@ class RecordClient:
         self._number = 0
 
     def update(self) -> None:
-        """Use the next keys, as behind a KeyUpdate."""
+        """Use the next keys, as after a KeyUpdate."""
         self._use(_expanded(self._secret, b"traffic upd", hashlib.new(self._digest).digest_size, self._digest))
 
     def record(self, content: bytes, kind: int = APPLICATION_DATA, padding: int = 0) -> bytes:
-        """The content, of this kind, as it is sent."""
+        """Return a record with this content and type, as it is sent."""
         plain = content + bytes([kind]) + bytes(padding)
         header = struct.pack(">BHH", APPLICATION_DATA, 0x0303, len(plain) + 16)
         nonce = (self._nonce ^ self._number).to_bytes(_NONCE_BYTES)

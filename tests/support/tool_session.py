@@ -1,6 +1,5 @@
-"""Kafka's own tools on a cluster of three nodes: what each command prints, without what differs between two clusters.
-
-Addresses become the names of nodes; ids of topics and directories, times and offsets become words.
+"""Kafka's own tools on a cluster of three nodes: the output of each command, without differences between two clusters.
+Addresses become the names of nodes; ids of topics and directories, times and offsets become placeholders.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from tests.support.kafka_tools import run_tool
 from tests.support.wait import until
 
 Nodes = Sequence[KafkaPeer | ClusterNode]
-# An election, if the active controller has just died, and a machine that does other things as well.
+# Long enough for an election after the active controller died, on a busy machine.
 SETTLED_S = 60.0
-# Features that Kafka has and we do not serve: their lines are left out.
+# Kafka's features that broker-cy does not serve: their lines are left out.
 _ONLY_KAFKA = re.compile(r"^Feature: (group|share|streams)\.version.*\n", re.MULTILINE)
-# These take it before their subcommand.
+# These tools take the option before their subcommand.
 _OPTION_FIRST = ("kafka-features.sh", "kafka-metadata-quorum.sh")
 # An id may begin with a hyphen; an option begins with two.
 _ID = re.compile(r"(?<![\w-])(?!--)[\w-]{22}(?![\w-])", re.ASCII)
-# One id in a hundred has letters only, as long names have.
+# One id in a hundred has only letters, like long names.
 _NAMED_ID = re.compile(r"(?<=directory\.id=)[\w-]{22}|(?<=TopicId: )[\w-]{22}", re.ASCII)
 
 
@@ -46,7 +45,7 @@ class ToolSession:
         }
 
     def run(self, script: str, *arguments: str, at: int = 1, option: str = "--bootstrap-server") -> str:
-        """Run a tool with node `at`, and add what it prints to the transcript; returns that."""
+        """Run a tool with node `at`, add its output to the transcript, and return it."""
         where = [option, self.nodes[at - 1].bootstrap] if option else []
         words = [*where, *arguments] if script in _OPTION_FIRST else [*arguments, *where]
         done = run_tool(SCRIPTS[script], *words, check=False)
@@ -57,7 +56,7 @@ class ToolSession:
         return said
 
     def _settle(self) -> None:
-        """Wait until all nodes that run have applied what is committed: the next tool may ask another one."""
+        """Wait until all running nodes have applied all committed metadata: the next tool may ask another node."""
         ports = [node.port for node in self.nodes if node.alive()]
         committed = until(
             lambda: quorum(ports[0]).high_watermark,
@@ -79,7 +78,7 @@ class ToolSession:
         return str(path)
 
     def plain(self, text: str) -> str:
-        """Without what differs between two clusters."""
+        """Return the output without differences between two clusters."""
         for number, node in enumerate(self.nodes, 1):
             text = text.replace(str(node.directory), f"NODE-{number}")
         text = text.replace(str(self.directory), "FILES")
@@ -88,20 +87,20 @@ class ToolSession:
             text = re.sub(rf"\b{port}\b", name, text)
         text = text.replace(CLUSTER_ID, "CLUSTER-ID")
         # Only Kafka's nodes have racks in these tests, and columns are as wide as the widest cell.
-        # In a table the name is as wide as its column, and "null" has spaces behind it.
+        # In a table the name is as wide as its column, and spaces follow "null".
         text = re.sub(r"\brack-\d\b(?=( ?))", r"null\1", text)
         text = re.sub(r"(?<=\S) {2,}", "  ", text)
         text = _NAMED_ID.sub("ID", text)
         text = _ID.sub(lambda found: found[0] if found[0].isalpha() else "ID", text)
         text = _ONLY_KAFKA.sub("", text)
-        # Which controller leads, and how far the metadata log is.
+        # The leading controller, and the offset of the metadata log.
         text = re.sub(r"(?<=Local controller )\d", "N", text)
         text = re.sub(r"(?<=Epoch: )\d+", "N", text)
-        # The stack of a Java exception, and where it was logged.
+        # The stack of a Java exception, and the place where it was logged.
         text = re.sub(r"^\s+at [\w.$/]+\(.*\)\n", "", text, flags=re.MULTILINE)
         text = re.sub(r"^\t\.\.\. \d+ more\n", "", text, flags=re.MULTILINE)
         text = re.sub(r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]?", "TIME", text, flags=re.MULTILINE)
-        # A JVM counts its clients: the recorded tools had one each.
+        # A JVM counts its clients: each recorded tool had its own JVM.
         text = re.sub(r"\badminclient-\d+", "adminclient-1", text)
         # The order of in-sync replicas has no meaning.
         text = re.sub(r"(?<=Isr: )[\d,]+", lambda found: ",".join(sorted(found[0].split(","))), text)

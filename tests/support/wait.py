@@ -1,4 +1,4 @@
-"""Waiting for a condition: tests wait in no other way."""
+"""Waiting for a condition: tests only wait in this way."""
 
 from __future__ import annotations
 

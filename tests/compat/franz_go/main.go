@@ -36,7 +36,7 @@ func (l *life) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// secured is TLS and a login, where the environment names a user.
+// secured is TLS and a login, if the environment names a user.
 func secured() []kgo.Opt {
 	user := os.Getenv("LIFE_USER")
 	if user == "" {

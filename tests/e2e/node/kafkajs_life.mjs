@@ -5,7 +5,7 @@ import kafkajs from 'kafkajs'
 const { AssignerProtocol, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = kafkajs
 const [scenario, bootstrap, topic, groupId] = process.argv.slice(2)
 const { LIFE_USER: username, LIFE_PASSWORD: password, LIFE_CA: authority } = process.env
-// TLS and a login, where the environment names a user.
+// TLS and a login, if the environment names a user.
 const secured = username ? { ssl: { ca: [readFileSync(authority)] }, sasl: { mechanism: 'scram-sha-512', username, password } } : {}
 const kafka = new Kafka({ clientId: 'life', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 50 }, ...secured })
 const open = []
