@@ -48,7 +48,7 @@ def test_an_alert_is_announced_once_for_each_cluster(broker_cy: BrokerProcess) -
 
 
 def test_the_built_in_rules_hold_without_a_file(broker_cy: BrokerProcess) -> None:
-    """If this fails, there are no alerts without a file."""
+    """If this fails, no alerts exist without a rules file."""
 
     async def job(terminal: Terminal) -> None:
         await terminal.command("alerts")

@@ -122,7 +122,7 @@ def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
 
 
 def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:
-    """If this fails, the console ends with a traceback, or shows nothing."""
+    """If this fails, the console exits with a traceback, or shows nothing."""
 
     async def job(terminal: Terminal) -> None:
         await terminal.shows("unreachable", "no answer", "127.0.0.1:1")

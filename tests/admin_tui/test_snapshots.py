@@ -114,7 +114,7 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
             if view != "overview":
                 app.run_command(view)
                 await terminal.goes_to(view.split()[0])
-            # Wait until nothing changes any more: layout and messages take several iterations.
+            # Wait until nothing changes: layout and messages take several iterations.
             before = ""
             while True:
                 await pilot.pause(0.1)

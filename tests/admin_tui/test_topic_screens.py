@@ -37,7 +37,7 @@ async def open_topics(terminal: Terminal, name: str, *topics: NewTopic) -> Topic
 
 
 def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a topic with a wrong setting is created, or the reason for the refusal is not shown."""
+    """If this fails, a topic with a wrong setting is created, or the broker's error is not shown."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name)
@@ -150,7 +150,7 @@ def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProc
         await terminal.fill(value="a week")
         await terminal.shows("a whole number")
         await terminal.fill(value="-5")
-        # Only the broker can check this rule: its refusal is shown, and nothing is changed.
+        # Only the broker can check this rule: its error is shown, and nothing is changed.
         await terminal.shows("INVALID_CONFIG")
         await terminal.fill(value="7200000")
         await terminal.shows(

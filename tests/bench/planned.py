@@ -34,11 +34,11 @@ CLOSED_PER_S = 1_000
 """Requests per second of a load that is as fast as possible."""
 READ_BYTES_PER_S = 100_000_000
 CPU_SHARE = 0.25
-"""Of a core, of the target and of the generator."""
+"""The share of a core that the target uses, and that the generator uses."""
 START_S = 0.25
 RESIDENT_BYTES = 50_000_000
 FROM_DISK_BYTES = 1 << 40
-"""All that was read came from the disk."""
+"""All read bytes count as read from the disk."""
 PORTS = iter(range(1, 1 << 16))
 
 
@@ -133,7 +133,7 @@ class PlannedDriver:
         return result
 
     def _step(self, at_s: float, seconds: float) -> DriverResult:
-        """Return what happens in `seconds` of the window, from `at_s` on."""
+        """Return the events in `seconds` of the window, from `at_s` on."""
         workload = self.workload
         found = DriverResult(seconds=seconds, cpu_s=CPU_SHARE * seconds)
         each = max(1, workload.batch_bytes // workload.record_size.most)
@@ -186,7 +186,7 @@ class PlannedSpending:
 
 
 def usage_of(cpu_s: float) -> proc.Usage:
-    """Return what a process used in a window."""
+    """Return the resource usage of a process in a window."""
     return proc.Usage(cpu_s, cpu_s, 0, 0, 0, 0, 0, 0, FROM_DISK_BYTES, 0)
 
 

@@ -35,7 +35,7 @@ def written(directory: Path) -> Path:
 
 
 def quickly(files: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the arguments, with targets of QUICK in place of the tool's own targets of the same names."""
+    """Return the arguments, with targets of QUICK instead of the tool's own targets of the same names."""
     for kind in ("ours", "kafka"):
         (files / f"{kind}.toml").write_text(QUICK.format(kind))
     return [str(files / f"{each}.toml") if each in ("ours", "kafka") else each for each in arguments]

@@ -80,7 +80,7 @@ def test_the_parts_are_measured_and_shown(parts: str, tmp_path: Path, capsys: py
 
 
 def test_every_row_of_the_table_is_a_figure_of_a_part() -> None:
-    """If this fails, a mistyped row of the table stays empty for ever."""
+    """If this fails, a mistyped row of the table stays empty forever."""
     source = Path(analytics_parts.__file__).read_text()
     (table,) = [each for each in plans.load().tables if each.name == "analytics"]
     goals = analytics.GOALS.at_least.keys() | analytics.GOALS.at_most.keys()
@@ -194,7 +194,7 @@ def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def fail(*_: object) -> Figures:
         raise ProcessError("broker-analytics ended with exit code 69: no Java")
 
-    # Fetching the jars has a test of its own (tests/spark_analytics/test_jars.py).
+    # Fetching the jars has a separate test (tests/spark_analytics/test_jars.py).
     monkeypatch.setattr(analytics, "analytics", lambda *_, **__: None)
     monkeypatch.setitem(analytics_parts.PARTS, "sources", fail)
     monkeypatch.setitem(analytics_parts.PARTS, "jobs", lambda *_: {"analytics_jobs_s": 901.0})

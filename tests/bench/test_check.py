@@ -202,7 +202,7 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_the_repository_has_counts_of_every_operation() -> None:
-    """If this fails, the gate would report everywhere that there is nothing to compare with."""
+    """If this fails, the gate would report everywhere that no recorded counts exist."""
     kept = compare.load(gate.EXPECTED)
     assert kept is not None
     assert list(kept.operations) == list(operations.REQUESTS)

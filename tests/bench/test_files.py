@@ -20,7 +20,7 @@ def test_a_file_is_replaced_and_a_link_stays(tmp_path: Path) -> None:
 
 
 def test_what_is_no_regular_file_is_written_to(tmp_path: Path) -> None:
-    """If this fails, `--json /dev/stdout` shows nothing and, run as root, puts a file where the device was."""
+    """If this fails, `--json /dev/stdout` prints nothing and, run as root, replaces the device by a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     link = tmp_path / "link"

@@ -38,7 +38,7 @@ def java_children() -> list[psutil.Process]:
 
 @pytest.fixture(autouse=True)
 def no_java_is_left() -> Iterator[None]:
-    """Other tests of this process may have a JVM of their own."""
+    """Other tests of this process may have their own JVM."""
     before = java_children()
     yield
     assert [child for child in java_children() if child not in before] == []

@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_children, "WARM_UP_S", 0.1)
     monkeypatch.setattr(load_parts, "GRACE_S", 0.5)
     monkeypatch.setattr(load_parts, "FROZEN_RATE", 200.0)
-    # A busy machine does not reach the rate of an idle one; the search has tests of its own.
+    # A busy machine does not reach the rate of an idle one; the search has separate tests.
     monkeypatch.setattr(load_parts, "REACHED", 0.1)
     monkeypatch.setattr(
         load_parts, "VERIFIED", {name: (*each[:3], 100.0) for name, each in load_parts.VERIFIED.items()}

@@ -81,7 +81,7 @@ def test_flush_reports_records_and_syncs_by_depth(files: Path, monkeypatch: pyte
 
 @pytest.mark.full
 def test_producers_reports_the_cost_of_an_open_one(files: Path) -> None:
-    """State that is not freed, or doubled, makes a broker with many short-lived producers run out of memory."""
+    """State that is duplicated or not freed makes a broker with many short-lived producers run out of memory."""
     document = measure(files, "producers", "scheduled", "-t", "ours", "--count", "10000")
     (run,) = document["runs"]
     assert run["figures"]["producers"] == 10_000
@@ -212,7 +212,7 @@ def test_what_a_wrong_cleaner_leaves_is_found(fault: str) -> None:
 
 
 def test_a_missing_last_record_is_found_by_recovery(tmp_path: Path) -> None:
-    """Acknowledged records that cannot be read any more fail the run."""
+    """Acknowledged records that can no longer be read fail the run."""
     with BrokerCy(tmp_path / "broker").running() as target:
         target.create_topic(recovery.TOPIC, 2)
         read_tail(target, recovery.TOPIC, {0: 1, 1: 1}, 30)

@@ -31,7 +31,9 @@ def files(request: pytest.FixtureRequest, plain: Path, monkeypatch: pytest.Monke
 
 
 def test_run_with_a_consumer_beside_producers(files: Path) -> None:
-    """End-to-end latency has a value for each produced batch, and none is negative, because there is one clock."""
+    """End-to-end latency has a value for each produced batch, and none is negative, because all times come from one
+    clock.
+    """
     (run,) = measure(files, "run", "scheduled", "-t", "ours")["runs"]
     assert run["end_to_end"]["count"] > 0
     assert run["end_to_end"]["negative"] == 0

@@ -74,7 +74,7 @@ def test_a_begin_in_the_future_is_waited_for(broker: BrokerCy) -> None:
 
 
 def test_numbers_count_on_from_the_piece_before(broker: BrokerCy) -> None:
-    """If this fails, each piece of a rate curve begins with a request of its own, and the rate is too high."""
+    """If this fails, each piece of a rate curve begins with an extra request, and the rate is too high."""
     driver = Driver(broker.address, [[template(0)]])
     driver.start_open(start=10, end=10, ramp_s=0, seconds=0.45, first=2.5)
     finish(driver)

@@ -197,7 +197,7 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_transactions_is_reported(tmp_path: Path, wrong: str, reported: str) -> None:
-    """The error names the key and what is allowed: no request is silently ignored."""
+    """The error names the key and the allowed values: no request is silently ignored."""
     with pytest.raises(SpecError) as caught:
         read_workload(tmp_path, wrong)
     assert reported in str(caught.value)

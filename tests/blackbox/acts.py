@@ -1,6 +1,6 @@
 """The acts of clients, as data, and the plan of a run, which is a pure function of its seed.
 
-A run is a sequence of rounds. In a round each lane does its acts, one after the other, on its own topics; the lanes run
+A run is a sequence of rounds. In a round each lane does its acts, one at a time, on its own topics; the lanes run
 at the same time. The broker is killed once in the round if the plan says so, and every round ends with a kill
 immediately after the last acknowledgement, or with a clean stop. Then it starts again and everything is read.
 """
@@ -18,7 +18,7 @@ PARTITIONS_MAX = 3
 # Topics with this limit refuse larger records; no batch of the clients reaches it otherwise.
 LIMIT_BYTES = 40_000
 COMPACT = {"min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "200", "segment.ms": "50"}
-# Settings that a topic may be created with: they change what is written, rolled, synced or cleaned.
+# Settings of new topics: they change how the broker writes, rolls, syncs or cleans.
 CONFIGS: tuple[Mapping[str, str], ...] = (
     {},
     {"segment.ms": "50"},
@@ -113,7 +113,7 @@ Act = Create | Delete | Trim | Configure | Grow | Produce | Transact | Refuse
 class Round:
     lanes: tuple[tuple[Act, ...], ...]
     kill_at: float | None
-    """Share of the records of this round after whose acknowledgement the broker is killed during the acts."""
+    """The share of this round's records that are acknowledged when the broker is killed during the acts."""
     stop: bool
     """Whether the round ends with SIGTERM; otherwise with SIGKILL."""
     reader: str

@@ -81,7 +81,7 @@ class Reading:
     """What one consumer received from a partition, from the log start to the end."""
 
     committed: bool
-    """Whether it read read_committed."""
+    """Whether the consumer's isolation level was read_committed."""
     start: int
     end: int
     records: Sequence[Found]
@@ -94,7 +94,7 @@ class Partition:
     start: int = 0
     """The offset up to which DeleteRecords was acknowledged."""
     settled: int = 0
-    """Where the log began after the last restart: a kill may undo later deletions (docs/architecture-durability.md)."""
+    """The log start after the last restart: a kill may undo later deletions (docs/architecture-durability.md)."""
     sent: dict[str, Sent] = field(default_factory=dict)
 
 
@@ -266,7 +266,7 @@ def settle(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> list[str]:
 
 
 def restarted(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> None:
-    """From now on, logs must begin where they begin now; after `check`, which checks that they may begin there."""
+    """From now on, logs must keep their current start. Call `check` first, which checks that they may start there."""
     for number, reading in readings:
         partition = topic.partitions[number]
         partition.start = partition.settled = reading.start

@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 class Run:
-    """`again` is the command that repeats it; a failure shows the command, and what was done to the topic."""
+    """`again` is the command that repeats it; a failure shows the command, and the acts on the topic."""
 
     def __init__(self, broker: Target, seed: int, again: str) -> None:
         self.world = World(broker)
@@ -41,7 +41,7 @@ class Run:
         self.read = 0
 
     def go_on(self, over: Callable[[], bool]) -> None:
-        """Run rounds until `over()`. AssertionError says what was lost and how to repeat it."""
+        """Run rounds until `over()`. AssertionError names the loss and the command that repeats the run."""
         while not over():
             try:
                 self.round(self.plan.round())

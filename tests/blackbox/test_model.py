@@ -128,7 +128,7 @@ def test_compaction_must_leave_the_newest() -> None:
     """If this fails, a table that is rebuilt from a compacted topic has old values, or deleted keys."""
     topic, log = topic_of(compacted=True)
     assert findings(topic, [found for found in log if found.offset != 29]) != []
-    # A tombstone may be removed, and then what it deleted is removed, too.
+    # A tombstone may be removed, and then the records that it deleted are also removed.
     topic, log = topic_of(compacted=True)
     topic.partitions[0].sent["r29"].value = None
     log = log[:-1]

@@ -42,7 +42,7 @@ class World:
         self.broker = broker
         self.topics: dict[str, Topic] = {}
         self.acts: dict[str, list[str]] = defaultdict(list)
-        """What was done to each topic name since it was last created, for a report."""
+        """The acts on each topic name since its last creation, for a report."""
         self.acked = 0
 
 

@@ -39,7 +39,7 @@ class Recorder:
         self.step = 0
 
     def produce(self, pairs: list[tuple[str, bytes | None]], **settings: str) -> None:
-        """Write one batch; of a transaction that is committed or aborted if there is a transactional.id."""
+        """Write one batch; with a transactional.id, in a transaction that is committed or aborted."""
         end = settings.pop("end", "")
         producer = Producer({"bootstrap.servers": self.peer.bootstrap, "linger.ms": "50", **settings})
         if end:

@@ -29,7 +29,7 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
     "segment.ms": str(SEGMENT_MS),
     "delete.retention.ms": "0",
-    # A reader of a segment that is replaced must not need its name any more.
+    # A reader of a replaced segment must no longer need its name.
     "file.delete.delay.ms": "0",
     "index.interval.bytes": "200",
 }

@@ -274,7 +274,7 @@ class TestSequences:
         assert send(35).base_offset == 35
 
     def test_older_duplicates_are_refused(self, send: Callable[..., ProducedPartition]) -> None:
-        """If this fails, a batch older than the last five is taken for a new one."""
+        """If this fails, a batch older than the last five counts as a new one."""
         for index in range(7):
             send(5 * index, 5)
         assert send(5, 5).error in (46, OUT_OF_ORDER_SEQUENCE_NUMBER)  # 46: DUPLICATE_SEQUENCE_NUMBER

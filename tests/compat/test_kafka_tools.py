@@ -22,7 +22,7 @@ _TOOLS = "org.apache.kafka.tools."
 
 
 def tool(broker: Target, name: str, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
-    """Return what the tool prints to stdout and stderr."""
+    """Return the tool's output on stdout and stderr."""
     class_name = name if name.startswith("kafka.") else _TOOLS + name
     done = run_tool(class_name, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin, check=check)
     return done.stdout.decode() + done.stderr.decode()

@@ -35,7 +35,7 @@ def suite() -> Path:
 
 
 def run(suite: Path, number: str, directory: Path, settings: Mapping[str, str], *options: str) -> str:
-    """Run one test. Returns what it printed."""
+    """Run one test. Returns its output."""
     bin_directory = directory / "kafka" / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
     script = bin_directory / "kafka-acls.sh"

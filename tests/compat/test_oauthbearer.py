@@ -143,7 +143,7 @@ GOOD, BAD = token(RSA), token(OTHER)
 
 @pytest.mark.parametrize("text", [GOOD, BAD], ids=["good", "bad"])
 def test_librdkafka(broker: Ours, topic: str, text: str) -> None:
-    """If this fails, clients on librdkafka cannot log in, or anybody can."""
+    """If this fails, clients on librdkafka cannot log in, or can without a valid token."""
     errors: list[KafkaError] = []
     producer = Producer(
         {
@@ -168,7 +168,7 @@ def test_librdkafka(broker: Ours, topic: str, text: str) -> None:
 
 
 def test_kafka_python(broker: Ours, topic: str) -> None:
-    """If this fails, clients on kafka-python cannot log in, or anybody can."""
+    """If this fails, clients on kafka-python cannot log in, or can without a valid token."""
 
     class Tokens(PythonTokens):  # type: ignore[misc]
         def __init__(self, text: str) -> None:
@@ -197,7 +197,7 @@ def test_kafka_python(broker: Ours, topic: str) -> None:
 
 
 def test_aiokafka(broker: Ours, topic: str) -> None:
-    """If this fails, clients on aiokafka cannot log in, or anybody can."""
+    """If this fails, clients on aiokafka cannot log in, or can without a valid token."""
 
     class Tokens(AioTokens):  # type: ignore[misc]
         def __init__(self, text: str) -> None:
@@ -229,7 +229,7 @@ def test_aiokafka(broker: Ours, topic: str) -> None:
 
 @needs.kafka
 def test_java(broker: Ours, topic: str, tmp_path: Path) -> None:
-    """If this fails, Java clients cannot log in, or anybody can."""
+    """If this fails, Java clients cannot log in, or can without a valid token."""
     for text, is_good in ((GOOD, True), (BAD, False)):
         file, properties = tmp_path / "token", tmp_path / "client.properties"
         file.write_text(text)
@@ -258,7 +258,7 @@ def test_java(broker: Ours, topic: str, tmp_path: Path) -> None:
 
 
 def test_our_command(broker: Ours, tmp_path: Path) -> None:
-    """If this fails, operators cannot use broker-cy with a token, or anybody can."""
+    """If this fails, operators cannot use broker-cy with a token, or can with an invalid one."""
     for text, code in ((GOOD, 0), (BAD, 1)):
         file, properties = tmp_path / "token", tmp_path / "client.properties"
         file.write_text(text)

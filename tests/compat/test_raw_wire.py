@@ -294,7 +294,7 @@ def test_acks_0_with_an_error_closes(broker: Target, witness: Connection) -> Non
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_acks_that_do_not_exist(witness: Connection, acks: int) -> None:
-    """If this fails, a wrong acks is taken for one of the valid ones."""
+    """If this fails, an invalid acks value counts as a valid one."""
     answers = produce(witness, {TOPIC: {0: RawBatch().encode(), 1: RawBatch().encode()}}, acks=acks)
     assert [answer.error for answer in answers.values()] == [21, 21]
 

@@ -19,7 +19,7 @@ def ask(lab: Lab, host: str, *words: str, stdin: str = "") -> str:
 
 
 def ask_json(lab: Lab, host: str, *words: str) -> Any:
-    """Run `broker-cy ... --json` on a host, and return what it printed."""
+    """Run `broker-cy ... --json` on a host, and return its output."""
     return json.loads(ask(lab, host, *words, "--json"))
 
 

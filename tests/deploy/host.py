@@ -22,7 +22,7 @@ NET = "10.66.0"
 CONTROL = f"{NET}.1"
 MOST = 40
 START_S, STOP_S, POLL_S = 60.0, 120.0, 0.1
-# Its mounts are in a namespace of its own, and vanish with the host. nspawn ends with 133 where the host asked to start
+# Its mounts are in a separate namespace, and vanish with the host. nspawn exits with 133 if the host asked to start
 # again.
 POWER_ON = r"""
 set -e

@@ -59,7 +59,7 @@ transaction.state.log.min.isr=2
 
 
 def _java_home() -> Path:
-    """The directory of this machine's Java. LabError if there is none."""
+    """The directory of this machine's Java. LabError if Java is not installed."""
     found = shutil.which("java")
     if found is None:
         raise LabError(str(kafka_dist.missing()))

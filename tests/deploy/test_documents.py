@@ -60,7 +60,7 @@ class Operator:
         )
 
     def do(self, line: str) -> str:
-        """Carry out a line, and return what it printed."""
+        """Run a line, and return its output."""
         print(f"$ {line}", flush=True)
         if line.startswith(ON_A_HOST):
             (export,) = set(re.findall(r"^export BROKER_CY_CLUSTERS.*$", "".join(PAGES.values()), re.M))

@@ -28,7 +28,7 @@ pytestmark = needs.ansible
 
 
 def ansible(home: Path, program: str, *words: str | Path) -> str:
-    """Run a program of Ansible in the directory of the collection, and return what it printed."""
+    """Run a program of Ansible in the directory of the collection, and return its output."""
     environment = {"ANSIBLE_HOME": str(home), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
     argv = [Path(sys.executable).with_name(program), *words]
     return run(argv, cwd=COLLECTION, env={**os.environ, **environment}, timeout_s=ANSIBLE_S).stdout.decode()

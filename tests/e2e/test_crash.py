@@ -53,7 +53,7 @@ SETTINGS = {
 
 @dataclass
 class OtherWork:
-    """Creates topics and commits offsets, one after the other, until the connection breaks."""
+    """Creates topics and commits offsets in turn, until the connection breaks."""
 
     address: Callable[[], Address]
     topic: str
@@ -164,7 +164,7 @@ class Load:
         return other
 
     def check(self) -> None:
-        """Check, while the producers work, what was acknowledged since the last check."""
+        """Check, while the producers work, the records acknowledged since the last check."""
         for partition, producer in enumerate(self.producers):
             start = self.checked[partition]
             acked = {number: offset for number, offset in producer.acked.copy().items() if offset >= start}

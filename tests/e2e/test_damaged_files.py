@@ -1,5 +1,6 @@
 """A real broker on files that were torn, damaged or removed while it was down: it repairs what it can, reports each
-damage and its place in one line, and serves everything else."""
+damage and its place in one line, and serves everything else.
+"""
 
 from __future__ import annotations
 
@@ -275,7 +276,7 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
     assert data.broker.stop() == 0
     data.start()
     for partition in range(len(damaged)):
-        # Immediately: before any client reads what is damaged.
+        # Immediately, before any client reads damaged data.
         data.check_offline(partition)
 
 
@@ -360,7 +361,7 @@ def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: s
 
 @pytest.mark.full
 def test_files_of_the_cluster_are_damaged(new_data: Callable[[str], Data]) -> None:
-    """If this fails, damage to a file of the cluster shows as a stack trace, or is taken for an empty cluster."""
+    """If this fails, damage to a file of the cluster shows as a stack trace, or as an empty cluster."""
     data = new_data("stop")
     damages = {
         "__cluster_metadata-0/quorum-state": [b"", b'{"leaderId":"x"}', b"\xff\xfe", bytes(2_000_000)],
@@ -393,7 +394,7 @@ def test_a_metadata_snapshot_is_damaged(make_broker: Callable[..., Target]) -> N
 
 
 def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
-    """If this fails, a torn write to the metadata log shows as a stack trace, or is taken for an empty cluster."""
+    """If this fails, a torn write to the metadata log shows as a stack trace, or as an empty cluster."""
     data = new_data("kill")
     (path,) = data.path("__cluster_metadata-0").glob("*.log")
     append(path, b"\xa5" * 50)

@@ -103,7 +103,7 @@ def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
 
 
 def test_committed_metadata_are_cut_short(down: Down) -> None:
-    """If this fails, a metadata log that was partially restored is taken for a complete one."""
+    """If this fails, a partially restored metadata log counts as a complete one."""
     content = down.log.read_bytes()
     length = 12 + int.from_bytes(content[8:12], "big")
     down.log.write_bytes(content[:length])
@@ -113,7 +113,7 @@ def test_committed_metadata_are_cut_short(down: Down) -> None:
 
 
 def test_noise_after_a_clean_stop_of_which_nothing_is_noted(down: Down) -> None:
-    """If this fails, in a directory that Kafka stopped cleanly, damage is taken for a torn write."""
+    """If this fails, damage in a directory that Kafka stopped cleanly counts as a torn write."""
     (down.root / RECOVERY_POINTS).unlink()
     size = down.log.stat().st_size
     with open(down.log, "ab") as file:

@@ -172,7 +172,7 @@ def test_the_log_says_so_and_is_not_flooded(make_full: Callable[..., Full]) -> N
 
 
 def test_an_idempotent_producer_keeps_its_order_from_the_first_batch_on(make_full: Callable[..., Full]) -> None:
-    """If this fails, the second batch of a producer is stored before its first one, for which there was no room."""
+    """If this fails, the second batch of a producer is stored before its first one, which did not fit."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     producer_id = init_producer_id(full.address())
@@ -271,7 +271,7 @@ def commit(connection: Connection, offset: int, metadata: str = "") -> int:
 
 
 def committed(connection: Connection) -> int:
-    """Return the committed offset of t-0; -1 if there is none or the group is not loaded."""
+    """Return the committed offset of t-0; -1 if no offset is committed or the group is not loaded."""
     reader = connection.ask(OFFSET_FETCH, 1, string("g") + array([string("t") + array([i32(0)])]))
     assert (reader.i32(), reader.string(), reader.i32(), reader.i32()) == (1, "t", 1, 0)
     return reader.i64()
@@ -303,7 +303,7 @@ def test_commits_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_groups_that_begin_while_full(make_full: Callable[..., Full]) -> None:
-    """If this fails, the first consumer group on a full disk stays unusable when there is room again."""
+    """If this fails, the first consumer group on a full disk stays unusable when the disk has room again."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     assert full.send("t", b"v") == 0

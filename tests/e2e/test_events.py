@@ -76,7 +76,7 @@ class EventReader:
         return [each.event for each in self.all if isinstance(each.event, kind)]
 
     def wait_for(self, kind: type[E], count: int = 1, key: str | None = None) -> list[E]:
-        """Return the events of a type (and about `key`), once there are `count` of them."""
+        """Return the events of a type (and about `key`), once `count` of them exist."""
 
         def enough() -> list[E]:
             self.read()

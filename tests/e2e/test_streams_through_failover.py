@@ -111,7 +111,7 @@ def feed(nodes: list[ClusterNode], servers: str, streams: Streams) -> dict[str, 
         write(2)
         node = nodes[turn % len(nodes)]
         node.kill()
-        # Longer than the session timeout of a broker, so that others lead and coordinate meanwhile.
+        # Longer than the session timeout of a broker, so that other brokers lead and coordinate meanwhile.
         write(12)
         node.restart()
 

@@ -43,7 +43,7 @@ def next_of(notifications: socket.socket, name: str) -> dict[str, str]:
 
 
 def drain(notifications: socket.socket) -> None:
-    """Read what is queued: a socket holds ten datagrams, and further ones are dropped."""
+    """Read all queued notifications: a socket holds ten datagrams, and further ones are dropped."""
     notifications.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while True:

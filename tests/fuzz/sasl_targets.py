@@ -171,7 +171,7 @@ def jaas_corpus() -> list[bytes]:
 
 
 def run_jaas(data: bytes) -> None:
-    """A setting is read or refused; a setting that is read can be written, and reads the same again."""
+    """A setting is read or refused; a setting that is read can be written and read back unchanged."""
     module = jaas.parse(data.decode("latin-1"))
     text = f"{_MODULE.decode()} required " + " ".join(
         f"{_in_quotes(k)}={_in_quotes(v)}" for k, v in module.options.items()

@@ -142,7 +142,7 @@ def remove_directory() -> None:
         _directories.pop().close()
 
 
-# --- an input: number of the file, how the last stop was and where the recovery point is, content
+# --- an input: number of the file, kind of the last stop and place of the recovery point, content
 
 
 def log_corpus() -> list[bytes]:
@@ -229,8 +229,8 @@ def run_log(data: bytes) -> None:
 
 def check_log(log: Log, *, verified: bool, whole: bool) -> None:
     """Every operation that a broker does with a log. Damage before the recovery point is found when it is read, by the
-    broker or by the client; if everything was `verified`, there is none. A `whole` log has no gap, either: a power loss
-    leaves some, and a start removes what follows.
+    broker or by the client; if everything was `verified`, no damage exists. A `whole` log also has no gap: a power loss
+    leaves gaps, and a start removes the data after them.
     """
     assert 0 <= log.log_start_offset <= log.recovery_point <= log.written_end_offset == log.log_end_offset
     assert log.log_end_offset < 2**63 - 1

@@ -49,7 +49,7 @@ class Target:
     """Inputs under `make test`; all targets together make a million."""
     mutate: Callable[[Mutator, bytes, bytes], bytes] = plain_mutation
     memory_bytes_max: int = 64 * MIB
-    """Address space that the target may take beyond what it had before the first input."""
+    """Address space that the target may take in addition to its size before the first input."""
     allocated_blocks_max: int = 3000
     """Python objects that may remain: caches that inputs fill. A leak per input is about 10,000."""
     close: Callable[[], None] | None = None

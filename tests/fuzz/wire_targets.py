@@ -147,7 +147,7 @@ def run_fetch_view(data: bytes) -> None:
 
 
 def refuse_with_codec(cls: type[Message], version: int, body: bytes) -> None:
-    """Raise AssertionError if the codec accepts what a view has refused."""
+    """Raise AssertionError if the codec accepts a request that a view has refused."""
     try:
         codec.decode(cls, version, body)
     except WireError:

@@ -1,7 +1,7 @@
 """The anomalies of a log with transactions, found in a recorded history.
 
 The names and definitions are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), with the differences stated
-here. The checks are stricter where the client or the recorder reports more, and because there is one replica.
+here. The checks are stricter because the client and the recorder report more, and because there is only one replica.
 
 - LOST_WRITE: a record that must be readable (see below) is in no poll, although a consumer of the same isolation level
   read its offset (with another value) or a greater one of the partition.
@@ -27,9 +27,8 @@ has to be readable before an offset up to which records were to be deleted; this
 deletion was requested.
 
 In a compacted partition a record may be removed if there may be a newer one of its key: one with a greater offset, or
-one whose offset is not known; refused and aborted records do not count. A record of an aborted transaction may be
-removed as well. Tombstones, and which records exactly a pass of the cleaner keeps, are checked by
-tests/broker_cy/storage/cleaning.py.
+one whose offset is not known; refused and aborted records do not count. A record of an aborted transaction may also be
+removed. tests/broker_cy/storage/cleaning.py checks tombstones, and the exact records that a pass of the cleaner keeps.
 
 A partition with unclean elections may lose any record. Reads and acknowledgements from before the elections were over
 are not compared with later reads; from then on a value has one offset, and an offset one value, as elsewhere.

@@ -17,7 +17,7 @@ from tests.support.confluent import close_consumer
 
 COPIED_MAX = 200
 STUCK_S = 10.0
-"""How long send_offsets_to_transaction may take before the copier is replaced, whatever timeout it is given."""
+"""The longest duration of send_offsets_to_transaction before the copier is replaced, whatever its timeout."""
 
 
 class Abandoned(Exception):

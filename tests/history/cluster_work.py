@@ -52,7 +52,7 @@ class Work:
         self, nodes: Sequence[LiveNode], servers: str = "", producer: Mapping[str, str | int] | None = None
     ) -> None:
         """`servers` are the clients' bootstrap servers, by default all of `nodes`; `producer` has settings of the
-        steady producer in place of its own.
+        steady producer that replace its own.
         """
         self.nodes = nodes
         self.servers = servers or ",".join(node.bootstrap for node in nodes)

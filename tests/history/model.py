@@ -32,7 +32,8 @@ CONSUMERS = ("a", "b", "c", "d")
 @dataclass
 class Entry:
     value: str | None
-    """None for the marker that ends a transaction, which also takes an offset, and for what compaction removed."""
+    """None for the marker that ends a transaction, which also takes an offset, and for records that compaction
+    removed."""
     transaction: str | None
     key: str = ""
 

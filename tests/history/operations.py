@@ -63,7 +63,7 @@ class Assign:
 
     consumer: str
     committed: bool
-    """Whether it reads read_committed."""
+    """Whether the consumer's isolation level is read_committed."""
     positions: Mapping[Place, int | None]
     """None if the client continues at its group's committed offset, which it does not report."""
 

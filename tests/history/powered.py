@@ -1,6 +1,6 @@
 """A broker on a disk that loses power: unsynced writes may be lost, in any part and order.
 
-The process is `broker-cy start` with the disk of tests/support/power.py in place of the system calls that change names
+The process is `broker-cy start`, with the disk of tests/support/power.py instead of the system calls that change names
 or sync. On SIGUSR1 it leaves its data directory in a state that a start after a power cut may find, and kills itself
 with SIGKILL. The directory has to be in memory, where a sync costs nothing and no inode number is used twice.
 
@@ -114,7 +114,7 @@ def main() -> None:
     threading.Thread(target=wait_for_the_end, daemon=True).start()
     # Another start of the machine has another boot id: the recorded state of the page cache is then invalid.
     written_points.boot_id = lambda: b"boot-%d" % seed
-    # Files that are created through a file object are recorded as well.
+    # Files that are created through a file object are also recorded.
     builtins.open = functools.partial(_open_through, builtins.open)
     sys.argv = ["broker-cy", *sys.argv[start:]]
     with disk.installed():

@@ -149,7 +149,7 @@ class TransactionalProducer(Sender):
             # When a transaction is aborted, librdkafka 2.16 drops the batches that wait to be sent again, and gives
             # their sequence numbers to the next records under the same epoch, although the broker may have written
             # those batches. The next records are then out of order, which is fatal, or are even taken for the dropped
-            # ones, and acknowledged. This happens with Kafka, too (tests/compat/test_cut_connections.py).
+            # ones, and acknowledged. This also happens with Kafka (tests/compat/test_cut_connections.py).
             self.producer = self.successor()
 
     def fill(self, name: str) -> bool:
@@ -189,7 +189,7 @@ class TransactionalProducer(Sender):
             _retry(lambda: self.producer.abort_transaction(CALL_S), f"{name} to abort")
         except KafkaException as error:
             # The broker died before it learned of this transaction, and the client sends the abort nevertheless: with
-            # the old protocol Kafka, too, refuses that, and the producer is no longer usable.
+            # the old protocol, Kafka also refuses that, and the producer is no longer usable.
             if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
                 raise
             self.give_up()

@@ -1,8 +1,7 @@
 """Consume, transform and produce exactly once, on real input, while processes are killed.
 
-The input is a Debian package index of this machine (tests/support/corpus.py describes which, and fails if there is
-none). A failure prints the seed and the command that repeats the kills after the same numbers of records:
-HISTORY_SEED=<seed>.
+The input is a Debian package index of this machine (tests/support/corpus.py describes which, and fails if none exists).
+A failure prints the seed and the command that repeats the kills after the same numbers of records: HISTORY_SEED=<seed>.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"log.segment.bytes": str(4 << 20)}
 # The longest time without a commit before the copier is considered stuck.
 STUCK_S = 30.0
-# How long to wait for committed offsets that no transaction can change any more, before the state of the copier is
-# checked again.
+# The time to wait for committed offsets that no transaction can still change, before the state of the copier is checked
+# again.
 STABLE_S = 2.0
 
 

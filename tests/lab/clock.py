@@ -18,7 +18,7 @@ SOURCE: Final = Path(__file__).with_name("clock.c")
 
 
 def compiler() -> str | None:
-    """The C compiler, which building broker-cy needs as well."""
+    """The C compiler, which building broker-cy also needs."""
     return shutil.which("cc") or shutil.which("gcc")
 
 

@@ -14,8 +14,8 @@ from tests.support.cluster import ClusterNode
 
 KINDS: Final = ("kill", "freeze", "cut", "oneway", "slow", "full", "clock")
 ROLES: Final = ("leader", "follower", "controller", "members", "copier")
-"""Whom it hits: the leader of the first partition, another broker, the active controller, or the coordinator of the
-group `members` or of the transactions of the first copier.
+"""The target of a fault: the leader of the first partition, another broker, the active controller, or the coordinator
+of the group `members` or of the transactions of the first copier.
 """
 # The extent of a cut: the host from all; the host from the other nodes, not from the clients; the host from one other
 # node.

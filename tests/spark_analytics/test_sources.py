@@ -32,7 +32,7 @@ pytestmark = pytest.mark.full
 
 NODES = (1, 2, 3)
 ROOT = Path(__file__).resolve().parents[2]
-# The load of each broker in the soak test, and that of one of them for some minutes.
+# The load of each broker in the soak test, and the load of one of them for some minutes.
 RECORDS_PER_S, TURN_S = 300, 0.05
 SURGED, SURGE = 2, 10
 QUIET_MINUTES, SURGE_MINUTES = 3, 5

@@ -53,7 +53,7 @@ def _kcat_consume(bootstrap: str, topic: str, count: int) -> list[Pair]:
 
 
 def kcat(bootstrap: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Run kcat and return what it prints."""
+    """Run kcat and return its output."""
     return run(["kcat", "-b", bootstrap, *arguments], stdin=stdin, timeout_s=TIMEOUT_S).stdout
 
 

@@ -39,8 +39,8 @@ def close_consumer(consumer: Consumer) -> None:
 
     The close of librdkafka 2.16 waits forever, with Apache Kafka as with this broker, if a position is just being
     reset, or if a rebalance has begun for which the consumer has not polled yet. In the latter case confluent-kafka
-    holds Python's GIL while it waits: the whole process stops. So the consumer leaves the group and serves what is
-    outstanding before the close.
+    holds Python's GIL while it waits: the whole process stops. So the consumer leaves the group and serves outstanding
+    events before the close.
     """
     try:
         consumer.unsubscribe()

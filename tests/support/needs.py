@@ -46,7 +46,7 @@ make = _mark(_program("make", "make"))
 prlimit = _mark(_program("prlimit", "util-linux"))
 compiler = _mark(_program("cc", "gcc") and _program("gcc", "gcc"))
 librdkafka_suite = _mark(_program("cargo", "cargo") or _program("make", "make") or _program("g++", "g++"))
-"""What compiles librdkafka's own tests."""
+"""The programs that compile librdkafka's own tests."""
 ansible = _mark(
     None
     if find_spec("ansible") and Path(sys.executable).with_name("ansible-playbook").exists()
@@ -66,7 +66,7 @@ no_root = _mark("the superuser may read and write every file" if os.geteuid() ==
 unprivileged = _mark(
     "root needs setpriv to give up its privileges" if os.geteuid() == 0 and _program("setpriv", "util-linux") else None
 )
-"""A process without the privileges of the superuser."""
+"""A process without root privileges."""
 memory = _mark(None if MEMORY.is_dir() else f"{MEMORY} does not exist: every sync would reach a disk")
 
 

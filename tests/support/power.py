@@ -72,7 +72,7 @@ class PowerCut(BaseException):
 class Disk:
     """The files below `root`, on a file system that does not reuse inodes; all existing files are durable.
 
-    Directories are only directly in `root`, and contain no others.
+    Directories exist only directly in `root`, and contain no other directories.
     """
 
     def __init__(self, root: str, draw: random.Random) -> None:
@@ -338,8 +338,8 @@ class Disk:
 
     def kill(self, *, evicts: bool) -> bool:
         """The process has ended, but the page cache is kept. Returns whether content was lost: if the kernel needs its
-        memory (always with `evicts`), it reads from the disk again what the disk failed to take. Otherwise that stays
-        in memory, and no sync writes it to disk.
+        memory (always with `evicts`), it rereads the data that the disk failed to write from the disk. Otherwise that
+        data stays in memory, and no sync writes it to disk.
         """
         self.broken.clear()
         if not any(self.dropped.values()) or not (evicts or self.draw.random() < 0.5):

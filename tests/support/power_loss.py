@@ -94,7 +94,7 @@ def cut(disk: Disk) -> None:
     for name, inode in found.items():
         if inode not in left.values():
             _remove_directory(disk, name)
-    # Through temporary names: two directories may have had the same name one after the other.
+    # Through temporary names: two directories may have had the same name at different times.
     moved = {inode: name for name, inode in found.items() if inode in left.values() and left.get(name) != inode}
     for inode, name in moved.items():
         os.rename(f"{root}/{name}", f"{root}/{inode}.moved")

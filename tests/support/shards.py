@@ -82,7 +82,7 @@ class ShardedNode(BrokerCy):
             return str(response.read().decode())
 
     def sample(self, name: str) -> float:
-        """The value of one line of the metrics, `name` with its labels; -1 if there is none."""
+        """The value of one line of the metrics, `name` with its labels; -1 if the line does not exist."""
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.page(), re.MULTILINE)
         return float(found[1]) if found else -1.0
 

@@ -37,7 +37,7 @@ def test_exit_codes_and_outputs() -> None:
 
 
 def test_what_follows_an_exit_does_not_count(tmp_path: Path) -> None:
-    """If this fails, a tool that catches the end of its own thread reports another exit code than in its own JVM."""
+    """If this fails, a tool that catches its thread's end reports another exit code than in a separate JVM."""
     body = """
         org.apache.kafka.common.utils.Exit.addShutdownHook("hook", () -> System.err.println("hook"));
         System.out.print(new String(System.in.readAllBytes()).toUpperCase());

@@ -215,7 +215,7 @@ class Run:
         return self.quietly(request, METADATA_VERSION).topics[0]
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until Metadata does not show it any more."""
+        """Delete a topic and wait until Metadata no longer shows it."""
         state = messages.DeleteTopicsRequest.DeleteTopicState(name=name)
         self.quietly(messages.DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS), DELETE_VERSION)
         until(lambda: self.described(name).error_code != 0, f"{name} to be gone", PATIENCE_S)

@@ -242,7 +242,7 @@ def more_partitions(run: Run, version: int) -> None:
     ask("assigned twice to one", topic(name, 4, [[1, 1]]))
     ask("assigned one replica more", topic(name, 4, [[1, 7]]))
     ask("second assigned wrongly", topic(name, 5, [[1], [7]]))
-    # Not tested: more than 10,000 at once. Kafka answers UNKNOWN_SERVER_ERROR and creates 10,000 of them.
+    # Not tested: more than 10,000 in one request. Kafka answers UNKNOWN_SERVER_ERROR and creates 10,000 of them.
     ask("good and bad", topic(name, 4), topic("no-such-topic", 9), topic(other, 1))
     run.learn_topic(name, 4)
     ask("internal topic", topic("__consumer_offsets", 2))

@@ -121,7 +121,7 @@ def txn_offset_commit(run: Run, version: int) -> None:
 
 @script(ApiKey.TXN_OFFSET_COMMIT, broker="transactions")
 def txn_offset_commit_of_members(run: Run, version: int) -> None:
-    """KIP-447: a member that was left behind by its group cannot commit any more."""
+    """KIP-447: a member that its group has left behind can no longer commit."""
     topic = run.topic()
     group, still = f"{run.name}-group", f"{run.name}-static"
     own = Transactions(run)

@@ -182,7 +182,7 @@ class TestAdmin:
         partition = TopicPartition(ten, 0)
         assert admin.delete_records({partition: 7})[partition]["low_watermark"] == 7
         assert make_consumer().beginning_offsets([partition]) == {partition: 7}
-        assert admin.delete_records({partition: -1})[partition]["low_watermark"] == 10  # all there is
+        assert admin.delete_records({partition: -1})[partition]["low_watermark"] == 10  # all records
 
     def test_groups(self, admin: KafkaAdminClient, ten: str, group: str, make_consumer: MakeConsumer) -> None:
         """If this fails, a group cannot be found, described, given other offsets, or deleted."""

@@ -27,7 +27,7 @@ def test_an_order_that_is_unknown_is_named(tab: Tab, query: dict[str, str], expe
 
 
 def test_a_range_without_a_time_names_what_is_missing(tab: Tab) -> None:
-    """If this fails, a user who leaves a field of the range empty is told that the end must be after the beginning."""
+    """If this fails, an empty field of the range gives the error that the end must be after the beginning."""
     tab.open("topic", topic=TOPIC)
     tab.settled()
     tab.page.get_by_text("From – to").click()
@@ -59,7 +59,7 @@ def test_a_message_that_is_too_large_does_not_load_the_page_again(tab: Tab) -> N
 
 
 def test_nothing_is_counted_of_a_cluster_that_is_away(new_tab: Callable[..., Tab], tmp_path: Path) -> None:
-    """If this fails, a table says "0 groups" beside the error that the cluster does not answer."""
+    """If this fails, a table shows "0 groups" next to the error that the cluster does not answer."""
     broker = BrokerProcess(tmp_path / "broker", QUICK)
     clusters = tmp_path / "clusters.toml"
     try:

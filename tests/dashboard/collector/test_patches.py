@@ -65,7 +65,7 @@ def test_a_patch_of_a_table_gives_the_new_table(
 
 @given(st.lists(CELLS, max_size=6), st.lists(CELLS, max_size=6), st.booleans())
 def test_a_patch_of_facts_gives_the_new_facts(before: list[list[str]], after: list[list[str]], has_title: bool) -> None:
-    """If this fails, a figure is shown beside the name of another."""
+    """If this fails, a figure is shown next to the name of another."""
     old: State = {"facts": before, "unit": "B"}
     new: State = {"facts": after, "unit": "s", **({"title": "x"} if has_title else {})}
     patch = patch_of(old, new)

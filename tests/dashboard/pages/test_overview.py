@@ -17,7 +17,7 @@ _HIDDEN = {"groups", "members", "transactions open"}
 
 
 def test_health_counts_what_a_viewer_may_see(broker: Target) -> None:
-    """If this fails, a viewer of one topic learns how many other topics, groups and transactions there are."""
+    """If this fails, a viewer of one topic learns the number of other topics, groups and transactions."""
     good, behind, offline = (0, (0,), (0,)), (0, (0, 1), (0,)), (-1, (0,), (0,))
 
     async def job(desk: Desk) -> None:

@@ -215,7 +215,7 @@ Make = Callable[..., Dashboard]
 
 
 async def socket(dashboard: Dashboard, headers: list[Header], sent: list[Any], path: str = "/live") -> list[Any]:
-    """Open a socket, send messages (a callable is called instead), and return what the server sent."""
+    """Open a socket, send messages (a callable is called instead), and return the server's messages."""
     waiting: list[Any] = [{"type": "websocket.connect"}, *sent]
     answers: list[Any] = []
     scope = {

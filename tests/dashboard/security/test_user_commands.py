@@ -67,7 +67,7 @@ def test_by_default_a_user_only_looks(path: Path) -> None:
     ],
 )
 def test_wrong_values_change_nothing(path: Path, arguments: tuple[str, ...], stdin: str, expected: str) -> None:
-    """If this fails, a mistake changes who has access, or its message does not help."""
+    """If this fails, a mistake changes the access of users, or its message does not help."""
     add_user(path, "ben")
     before = path.read_bytes()
     result = run(path, *arguments, "--password-stdin", stdin=stdin)

@@ -133,7 +133,7 @@ def test_an_export_that_ends_early_says_so(broker: Target, topic: str, monkeypat
 
 
 def test_an_export_ends_with_its_client(broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, cancelled downloads continue to read, and soon no user can export any more."""
+    """If this fails, cancelled downloads continue to read, and soon no user can export records."""
     monkeypatch.setattr(record_routes, "_PART_BYTES", 100)
 
     async def work(desk: Desk) -> None:

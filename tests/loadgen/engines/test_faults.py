@@ -78,6 +78,6 @@ def test_a_loss_of_the_c_driver_is_found(tmp_path: Path, topic: str) -> None:
     for each in verification.examples("lost"):
         assert each.by_batches
         assert (each.partition, -1 - each.producer, each.sequence) in proxy.found["lost"]
-    # The broker refuses what follows a gap; the driver goes on under another producer id.
+    # The broker refuses batches after a gap; the driver continues with another producer id.
     assert set(figures.errors) == {"OUT_OF_ORDER_SEQUENCE_NUMBER"}
     assert total.acknowledged == figures.records

@@ -42,7 +42,7 @@ def test_all_workers_together_follow_the_profile(pieces: list[Piece], repeats: b
     assert all(0 <= at <= seconds + 0.01 for at in found)
     if share == 0.0:
         expected = [whole.due_s(number) for number in range(len(found))]
-        # A rate of nearly nothing makes single due times inexact, and no others.
+        # A rate near 0 makes single due times inexact, and no other ones.
         assert sum(abs(one - other) > 0.02 for one, other in zip(found, expected, strict=True)) <= len(pieces) * 10
 
 

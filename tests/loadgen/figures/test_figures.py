@@ -166,7 +166,7 @@ def test_what_was_due_in_the_warm_up_is_left_out() -> None:
     early = book.meter("Produce")
     book.measure_from(1000)
     for meter in (early, book.meter("Fetch")):
-        meter.done(900, 900, 999)  # the warm-up has intervals of its own
+        meter.done(900, 900, 999)  # the warm-up has separate intervals
         assert (meter.take() or {})["requests"] == 1
         meter.done(999, 1001, 1002)
         meter.failed("TIMED_OUT", 999, 999, 1000)

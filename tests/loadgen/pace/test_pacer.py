@@ -19,7 +19,7 @@ WAIT_S = 60
 def loop_has_the_time() -> None:
     """Give gevent's loop the current time: timeouts that start outside of it count from when it last ran.
 
-    If no test of this process had used the loop for WAIT_S, the first wait here ended at once.
+    If no test of this process had used the loop for WAIT_S, the first wait here ended immediately.
     """
     gevent.get_hub().loop.update_now()
 

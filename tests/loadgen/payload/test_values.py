@@ -106,7 +106,7 @@ def test_json_has_each_kind_of_field(tmp_path: Path) -> None:
 
 
 def test_json_fields_that_are_made_for_each_record(tmp_path: Path) -> None:
-    """If this fails, ids repeat or times stand still, and consumers take records for duplicates."""
+    """If this fails, ids repeat or times do not advance, and consumers consider records duplicates."""
     fields = """
         id = { kind = "uuid" }
         "per%cent" = { kind = "constant", value = "100 %d \\\\u0000" }

@@ -45,7 +45,7 @@ def locust(directory: Path, name: str, *options: str) -> Iterator[Child]:
 
 
 def ended(child: Child) -> str:
-    """Wait for the end of a good run; return what it printed."""
+    """Wait for the end of a good run; return its output."""
     code = child.wait(ENDS_S)
     assert code in UNDISTURBED, child.stdout() + child.stderr()
     assert "Traceback" not in child.stderr(), child.stderr()

@@ -89,7 +89,7 @@ def test_the_stall_counts_from_the_first_wish_to_join() -> None:
 
 
 def test_a_new_member_uses_the_id_that_the_coordinator_gives_it() -> None:
-    """If this fails, members cannot join brokers that require a member id (KIP-394), or the refusal counts as an
+    """If this fails, members cannot join brokers that require a member id (KIP-394), or MEMBER_ID_REQUIRED counts as an
     error.
     """
     of = member()

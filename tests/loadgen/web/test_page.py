@@ -24,7 +24,7 @@ WAIT_MS = 90_000
 
 @contextmanager
 def serving(directory: Path, bootstrap: str, *options: str | Path) -> Iterator[str]:
-    """Run `broker-load web`, and yield its address; it ends by SIGTERM without a traceback."""
+    """Run `broker-load web`, and yield its address; it exits on SIGTERM without a traceback."""
     port = free_ports(1)[0]
     words = [*COMMAND, "web", "--bootstrap", bootstrap, "--listen", f"127.0.0.1:{port}", *map(str, options)]
     child = Child(words, directory, "web", env={"PYTHONPATH": str(ROOT)})

@@ -216,7 +216,7 @@ def test_only_the_scripts_of_the_page_run(chromium: Browser, tmp_path: Path) -> 
 
 @pytest.mark.full
 def test_a_page_with_the_most_of_everything_is_small(show: Callable[..., Tab]) -> None:
-    """If this fails, the report on a large cluster is too large for a browser, or does not say what it leaves out."""
+    """If this fails, the report on a large cluster is too large for a browser, or does not show what it leaves out."""
     many = tuple(123_456.789 + each for each in range(POINTS_MAX))
     lines = tuple(Rates(f"broker {each}", many, many, many, many) for each in range(8))
     known = cluster()
