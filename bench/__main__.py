@@ -12,7 +12,7 @@ EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; the process's exit code, EXIT_MISSING where the extra `bench` is not installed."""
+    """Run the command line; returns the exit code: EXIT_MISSING if the extra `bench` is not installed."""
     return extras.run("broker-bench", "bench", LIBRARIES, _run, EXIT_MISSING)
 
 

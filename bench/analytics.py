@@ -3,14 +3,14 @@
 - sources: records of 100 B a second that the segment source reads into Spark's sink `noop` (goal: 1,500,000), in turn
   with Spark's own Kafka source over the same topic (goal: 4 times its rate). Both are warm, and have 2 cores.
 - range: bytes that are read for 1 % of a topic of 20 GB by a range of time (goal: 2 % of its bytes).
-- ingest: events a second of CPU that `broker-analytics ingest` reads into a lake, all its processes together and with
-  their start (goal: 50,000). What an event is: bench/own_topics.py.
+- ingest: events a second of CPU that `broker-analytics ingest` reads into a lake, all its processes together, including
+  their start (goal: 50,000). bench/own_topics.py defines an event.
 - jobs: all jobs over a lake with 10^8 commits on 2 cores (goal: 15 min) and their highest memory (goal: 4 GB); after
-  that, how much of what is planted in the lake their tables have (goal: 95 %, and something of each of the 7 jobs), and
-  their false alarms (goal: at most 1 for each broker and day). What is missed, and what is false, goes to stderr.
+  that, the share of planted anomalies that their tables have (goal: 95 %, and at least one of each of the 7 jobs), and
+  their false alarms (goal: at most 1 for each broker and day). Missed anomalies and false alarms go to stderr.
 
-Each part has files, and a broker, of its own. Broker and Spark share the machine, as they would if the analytics ran
-beside a broker: on a busy one, compare the ratios.
+Each part has its own files and broker. Broker and Spark share the machine, as if the analytics ran on the host of a
+broker: on a busy machine, compare the ratios.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.goals import Goals
 from bench.launch.processes import ProcessError
 
 PROGRAM = "bench.analytics"
-# Maven downloads them once on a machine.
+# Maven downloads them once per machine.
 JARS_S = 600.0
 GOALS = Goals(
     at_least={

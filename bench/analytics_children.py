@@ -19,7 +19,7 @@ _INGESTED = re.compile(r": ([\d,]+) records in \d+ batch")
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that has ended: what it printed, and what it and all its descendants used."""
+    """A finished command: its output, and the resources that it and all its descendants used."""
 
     printed: str
     seconds: float
@@ -48,7 +48,7 @@ def measured(directory: Path, part: str, *words: str, timeout_s: float) -> dict[
 
 
 def records_of(ran: Ran) -> int:
-    """Return how many records an ingest says it has read. Raises ProcessError if it does not say it."""
+    """Return the number of records that an ingest reports. Raises ProcessError if it reports none."""
     if (found := _INGESTED.search(ran.printed)) is None:
         raise ProcessError(f"broker-analytics ingest printed no count: {ran.printed[-500:]}")
     return int(found[1].replace(",", ""))

@@ -1,4 +1,4 @@
-"""The measurements of `bench.analytics`. Each returns the figures of its part; those of repeats are lists."""
+"""The measurements of `bench.analytics`. Each returns the figures of its part; figures of repeats are lists."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ENDS_S = 7200.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured, and how often."""
+    """The amounts that are measured, and the repeats."""
 
     pairs: int
-    warm_up_s: float  # of each source
+    warm_up_s: float  # for each source
     records: int  # that each source reads
-    range_bytes: int  # of the topic of which a part is read
+    range_bytes: int  # of a topic that is partly read
     events: int  # that are ingested
     commits: int  # in the lake of the jobs
     memory: str  # of the driver of the jobs
@@ -52,7 +52,7 @@ class Place:
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """Yield a directory for this part, which is removed behind it."""
+        """Yield a directory for this part, which is removed afterwards."""
         with tempfile.TemporaryDirectory(dir=self._directory) as name:
             yield Path(name)
 
@@ -62,7 +62,7 @@ def address_of(target: BrokerCy) -> str:
 
 
 def fill(target: BrokerCy, partitions: int, value_bytes: int, batch_bytes: int, count: int) -> int:
-    """Write at least `count` records to a new topic, whose times are those of their arrival; return how many."""
+    """Write at least `count` records, with the times of their arrival, to a new topic; return their number."""
     target.create_topic(TOPIC, partitions, {"message.timestamp.type": "LogAppendTime"})
     batch, per_batch = protocol.largest_batch(value_bytes, batch_bytes)
     templates = [protocol.produce_request(TOPIC, number, batch, per_batch) for number in range(partitions)]
@@ -72,14 +72,14 @@ def fill(target: BrokerCy, partitions: int, value_bytes: int, batch_bytes: int, 
         driver.run_closed(depth=DEPTH, requests=requests, seconds=FILL_S)
         if driver.errors or driver.responses < requests:
             raise ProcessError(f"{requests - driver.responses} of {requests} requests failed: {driver.first_error}")
-        # A new topic was probed with a record in each partition.
+        # A new topic already has one record in each partition, from a probe.
         return driver.records + partitions
     finally:
         driver.close()
 
 
 def sources(place: Place, sizes: Sizes) -> Figures:
-    """Alternate between both sources over one topic, in one Spark session, after both were warmed up."""
+    """Alternate between both sources over one topic, in one Spark session, after both are warm."""
     with place.directory() as directory:
         target = BrokerCy(directory / "data")
         with target.running():
@@ -106,7 +106,7 @@ def _where(target: BrokerCy, count: int) -> list[str]:
 
 
 def time_range(place: Place, sizes: Sizes) -> Figures:
-    """Read the hundredth of a large topic that was written in a range of time, and count the bytes."""
+    """Read the hundredth of a large topic that was written in a time range, and count the bytes."""
     with place.directory() as directory:
         target = BrokerCy(directory / "data")
         with target.running():
@@ -162,7 +162,7 @@ def _wait_for_topics(data: Path) -> None:
 
 
 def jobs(place: Place, sizes: Sizes) -> Figures:
-    """Run all jobs over the lake of a made-up cluster, and compare what they found with what was planted in it."""
+    """Run all jobs over the lake of a synthetic cluster, and compare their findings with the planted anomalies."""
     with place.directory() as directory:
         lake = directory / "lake"
         made = measured(directory, "lake", f"--lake={lake}", f"--commits={sizes.commits}", timeout_s=ENDS_S)

@@ -241,7 +241,7 @@ def add_failover(parser: argparse.ArgumentParser) -> None:
 
 
 def failover_plan(options: argparse.Namespace) -> failover.Plan:
-    """Return what `failover` measures."""
+    """Return the plan of `failover`."""
     return failover.Plan(
         options.kinds, options.rounds, options.most, options.clients, options.freeze, options.hosts, options.idle
     )

@@ -17,7 +17,7 @@ from bench.spec.workload import Size, Workload
 
 SEED = 1
 CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-BATCHES_MIN = 4  # distinct batches, so that a target cannot profit from a single one; more if the bounds below allow
+BATCHES_MIN = 4  # distinct batches, so that a target cannot benefit from a single one; more if the bounds below allow
 BATCHES_MAX = 4096
 POOL_BYTES = 64 << 20
 POOL_RECORDS = 50_000  # encoded in a fraction of a second

@@ -56,7 +56,7 @@ OF_CLUSTERS = (
 
 
 def find(kind: str, name: str) -> Path:
-    """Find a file by its path, or by its name if it comes with the tool. Raises SpecError."""
+    """Find a file by its path, or by name if the tool includes it. Raises SpecError."""
     path = Path(name)
     if path.suffix == ".toml":
         return path
@@ -69,7 +69,7 @@ def find(kind: str, name: str) -> Path:
 
 
 def find_target(name: str, client_config: Path | None = None) -> TargetSpec:
-    """Find a target file, one that comes with the tool, or HOST:PORT, whose clients `client_config` is for."""
+    """Find a target file, one that the tool includes, or HOST:PORT with the clients' settings `client_config`."""
     if ":" in name and not name.endswith(".toml"):
         try:
             return targets.from_address(name, client_config)
@@ -160,7 +160,7 @@ def measure_without_load(
 
 
 def windows(options: argparse.Namespace, targets: int) -> int:
-    """Return the number of windows, 0 if it is not known beforehand."""
+    """Return the number of windows; 0 if it is not known in advance."""
     match options.mode:
         case "run" | "compare" | "floor":
             return (int(options.pairs) * len(options.workload) + bool(options.profile)) * targets
@@ -235,7 +235,7 @@ def run_mode(options: argparse.Namespace) -> int:
 
 
 def refuse_clusters(options: argparse.Namespace, specs: Sequence[TargetSpec]) -> None:
-    """Raise SpecError for a cluster where a mode, or a fault, is of one process."""
+    """Raise SpecError for a cluster if a mode, or a fault, needs a single process."""
     if not (clusters := [spec.name for spec in specs if spec.nodes > 1]):
         return
     if options.mode not in OF_CLUSTERS:
@@ -265,7 +265,7 @@ def workloads_of(options: argparse.Namespace) -> list[Workload]:
 
 
 def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) -> None:
-    """Raise SpecError for a fault that does not end within a window, or for a target that the tool does not start."""
+    """Raise SpecError for a fault that does not end within a window, or a target that the tool does not start."""
     if fault.at_s + fault.seconds > workload.duration_s:
         raise SpecError(f"--fault: {fault} does not end within the window of {workload.duration_s:g} s")
     if others := [spec.name for spec in specs if spec.kind == "address"]:

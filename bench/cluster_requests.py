@@ -1,4 +1,4 @@
-"""The requests that only a cluster needs, on a bench.protocol.Client, encoded by hand as there.
+"""Requests for clusters, on a bench.protocol.Client and encoded by hand as there.
 
 Versions: Metadata 1, DescribeQuorum 0 (KIP-595), ElectLeaders 2 (KIP-460), AlterPartitionReassignments 0 and
 ListPartitionReassignments 0 (KIP-455). Brokers pass the last four on to the active controller.
@@ -34,7 +34,7 @@ class Metadata(NamedTuple):
 
 
 def metadata(client: Client, topic: str) -> Metadata:
-    """Return what the node shows of its cluster and of `topic`."""
+    """Return the node's view of its cluster and of `topic`."""
     body = struct.pack(">ih", 1, len(topic)) + topic.encode() if topic else struct.pack(">i", 0)
     reader = client.call(METADATA, METADATA_VERSION, body, flexible=False)
     brokers = {}
@@ -70,7 +70,7 @@ def active_controller(client: Client) -> int:
 
 
 def elect_preferred_leaders(client: Client) -> None:
-    """Let each partition be led by its first replica, where that is in sync. Raises ProtocolError."""
+    """Let the first replica of each partition lead it, if it is in sync. Raises ProtocolError."""
     body = struct.pack(">b", PREFERRED) + uvarint(0) + struct.pack(">i", TIMEOUT_MS) + b"\0"
     reader = client.call(ELECT_LEADERS, ELECT_LEADERS_VERSION, body)
     reader.take(4)

@@ -1,4 +1,6 @@
-"""A target of several nodes on this machine: topics have three replicas, and all nodes together are measured."""
+"""A target of several nodes on this machine: topics have three replicas, and the figures are those of all nodes
+together.
+"""
 
 import itertools
 import shutil
@@ -28,9 +30,9 @@ T = TypeVar("T")
 
 class Cluster(Target):
     """`spec.nodes` nodes of ours or of Kafka, each broker and controller, ours with `spec.shards` brokers. `address` is
-    that of the first one. Node ids begin with 1; the other brokers of a node have greater ones (`broker_ids`).
+    that of the first node. Node ids begin with 1; the other brokers of a node have higher ids (`broker_ids`).
 
-    With a network each node is on a host of its own (bench.launch.networks), else all are on the loopback interface.
+    With a network each node is on its own host (bench.launch.networks); otherwise all are on the loopback interface.
     """
 
     def __init__(self, directory: Path, spec: TargetSpec, network: Network | None = None) -> None:
@@ -51,7 +53,7 @@ class Cluster(Target):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all nodes, as clients take them."""
+        """The addresses of all nodes in the form of clients."""
         return ",".join(node.bootstrap for node in self.nodes)
 
     def version(self) -> str:
@@ -72,7 +74,7 @@ class Cluster(Target):
         return broker_id - number + (number + 1) % len(self.nodes)
 
     def broker_pid(self, broker_id: int) -> int:
-        """Return the process of a broker that runs."""
+        """Return the process of a running broker."""
         return self.nodes[self.number_of(broker_id)].broker_pid(broker_id)
 
     def start(self) -> None:
@@ -96,7 +98,9 @@ class Cluster(Target):
         self.first_answer_s = time.monotonic() - begun
 
     def stop(self) -> None:
-        """Kill all nodes: their data is removed, and the last ones of a quorum would wait in vain for the others."""
+        """Kill all nodes: their data is removed, and the last nodes of a quorum could not shut down cleanly without the
+        others.
+        """
         for node in self.nodes:
             node.kill()
 
@@ -128,7 +132,7 @@ class Cluster(Target):
             time.sleep(LOOK_S)
 
     def seen(self, number: int, topic: str = "") -> Metadata:
-        """Return what node `number`, from 0 on, shows of the cluster and of a topic. Raises OSError, ProtocolError."""
+        """Return the view of the cluster and of a topic of node `number`, from 0 on. Raises OSError, ProtocolError."""
         node = self.nodes[number]
         with protocol.Client((node.host, node.port), ASK_S) as client:
             return metadata(client, topic)
@@ -149,7 +153,7 @@ class Cluster(Target):
         return True
 
     def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
-        """Return where each partition is written and read. Raises TargetError if one has no leader."""
+        """Return the address at which each partition is written and read. Raises TargetError if one has no leader."""
 
         def found() -> dict[int, Address]:
             seen = self.seen(0, topic)

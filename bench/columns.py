@@ -1,4 +1,4 @@
-"""Text output: the columns of Kafka's own performance tools, and tables of the broker's resource usage and the pairs.
+"""Text output: the columns of Kafka's own performance tools, and tables of the broker's resource usage and of pairs.
 
 Texts and units are those of kafka-producer-perf-test and kafka-consumer-perf-test 4.3.1, so that numbers can be
 compared: MB is 2^20 bytes there, and the producer reports every five seconds. There is one difference: the percentiles
@@ -178,7 +178,7 @@ def heaviest(profiles: Sequence[Profile], modules: bool = False) -> list[tuple[s
 
 
 def warm_up_line(warm_up: WarmUp) -> str:
-    """Describe how long a target was warmed up, and whether it became steady."""
+    """Describe the warm-up of a target, and whether it became steady."""
     shown = describe(warm_up.metric)
     last = f"{text(warm_up.metric, warm_up.values[-1])} {shown.unit}".rstrip() if warm_up.values else "nothing"
     end = "steady" if warm_up.steady else f"not steady within the limit of {warm_up.bound_s:g} s"

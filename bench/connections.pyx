@@ -4,8 +4,8 @@ A request in flight occupies a ring slot, and writev sends its frame directly fr
 up to the correlation id are written per request.
 
 Memory of a connection: its ring (initially RING_MIN slots of 24 bytes, grown if more requests are in flight, at most
-RING_MAX, and FLIGHTS_MAX over all connections), its inbox (INBOX_MIN, grown to what arrives at once: INBOX_STEP, or one
-response of up to FRAME_MAX), and 80 bytes for each of its templates. With a producer id, each ring slot also has a
+RING_MAX, and FLIGHTS_MAX over all connections), its inbox (INBOX_MIN, grown to the data of one receive: INBOX_STEP, or
+one response of up to FRAME_MAX), and 80 bytes for each of its templates. With a producer id, each ring slot also has a
 batch header.
 """
 
@@ -242,7 +242,7 @@ cdef class Connections:
         for k in range(conn.slot_count):
             conn.slots[k].sequence = 0
             conn.slots[k].next_offset = conn.slots[k].sent = conn.slots[k].acknowledged = 0
-        # Its next request is the first of its turn that is not due yet: see _issue_released.
+        # Its next request is its first one that is not due yet: see _issue_released.
         conn.counted_from = conn.issued - max(0, self.begun - index + self.count - 1) // self.count
         self.problem[0] = 0
 
@@ -407,7 +407,7 @@ cdef class Connections:
         return self._watch(conn, self.unanswered and not self.open_loop and self.begun < self.total)
 
     cdef Py_ssize_t _put(self, Conn* conn, const iovec* iov, int count) noexcept nogil:
-        """Like writev, with TLS; a negative errno if it fails. A repeated call begins at the same byte, as it has to."""
+        """Like writev, with TLS; a negative errno if it fails. A repeated call begins at the same byte, as required."""
         cdef uint8_t record[RECORD]
         cdef Py_ssize_t size = 0, part
         cdef int i
@@ -445,12 +445,12 @@ cdef class Connections:
         except Exception as error:
             if total == 0:
                 return _refused(error)
-        # The loop is not woken for what the library has decrypted, and nobody has read.
+        # The loop is not woken for data that the library has decrypted and that is still unread.
         conn.is_pending = total == room and sock.pending() > 0
         return total
 
     cdef void _flushed(self, Conn* conn) noexcept nogil:
-        """Handle that the oldest unsent request is sent completely."""
+        """Handle the complete sending of the oldest unsent request."""
         conn.flushed += 1
 
     cdef int _watch(self, Conn* conn, bint write) noexcept nogil:

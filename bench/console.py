@@ -154,7 +154,7 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
             "key_while_loading_p50_ms": percentile(keys.loading_ms, 0.5),
             "key_while_loading_p99_ms": percentile(keys.loading_ms, 0.99),
             "key_while_loading_worst_ms": max(keys.loading_ms),
-            # Includes concurrent refreshes; on a machine that others use it is more meaningful than times.
+            # It includes concurrent refreshes; on a shared machine it is more meaningful than times.
             "key_cpu_ms": used_s * 1000 / (len(keys.took_ms) + len(keys.loading_ms)),
             "key_cores": used_s / took_s,
         }

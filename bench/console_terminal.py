@@ -1,4 +1,4 @@
-"""A console in a pseudo-terminal: sends keys, reads what is drawn, and measures the time in between."""
+"""A console in a pseudo-terminal: sends keys, reads the output, and measures the time in between."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 class ConsoleError(Exception):
-    """The console ended, or did not show what was expected."""
+    """The console ended, or did not show the expected text."""
 
 
 class ConsoleTerminal:
@@ -62,7 +62,7 @@ class ConsoleTerminal:
         self.drawn = (self.drawn + data)[-KEPT_BYTES:]
 
     def text(self) -> str:
-        """Return what was drawn since `forget`, without the terminal's escape sequences."""
+        """Return the text drawn since `forget`, without the terminal's escape sequences."""
         return _ESCAPES.sub(b"", self.drawn).decode(errors="replace")
 
     def shows(self, pattern: str, timeout_s: float = 30.0) -> re.Match[str]:
@@ -93,7 +93,7 @@ class ConsoleTerminal:
         self.shows(pattern, timeout_s)
 
     def idle(self, seconds: float) -> None:
-        """Read what is drawn for `seconds`, so that the console never waits for its terminal."""
+        """Read the output for `seconds`, so that the console never waits for its terminal."""
         deadline = time.perf_counter() + seconds
         while (left := deadline - time.perf_counter()) > 0:
             if select.select([self._descriptor], [], [], left)[0]:

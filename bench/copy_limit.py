@@ -1,6 +1,6 @@
-"""How fast one copy can be: from a file by sendfile through a TCP connection of the loopback interface into a file.
+"""The highest rate of one copy: from a file by sendfile through a TCP connection of the loopback interface into a file.
 
-This is what a replica that is filled costs at least, without a checksum and without a protocol.
+This is the minimum cost of filling a replica, without checksums and without a protocol.
 """
 
 import os
@@ -47,7 +47,7 @@ def _send(address: tuple[str, int], path: Path) -> None:
 
 
 def _receive(server: socket.socket, path: Path) -> int:
-    """Write what one connection sends; returns how much it was."""
+    """Write the data that one connection sends; returns its size."""
     connection, _ = server.accept()
     buffer = memoryview(bytearray(PIECE_BYTES))
     received = 0

@@ -1,20 +1,20 @@
-"""Measure the web dashboard: `python -m bench.dashboard` runs `broker-dash` before a broker of its own, and a headless
+"""Measure the web dashboard: `python -m bench.dashboard` runs `broker-dash` for a separate broker, and a headless
 Chromium.
 
 - start: from the start of the process until it prints its address, and until it has answered the first request.
-- idle: resident memory and CPU of a dashboard of one cluster that nobody looks at (goal: 120 MB, 1 % of a core).
+- idle: resident memory and CPU of a dashboard of one cluster without viewers (goal: 120 MB, 1 % of a core).
 - paint: first contentful paint of the overview with an empty and with a filled cache of the browser (goal: 200 ms), and
   the time from the start of the navigation until the panel of health shows numbers (goal: 1 s).
-- live: from the time of a sample in the broker until a figure that follows from it is painted (goal: p99 250 ms); the
+- live: from the time of a sample in the broker until a figure derived from it is painted (goal: p99 250 ms); the
   same for the newest point of a chart. The clock is the machine's wall clock (bench/dashboard_live.py).
-- viewers: what many viewers of the overview cost in addition to one (goal: 3 % of a core for 500, 10 % for 2,000),
-  bytes per second of a viewer (goal: 4 KB/s), and skipped frames. The viewers are another process.
+- viewers: the cost of many viewers of the overview in addition to one (goal: 3 % of a core for 500, 10 % for 2,000),
+  bytes per second of a viewer (goal: 4 KB/s), and skipped frames. The viewers run in another process.
 - transfer: bytes of all responses to a first visit, as transferred (goal: overview 1 MB, page of topics 1.65 MB).
 - heap: growth of the JavaScript heap over 50 navigations, after every page was shown once (goal: 5 MB).
 - large: 15,000 topics, 200,000 partitions and 15,000 groups: long tasks of the browser above 200 ms (goal: none), the
   time for sorting and filtering, and memory of the dashboard. Creating them takes minutes.
 
-Each part has a dashboard of its own. A broker with a load runs for idle, paint, live and viewers.
+Each part has its own dashboard. A broker with a load runs for idle, paint, live and viewers.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ REACH = {
     "large_topics_long_tasks": 0.0,
     "large_groups_long_tasks": 0.0,
 }
-# Percent of a core, by the number of viewers.
+# Percent of a core by number of viewers.
 REACH_VIEWERS = ((500, 3.0), (2_000, 10.0))
 PARTS = ("start", "idle", "paint", "live", "viewers", "transfer", "heap", "large")
-# Until a dashboard has read the broker's history, and its first collections of garbage are over.
+# The time until a dashboard has read the broker's history and finished its first garbage collections.
 SETTLE_S = 10.0
 VIEWERS_SETTLE_S = 5.0
 VIEWERS_READY_S = 180.0
-# Partitions, connections of viewers, and what else a process opens.
+# Open files: partitions, connections of viewers, and other files of a process.
 FILES = 20_000
 
-# Notes when the frame of the page is there, and when the panel of health shows a number, each behind the frame of the
+# Notes the times when the page's frame appears and when the health panel shows a number, each after the frame of the
 # screen that paints it.
 MARKS_SCRIPT = """
 (() => {
@@ -143,7 +143,7 @@ def measure_paint(browser: Chromium, directory: Path, target: BrokerCy, repeats:
             with browser.tab() as tab:
                 tab.install(MARKS_SCRIPT)
                 for cache in ("cold", "warm"):
-                    # Nobody has visited this dashboard before the first: it compresses its assets and asks the cluster.
+                    # The first visitor of a dashboard: it compresses its assets and requests data from the cluster.
                     kind = cache if number else f"first_visit_{cache}"
                     for name, value in _visit(tab, dashboard.page("overview")).items():
                         found.setdefault(f"{name}_{kind}_ms", []).append(value)
@@ -177,7 +177,7 @@ def measure_transfer(browser: Chromium, directory: Path, target: BrokerCy) -> di
 
 
 def measure_heap(browser: Chromium, directory: Path, target: BrokerCy, navigations: int) -> dict[str, float]:
-    """Go through all pages of the navigation in turn, without reloading, and compare the heap on the overview."""
+    """Open all pages of the navigation in turn, without reloading, and compare the heap on the overview."""
     with running(directory, target) as dashboard, browser.tab() as tab:
         tab.open(dashboard.page("overview"))
         amount = tab.page.locator(".nav-link").count()
@@ -208,7 +208,7 @@ def measure_heap(browser: Chromium, directory: Path, target: BrokerCy, navigatio
 
 @contextlib.contextmanager
 def viewing(dashboard: Dashboard, subscriptions: Sequence[dict[str, Any]], amount: int) -> Iterator[Callable[[], Any]]:
-    """Run `amount` viewers in another process. The function ends them, and returns what they counted."""
+    """Run `amount` viewers in another process. The yielded function ends them and returns their counts."""
     argv = [sys.executable, "-m", "bench.dashboard_viewers", dashboard.url, CLUSTER, str(amount)]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
@@ -237,7 +237,7 @@ def measure_viewers(
     percents = {}
     for amount in (1, viewers):
         with viewing(dashboard, subscriptions, amount) as end:
-            # The whole first frames are sent, and what they caused is over.
+            # By now the whole first frames are sent and processed.
             time.sleep(VIEWERS_SETTLE_S)
             percents[amount] = cpu_percent(dashboard.pid, seconds)
             counted = end()
@@ -256,7 +256,7 @@ def measure_viewers(
 
 
 def measure_with_load(given: argparse.Namespace, directory: Path, target: BrokerCy) -> dict[str, float]:
-    """Measure the parts for which the broker has a load."""
+    """Measure the parts that need a loaded broker."""
     figures: dict[str, float] = {}
     bootstrap = f"{target.address[0]}:{target.address[1]}"
     load = Load(bootstrap, given.seed)
@@ -272,7 +272,7 @@ def measure_with_load(given: argparse.Namespace, directory: Path, target: Broker
                 figures |= measure_live(tab, dashboard.page("overview"), load, given.samples)
         if "viewers" in given.only:
             with running(directory, target) as dashboard:
-                # A browser says which channels a viewer of the page has; it must not run while they are measured.
+                # A browser reports the channels of a viewer of the page; it must not run during the measurement.
                 with chromium() as browser, browser.tab() as tab:
                     tab.open(dashboard.page("overview"))
                     subscriptions = tab.subscriptions()
@@ -317,7 +317,7 @@ def _large(given: argparse.Namespace, directory: Path) -> dict[str, float]:
 
 
 def reach_of(figure: str, viewers: int) -> float | None:
-    """Return the goal of a figure; None if it has none. That of the CPU depends on the number of viewers."""
+    """Return the goal of a figure; None if it has none. The CPU goal depends on the number of viewers."""
     if figure == "viewers_cpu_percent":
         return next((percent for most, percent in REACH_VIEWERS if viewers <= most), REACH_VIEWERS[-1][1])
     return REACH.get(figure)

@@ -1,6 +1,6 @@
-"""A headless Chromium for `bench.dashboard`, driven by Playwright, and what its pages report of themselves.
+"""A headless Chromium for `bench.dashboard`, driven by Playwright, and the measurements of its pages.
 
-Every tab has a browser context of its own, and with it an empty cache. Scripts of a measurement run before the first
+Every tab has its own browser context, and therefore an empty cache. Scripts of a measurement run before the first
 script of the page (`Tab.install`). The time zone is UTC, so that the charts' times are those of the samples.
 """
 
@@ -25,7 +25,7 @@ _SETTLED = """() => {
 
 
 class Tab:
-    """A tab in a context of its own. `received_bytes` are those of all responses with their headers, as transferred."""
+    """A tab in its own context. `received_bytes` is the transferred size of all responses with their headers."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.context = context
@@ -90,7 +90,7 @@ class Tab:
 
     def metrics(self) -> dict[str, float]:
         """Collect garbage, and return the metrics of Chromium (JSHeapUsedSize, Nodes, JSEventListeners, ...)."""
-        # What finalizers release is collected by the second one.
+        # The second collection frees the objects that finalizers release.
         for _ in range(2):
             self._devtools.send("HeapProfiler.collectGarbage")
         return {each["name"]: each["value"] for each in self._devtools.send("Performance.getMetrics")["metrics"]}

@@ -1,8 +1,8 @@
-"""The dashboard before a large cluster, for `bench.dashboard`: 15,000 topics, 200,000 partitions, 15,000 groups.
+"""The dashboard of a large cluster, for `bench.dashboard`: 15,000 topics, 200,000 partitions, 15,000 groups.
 
 The pages of topics and groups are scrolled, sorted and filtered in a browser. A PerformanceObserver reports the long
-tasks (those of more than 50 ms in the page's thread) after the page has loaded; meanwhile a probe requests /healthz all
-the time, and its longest wait is how long the dashboard's event loop was blocked for everybody else.
+tasks (those of more than 50 ms in the page's thread) after the page has loaded; meanwhile a probe requests /healthz
+continuously, and its longest wait is the time for which the dashboard's event loop was blocked for other viewers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 
-# Topics that one request creates; a request must end within the client's limit.
+# Topics that one request creates; a request must end within the client's time limit.
 TOPICS_A_CALL = 100
 COMMITS_AT_ONCE = 32
 PROGRESS_S = 10.0
 PROBE_INTERVAL_S = 0.01
 PROBE_TIMEOUT_S = 30.0
 SCROLLS, SCROLL_PX, SCROLL_PAUSE_MS = 40, 900, 50
-# The lists are read again every 5 s: within this time several refreshes happen while nobody does anything.
+# The lists are read again every 5 s: within this time several refreshes happen without user input.
 REST_MS = 12_000
 LONG_TASK_MS = 200
 
@@ -46,7 +46,7 @@ TASKS_SCRIPT = """
   }).observe({ type: "longtask", buffered: true });
 })();
 """
-# Runs an act of a user, and returns the ms until `shows` of the panel's count and first row is true, behind its paint.
+# Runs a user's action, and returns the ms until `shows` is true for the panel's count and first row, and is painted.
 _TOOK = """
 ([kind, argument, pattern]) => new Promise((done, failed) => {
   const wanted = new RegExp(pattern);
@@ -102,7 +102,7 @@ async def fill(bootstrap: str, topics: int, partitions: int, groups: int) -> Non
 
 
 class Probe(threading.Thread):
-    """Requests /healthz all the time; `worst_s` is the longest wait since it was set to 0. `error` ended it early."""
+    """Requests /healthz continuously; `worst_s` is the longest wait since it was set to 0. `error` ended it early."""
 
     def __init__(self, url: str) -> None:
         super().__init__(name="probe", daemon=True)
@@ -146,7 +146,7 @@ def took_ms(tab: Tab, kind: str, argument: str, pattern: str) -> float:
 
 
 def scroll(tab: Tab) -> None:
-    """Turn the wheel over the table, down and up."""
+    """Scroll the table down and up with the mouse wheel."""
     grid = tab.page.locator(".grid").bounding_box()
     assert grid is not None
     tab.page.mouse.move(grid["x"] + grid["width"] / 2, grid["y"] + grid["height"] / 2)
@@ -174,7 +174,7 @@ def measure_page(tab: Tab, url: str, name: str, subject: str, amount: int, colum
         "(column) => !document.querySelector(`.ag-header-cell[col-id=${column}][aria-sort=ascending]`)", column
     ):
         took_ms(tab, "sort", column, re.escape(first))
-    # What was last is first now, so that the answer cannot be taken for the rows before it.
+    # The last row becomes the first, so that the answer cannot be confused with the previous rows.
     sorted_ms = [took_ms(tab, "sort", column, rf"\| [^|]*{re.escape(each)}") for each in (last, first, last)]
     wanted = f"{subject}{amount // 2:05}"
     filtered = [took_ms(tab, "filter", wanted, rf"^1 of {amount:,} .*{re.escape(wanted)}")]
@@ -193,7 +193,7 @@ def measure_page(tab: Tab, url: str, name: str, subject: str, amount: int, colum
 
 
 def measure_large(tab: Any, dashboard: Dashboard, topics: int, groups: int) -> dict[str, float]:
-    """Measure both lists with tabs that `tab` opens, and what the dashboard needs for them."""
+    """Measure both lists with tabs that `tab` opens, and the dashboard's resources for them."""
     figures: dict[str, float] = {}
     used_s, begun_s = proc.usage(dashboard.pid).cpu_s, time.perf_counter()
     with probing(dashboard.url) as probe:

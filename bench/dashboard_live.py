@@ -1,10 +1,9 @@
 """The time from a sample in the broker to its pixels in a browser, for `bench.dashboard`.
 
 A load produces a different amount in each second, so that the rate of its topic in the panel "Busiest topics" changes
-with every sample. An own client (in a thread, with an event loop of its own) follows `__broker_metrics`, computes the
-same text from the same samples, and notes when it received each. In the page a MutationObserver notes when the text
-appears, behind the next frame of the screen; Plotly's event after drawing notes when the newest point of a chart is
-drawn.
+with every sample. A separate client (in a thread with its own event loop) follows `__broker_metrics`, computes the same
+text from the same samples, and notes when it received each. In the page a MutationObserver notes when the text appears,
+after the next frame of the screen; Plotly's event after drawing notes when the newest point of a chart is drawn.
 
 All times are those of one clock, the wall clock of this machine: `time_ms` of a sample (the broker reads it before it
 counts), `time.time()` here, and `Date.now()` in the page.
@@ -33,7 +32,7 @@ from broker_cy.metrics.sample import Sample
 from broker_cy.wire.records import Record
 
 TOPIC = "bench-live"
-# Topics besides it, so that the panels of the overview have as much to show as those of a real cluster.
+# Additional topics, so that the panels of the overview show as much as those of a real cluster.
 OTHER_TOPICS = 9
 RECORD_BYTES = 100
 PRODUCE_INTERVAL_S = 0.1
@@ -82,7 +81,9 @@ WATCH_SCRIPT = """
 
 
 class Received(NamedTuple):
-    """A sample: when the own client had it (wall clock, ms), its own time, and the text of the rate that follows."""
+    """A sample: the time at which the separate client received it (wall clock, ms), its own time, and the text of the
+    resulting rate.
+    """
 
     at_ms: float
     time_ms: int
@@ -129,7 +130,9 @@ class Load(threading.Thread):
             raise RuntimeError(f"the load did not start: {self._error!r}")
 
     def end(self) -> None:
-        """Stop, and raise RuntimeError if producing failed meanwhile: its figures would be those of an idle broker."""
+        """Stop, and raise RuntimeError if producing failed meanwhile: otherwise its figures would be those of an idle
+        broker.
+        """
         self._is_stopped.set()
         self.join()
         if self._error is not None:
@@ -176,7 +179,7 @@ class Delays:
 def delays(
     received: Sequence[Received], texts: Sequence[tuple[float, str]], points: Sequence[tuple[float, float]]
 ) -> Delays:
-    """Match samples with what the page showed. A sample with the same text as the one before it changes no pixel."""
+    """Match samples with the texts of the page. A sample with the same text as the previous one changes no pixel."""
     client_ms: list[float] = []
     page_ms: list[float] = []
     chart_ms: list[float] = []
@@ -201,11 +204,11 @@ def measure_live(tab: Tab, url: str, load: Load, seconds: float) -> dict[str, fl
     """Watch the overview at `url` for `seconds` while `load` runs."""
     tab.install(WATCH_SCRIPT.replace("TOPIC", repr(TOPIC)))
     tab.open(url)
-    # Ten samples until the rates are those of the whole window in both programs.
+    # After ten samples, both programs compute rates over the whole window.
     tab.wait_for("(least) => window.benchLive.texts.length >= least", RATE_MS // 1000)
     begun_ms = time.time() * 1000
     tab.page.wait_for_timeout(seconds * 1000)
-    # The last samples may still be under way.
+    # The last samples may still be in transit.
     ended_ms = time.time() * 1000
     tab.page.wait_for_timeout(LOST_MS)
     tab.check()

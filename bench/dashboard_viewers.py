@@ -1,8 +1,8 @@
-"""WebSocket viewers of the dashboard as a process of their own: `python -m bench.dashboard_viewers`.
+"""WebSocket viewers of the dashboard as a separate process: `python -m bench.dashboard_viewers`.
 
 Each viewer is one connection to `/live` with the subscriptions of one page, as a browser tab has them (the protocol is
 described in dashboard/live/socket.py). Viewers read frames and keep only counts. They are plain asyncio protocols,
-because 2,000 connections of a WebSocket library would use more of a shared core than what is measured.
+because 2,000 connections of a WebSocket library would use more of a shared core than the measured process.
 
 The process reads the subscriptions as JSON from standard input ([{"channel", "params"}, ...]), connects, prints a line
 {"connected": number} when every subscription of each viewer has received a frame, counts until its standard input ends,
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-# Connections that are opened at once.
+# Connections that are opened concurrently.
 AT_ONCE = 50
 CONNECT_TIMEOUT_S = 120.0
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
@@ -35,7 +35,7 @@ _SUBSCRIBED = b'{"subscribed":'
 
 
 def masked(opcode: int, payload: bytes) -> bytes:
-    """Return a complete frame of a client. RFC 6455 requires a mask; one of zeros leaves the payload as it is."""
+    """Return a complete frame of a client. RFC 6455 requires a mask; a mask of zeros does not change the payload."""
     size = len(payload)
     if size < 126:
         head = struct.pack(">BB", 0x80 | opcode, 0x80 | size)

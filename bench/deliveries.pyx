@@ -1,7 +1,7 @@
 """Counters of confluent-kafka's records: acknowledgements by delivery report, arrivals by consumer.
 
 A callback written in Python costs as much as producing the record; these cost about as much as creating librdkafka's
-message object for them. Every record has its own report: failures are counted one by one, and none is inferred.
+message object for them. Every record has its own report: failures are counted individually, and none is inferred.
 """
 
 cimport cython

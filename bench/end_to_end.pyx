@@ -106,7 +106,7 @@ cdef class Arrivals:
         self.count = self.first = self.unmatched = 0
 
     def finish(self):
-        """Match what still waits after the last arrival and the last response; the rest is unmatched."""
+        """Match the waiting arrivals after the last arrival and the last response; the rest is unmatched."""
         self.match(self.count, 0)
         self.unmatched += self.count
         self.count = 0

@@ -1,7 +1,7 @@
-"""Addresses of targets, and how a socket is connected to one: with TLS and a login where its clients need them.
+"""Addresses of targets, and sockets connected to them: with TLS and a login if the target requires them.
 
-The security of a target is a file with settings of Kafka's clients, so that the generators that are other programs can
-read it, and no secret is in a process list, a report or a message between processes.
+The security of a target is a file with settings of Kafka's clients, so that generators in other programs can read it,
+and no secret is in a process list, a report or a message between processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER_BYTES_MAX: Final = 1 << 20  # of a login
 
 
 class Endpoint(tuple[str, int]):
-    """Host and port; `client_config` is the file with the settings of security of its clients, None without any."""
+    """Host and port; `client_config` is the file with its clients' security settings, None without any."""
 
     client_config: Path | None
 
@@ -56,7 +56,7 @@ def check_config(path: Path) -> ClientSecurity:
 
 
 def for_librdkafka(address: tuple[str, int]) -> dict[str, str]:
-    """Return the settings of security of librdkafka; some are secrets. Raises OSError."""
+    """Return librdkafka's security settings; some are secrets. Raises OSError."""
     if (path := config_of(address)) is None:
         return {}
     try:

@@ -88,7 +88,7 @@ class Stopped(Exception):
 
 @dataclasses.dataclass
 class Session:
-    """The state that every mode uses: its directory, its listeners, and whether to stop."""
+    """The state of every mode: its directory, its listeners, and whether to stop."""
 
     root: Path
     stop: Event = dataclasses.field(default_factory=Event)
@@ -96,7 +96,7 @@ class Session:
     on_phase: Callable[[str], None] = lambda text: None
     on_window: Callable[[], None] = lambda: None
     fault: Freeze | None = None  # caused in the target in each window
-    # Entered around each measured piece, with the pids of a target on this host: for a profiler.
+    # A context for profilers around each measured piece, called with the pids of a target on this host.
     observe: Callable[..., contextlib.AbstractContextManager[None]] = lambda *pids: contextlib.nullcontext()
 
     def go_on(self) -> None:
@@ -159,7 +159,7 @@ def measure(
     keep_topic: bool = False,
     window: "WindowFunction | None" = None,
 ) -> Measured:
-    """Run `workload` once on `target`, which is running. Failures are reported in `failed`.
+    """Run `workload` once on `target`, which must be running. Failures are reported in `failed`.
 
     `topic` is an existing topic with the records that consumers read; without it, a new topic is created, and deleted
     afterwards. `window` measures instead of `_window`.

@@ -26,7 +26,7 @@ class Freeze:
 
     @contextlib.contextmanager
     def put_into(self, pid: int) -> Iterator[None]:
-        """Cause the fault in a window that begins on entry. The process is never left frozen."""
+        """Cause the fault in a window that begins on entry. The process never remains frozen."""
         over = threading.Event()
 
         def freeze() -> None:

@@ -1,14 +1,14 @@
-"""Files that are never seen half written."""
+"""Files that readers never see half written."""
 
 import os
 from pathlib import Path
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a text file; a reader finds the old one or the complete new one. Makes its directory. Raises OSError.
+    """Write a text file; a reader finds the old file or the complete new one. Creates its directory. Raises OSError.
 
-    A link stays, and what is no regular file, such as /dev/stdout or a named pipe, is written to: nothing may take its
-    place.
+    A link is kept. A path that is not a regular file, such as /dev/stdout or a named pipe, is written to and not
+    replaced.
     """
     path = path.resolve() if path.is_symlink() and path.is_file() else path
     if path.exists() and not path.is_file():

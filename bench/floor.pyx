@@ -1,4 +1,5 @@
-"""The bare-system-call floor: a single-threaded server that does for each request only what any broker must do.
+"""The bare-system-call floor: a single-threaded server that performs for each request only the work that any broker
+must do.
 
 Produce: recv, CRC-32C of the batch, one pwrite, one send per request. Fetch: a header and sendfile from the page cache.
 It understands exactly the frames that bench.protocol builds (Produce 12, Fetch 12, one partition each, equal batches
@@ -123,7 +124,7 @@ cdef class FloorServer:
                     return fd
 
     cdef int _ready(self, int epoll_fd, int fd) noexcept nogil:
-        """Send what is left, or else receive once and serve each complete request; -1 ends the connection."""
+        """Send the remaining bytes, or else receive once and serve each complete request; -1 ends the connection."""
         cdef Conn* conn = &self.conns[fd]
         cdef Py_ssize_t got, at = 0, size
         cdef uint8_t* grown

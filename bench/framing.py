@@ -1,4 +1,4 @@
-"""Request frames, and reading from a blocking socket: what requests and logins of the benchmark share."""
+"""Request frames, and reading from a blocking socket, for requests and logins of the benchmark."""
 
 import socket
 import struct

@@ -1,5 +1,5 @@
-"""What the measuring programs of single surfaces share (`python -m bench.load`, `bench.analytics`, `bench.dashboard`):
-their options, parts that are measured one after the other, and figures with goals.
+"""Shared code of the programs that measure a single component (`python -m bench.load`, `bench.analytics`,
+`bench.dashboard`): options, parts that are measured one after the other, and figures with goals.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bench.launch.processes import ProcessError
 from bench.targets import TargetError
 
 Figures = dict[str, float | list[float]]
-"""Figures by name; those of repeats are lists."""
+"""Figures by name; figures of repeats are lists."""
 
 FAILED, MISSED = 1, 3
 
 
 @dataclass(frozen=True)
 class Goals:
-    """The least, or the most, that a figure should be; figures without an entry explain others."""
+    """The lower or upper bounds of figures; figures without an entry explain others."""
 
     at_least: Mapping[str, float] = field(default_factory=dict)
     at_most: Mapping[str, float] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def check(
 
 
 def show(figures: Figures, goals: Goals) -> bool:
-    """Print the figures, of repeats the median and the range; returns whether a goal was missed."""
+    """Print the figures, for repeats the median and the range; returns whether a goal was missed."""
     is_missed = False
     for figure, found in figures.items():
         values = found if isinstance(found, list) else [found]
@@ -76,7 +76,8 @@ def show(figures: Figures, goals: Goals) -> bool:
 def measure(program: str, given: argparse.Namespace, goals: Goals, of: Callable[[str], Figures]) -> int:
     """Measure each part of `--only` and print its figures.
 
-    Returns FAILED if a part failed, whose figures are missing then, MISSED if --strict was given and a goal was missed.
+    Returns FAILED if a part failed, so that its figures are missing, and MISSED if --strict was given and a goal was
+    missed.
     """
     figures: Figures = {}
     is_failed = is_missed = False

@@ -1,9 +1,10 @@
-"""Whether connections that never log in slow the others, and what memory they take: a broker with a SASL listener.
+"""The effect of connections that never log in on other connections, and their memory: a broker with a SASL listener.
 
     python -m bench.half_open [connections]
 
-Three kinds, each beside a run without any (A B A B): silent ones; those that have sent a part of a request; and those
-that send a byte at a time. Prints the times of a client that produces in turn, and the broker's memory per connection.
+Three kinds, each compared with a run without any (A B A B): silent ones; those that have sent a part of a request; and
+those that send one byte at a time. Prints the latencies of a producing client with one request at a time, and the
+broker's memory per connection.
 """
 
 import socket
@@ -78,7 +79,7 @@ class Producer:
 
     def error(self) -> int:
         answer = self.ask(0, 9, codec.encode(self.produce, 9), flexible=True)
-        # Behind the correlation id and the tags of the header.
+        # After the correlation id and the tags of the header.
         found = codec.decode(messages.ProduceResponse, 9, memoryview(answer)[5:])
         return int(found.responses[0].partition_responses[0].error_code)
 

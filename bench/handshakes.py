@@ -1,8 +1,9 @@
-"""What handshakes cost a broker: TLS 1.3 with certificates of P-256, without and with one of the client (mTLS).
+"""The cost of handshakes for a broker: TLS 1.3 with certificates of P-256, without and with a client certificate
+(mTLS).
 
-Clients connect, shake hands, ask one question and close, as fast as they can: the CPU time of the broker for each, all
-of it and that of the workers alone. Then again while another client produces over a connection that is open: how long
-it waits, beside a run without handshakes.
+Clients connect, shake hands, send one request and close, as fast as they can. The figures are the broker's CPU time per
+handshake, in total and of the workers alone. This is repeated while another client produces over an open connection:
+its latency is compared with a run without handshakes.
 """
 
 import multiprocessing
@@ -22,13 +23,13 @@ TARGETS: dict[str, Callable[[Path, dict[str, str]], Target]] = {
     "kafka": lambda directory, settings: Kafka(directory, settings, (), "SSL"),
 }
 AUTHENTICATION = {"tls": "none", "mtls": "required"}
-WARM_UP = {"broker-cy": 0.1, "kafka": 2.0}  # handshakes before those that are measured, as a share of them
+WARM_UP = {"broker-cy": 0.1, "kafka": 2.0}  # handshakes before the measured ones, as a share of them
 TOPIC = "handshakes"
 ALONE_S = 3.0
 
 
 def shake(address: Endpoint, count: int) -> None:
-    """One client: each connection is answered once, so that the broker has also finished its part."""
+    """One client: each connection gets one answer, so that the broker has also finished its part."""
     for _ in range(count):
         with protocol.Client(address) as client:
             client.api_versions()
@@ -47,12 +48,12 @@ def shake_all(address: Endpoint, count: int, clients: int) -> None:
 
 
 def first_thread_s(pid: int) -> float:
-    """CPU time of the first thread: of broker-cy, the loop; the others are workers."""
+    """CPU time of the first thread: in broker-cy this is the loop; the others are workers."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 class Producer(threading.Thread):
-    """Sends a record, waits for the answer, and sends the next."""
+    """Sends a record, waits for the answer, and sends the next one."""
 
     def __init__(self, address: Endpoint) -> None:
         super().__init__(daemon=True)

@@ -36,7 +36,7 @@ def decode(text: str) -> HdrHistogram:
     """Decode the histogram (in microseconds) of a text. Raises HdrError."""
     try:
         found = HdrHistogram.decode(text.encode("ascii"))
-    except Exception as error:  # the package raises whatever base64, zlib, ctypes and its own checks do
+    except Exception as error:  # the package raises the exceptions of base64, zlib, ctypes and its own checks
         raise HdrError(f"not an HdrHistogram V2 text: {error or type(error).__name__}") from None
     if found.get_max_value() > 2 * MOST_US:
         raise HdrError(f"a value of {found.get_max_value()} us is beyond what is recorded here")

@@ -91,7 +91,7 @@ cdef class Histogram:
         return self.highest
 
     def mean(self):
-        """Return the average of the values, each taken as the middle of its bucket (at most 1/256 off).
+        """Return the average of the values, each counted as the middle of its bucket (at most 1/256 off).
 
         Raises ValueError when the histogram is empty.
         """

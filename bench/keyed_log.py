@@ -1,4 +1,5 @@
-"""A log of many records with few keys, for compaction: made in batches by numpy, with a check of what remains of it.
+"""A log of many records with few keys, for compaction: generated in batches by numpy, with a check of the remaining
+records.
 
 Record n has offset n, a key drawn from a seed and a value that begins with n as an int64: each target gets the same
 log, and each remaining record can be checked by itself. All records have the same size except for their offset's

@@ -22,7 +22,7 @@ class View:
     def __init__(self, title: str, windows: int, stream: TextIO | None = None) -> None:
         self.console = Console(file=stream or sys.stderr)
         self.title = title
-        self.windows = windows  # how many there will be; 0: unknown
+        self.windows = windows  # the expected number; 0: unknown
         self.done = 0
         self.text = ""
         self.rows: dict[str, tuple[str, ...]] = {}

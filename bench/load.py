@@ -1,16 +1,16 @@
-"""Measure the load generator: `python -m bench.load` runs `broker-load` as child processes before brokers of its own.
+"""Measure the load generator: `python -m bench.load` runs `broker-load` as child processes with separate brokers.
 
 - kafka-user: acknowledged requests of one record a second of CPU, scheduled and verified (goal: 25,000), at the highest
-  rate that one process reaches, in turn with locust-plugins' KafkaUser as it is (goal: 145 times its rate) and in the
-  best forms that were found for it (bench/specs/locustfiles/kafka_user.py).
+  rate that one process reaches, in turn with locust-plugins' unmodified KafkaUser (goal: 145 times its rate) and its
+  best variants (bench/specs/locustfiles/kafka_user.py).
 - raw: acknowledged records of 100 B a second of one worker with the engine raw (goal: 1,000,000).
 - lateness: the generator's own delay at 5,000/s with 1,000 users (goal: p99 1 ms).
-- bench: the p99 of the latency, beside that of `broker-bench run` for the same schedule (goal: within 10 %).
-- frozen: the highest latency that is reported if the broker stands for 1 s (goal: 0.95 s).
+- bench: the p99 of the latency, compared with `broker-bench run` for the same schedule (goal: within 10 %).
+- frozen: the highest reported latency if the broker is frozen for 1 s (goal: 0.95 s).
 - idle: memory of a process with 10,000 idle connections (goal: 250 MB).
-- verify: by how much the requests in a second of CPU decrease with verification (goal: 10 %).
+- verify: the decrease of requests in a second of CPU with verification (goal: 10 %).
 
-Every part has a broker of its own. Generator and broker share the machine: on a busy one, compare the ratios.
+Every part has its own broker. Generator and broker share the machine: on a busy machine, compare the ratios.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GOALS = Goals(
         "load_verify_librdkafka_percent": 10.0,
     },
 )
-# What a process opens beside its connections.
+# Files of a process in addition to its connections.
 FILES = 1_000
 
 

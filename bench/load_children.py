@@ -20,14 +20,14 @@ TOPIC = "bench-load"
 PARTITIONS = 4
 RECORD_BYTES = 100
 WARM_UP_S = 1.0
-# To start, to connect, and to read back what was written.
+# The time to start, to connect, and to read back the records.
 AROUND_S = 240.0
 SAMPLE_S = 0.05
-# That open idle connections: one alone would wait for each.
+# Users that open idle connections: a single one would wait for each connection.
 IDLE_USERS = 20
-# For opening all of them.
+# The time for opening all of them.
 IDLE_S = 120.0
-# Exit codes of broker-load with which its figures are complete: good, and the generator was the limit.
+# Exit codes of broker-load with complete figures: good, and the generator was the limit.
 MEASURED = (0, 2)
 
 
@@ -39,7 +39,7 @@ class Loaded:
 
     @property
     def _name(self) -> str:
-        """The operation that the run is about: the one with most requests."""
+        """The main operation of the run: the one with most requests."""
         operations: Mapping[str, Any] = self.result["operations"]
         return max(operations, key=lambda name: int(operations[name]["requests"]))
 
@@ -58,8 +58,8 @@ class Loaded:
         return self._rate("records_per_s")
 
     def _rate(self, column: str) -> float:
-        """Return the mean of the seconds of the measured time. The whole run also has what was performed after it: all
-        that was due, and of a rate that is too high for the generator that is most.
+        """Return the mean over the seconds of the measured time. The whole run also includes overdue operations that
+        were performed afterwards; if the rate is too high for the generator, these are most of them.
         """
         series, seconds = self.result["series"], float(self.result["seconds"])
         values: list[float] = series["operations"][self._name][column]
@@ -67,8 +67,8 @@ class Loaded:
 
     @property
     def per_core_s(self) -> float:
-        """Requests for each second of the generator's CPU. Not a quotient of rates: these have different durations,
-        since the CPU includes waiting for the last answers.
+        """Requests for each second of the generator's CPU. It is not a quotient of rates, because these have different
+        durations: the CPU includes waiting for the last answers.
         """
         return float(self.operation["requests"]) / sum(float(each["cpu_s"]) for each in self.result["workers"])
 
@@ -96,7 +96,7 @@ def producing(
 
 
 def idle(connections: int) -> str:
-    """Return a scenario of users that open so many connections, or a few more, and keep them."""
+    """Return a scenario of users that open this many connections, or a few more, and keep them."""
     each = -(-connections // IDLE_USERS)
     return (
         f'verify = "off"\nwarm_up = "0s"\n[topic]\nname = "{TOPIC}"\n'
@@ -105,7 +105,7 @@ def idle(connections: int) -> str:
 
 
 class Running:
-    """One broker-load as a child process, from the constructor on."""
+    """One broker-load as a child process, which the constructor starts."""
 
     def __init__(self, directory: Path, scenario: str, bootstrap: str, seconds: float) -> None:
         self._json, self._seconds = directory / "load.json", seconds
@@ -116,7 +116,7 @@ class Running:
         self.child = Child([*argv, "--duration", f"{seconds:g}s", "--json", self._json], directory, "broker-load")
 
     def finish(self) -> Loaded:
-        """Wait for the end. Raises ProcessError unless it measured, and all data was right."""
+        """Wait for the end. Raises ProcessError unless its figures are complete and all data is correct."""
         try:
             code = self.child.wait(self._seconds + AROUND_S)
         finally:
@@ -132,8 +132,8 @@ class Running:
         return loaded
 
     def hold(self, files: int, seconds: float) -> int:
-        """Wait until so many files are open, and return the highest resident bytes in the `seconds` after that. The
-        process then ends early. Raises ProcessError if it ends before.
+        """Wait until this many files are open, and return the highest resident bytes in the `seconds` after that. The
+        process is then ended early. Raises ProcessError if it ends before.
         """
         until_s, resident = math.inf, 0
         while (now_s := time.monotonic()) < until_s:

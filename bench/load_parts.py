@@ -18,16 +18,16 @@ from bench.load_children import IDLE_S, TOPIC, Loaded, Running, bench_p99_ms, id
 from bench.targets import BrokerCy
 
 CONNECTIONS = 16
-# A rate below this share of what was asked for is not reached.
+# A rate below this share of the requested one is not reached.
 REACHED = 0.97
-# After doubling, the gap between the last good rate and the first bad one is halved so often.
+# The number of halvings of the gap between the last good rate and the first bad one, after doubling.
 HALVINGS = 2
 FROZEN_S = 1.0
 FROZEN_RATE = 1_000.0
-# On both sides of the stop, which must lie in the measured time.
+# The time on both sides of the freeze, which must be within the measured time.
 GRACE_S = 2.0
 RECORDS = 100
-# For the cost of verification: one engine's users, records of a request, options and rate.
+# Settings for the cost of verification: each engine's users, records per request, options and rate.
 VERIFIED = {
     "gevent": (CONNECTIONS, 1, "", 10_000.0),
     "raw": (1, RECORDS, f"connections = {CONNECTIONS}", 5_000.0),
@@ -37,7 +37,7 @@ VERIFIED = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """How long, how often and how much is measured."""
+    """The durations, repeats and amounts that are measured."""
 
     seconds: float
     pairs: int
@@ -64,8 +64,8 @@ class Place:
 
 
 def highest_rate(measure: Callable[[float], Loaded], first: float, most: float) -> float:
-    """Return the highest rate up to `most` that is reached: it is doubled until one is not, then the gap is halved
-    HALVINGS times. Raises ProcessError if the first is not reached.
+    """Return the highest rate up to `most` that is reached: the rate is doubled until it is not reached, then the gap
+    is halved HALVINGS times. Raises ProcessError if the first is not reached.
     """
 
     def reached(rate: float) -> bool:
@@ -128,7 +128,7 @@ def beside_kafka_user(place: Place, sizes: Sizes) -> Figures:
 
 
 def raw(place: Place, sizes: Sizes) -> Figures:
-    """Measure acknowledged records of one worker with the engine raw, verified and not, in turn."""
+    """Measure acknowledged records of one worker with the engine raw, with and without verification in turn."""
     rates: dict[bool, list[float]] = {True: [], False: []}
     with place.broker() as (directory, bootstrap, _):
         for _ in range(sizes.pairs):
@@ -177,7 +177,7 @@ def beside_broker_bench(place: Place, sizes: Sizes) -> Figures:
 
 
 def frozen(place: Place, sizes: Sizes) -> Figures:
-    """Stop the broker for FROZEN_S in the middle of a schedule, and see what each engine says of it."""
+    """Stop the broker for FROZEN_S in the middle of a schedule, and return the figures of each engine."""
     figures: Figures = {}
     for engine, users, options in (("gevent", CONNECTIONS, ""), ("raw", 1, f"connections = {CONNECTIONS}")):
         with place.broker() as (directory, bootstrap, target):
@@ -216,7 +216,7 @@ def idle_connections(place: Place, sizes: Sizes) -> Figures:
 
 
 def verification(place: Place, sizes: Sizes) -> Figures:
-    """Alternate between runs with and without verification; the cost is what a second of CPU then does less."""
+    """Alternate between runs with and without verification; the cost is the decrease of requests per second of CPU."""
     figures: Figures = {}
     with place.broker() as (directory, bootstrap, _):
         for engine, (users, records, options, rate) in VERIFIED.items():

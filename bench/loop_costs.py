@@ -39,7 +39,7 @@ BATCH = encode_batch([Record(0, 1_000, b"k", b"v", [])])
 
 
 class Timed:
-    """Jobs that run when `settle` lets them; `loop_s` and `worker_s` are the times of both sides."""
+    """Jobs that run in `settle`; `loop_s` and `worker_s` are the times of both sides."""
 
     def __init__(self) -> None:
         self.loop_s = self.worker_s = 0.0
@@ -100,7 +100,7 @@ def truncations(directory: str, count: int, truncated: int) -> None:
 
 
 def deleted_topics(topics: int, groups: int, committed: int) -> None:
-    """Delete topics in which so many of the groups have committed an offset; all have one in another topic."""
+    """Delete topics in which this many of the groups have committed an offset; all groups have one in another topic."""
     machine = GroupStateMachine(GroupSettings())
     value = encode_offset_value(1, -1, "", 0, -1, TOPIC_ID.bytes)
     for number in range(groups):

@@ -1,7 +1,7 @@
-"""Measures what a controller needs for the metadata of many partitions: `python -m bench.many_partitions --help`.
+"""Measures a controller's resources for the metadata of many partitions: `python -m bench.many_partitions --help`.
 
-A snapshot of topics with three replicas on ten brokers is loaded by a process of its own, as at the start of a node:
-the time, and the growth of resident memory.
+A separate process loads a snapshot of topics with three replicas on ten brokers, as at the start of a node. The figures
+are the time, and the growth of resident memory.
 """
 
 from __future__ import annotations

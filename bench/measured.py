@@ -175,7 +175,7 @@ def disk_share(result: DriverResult, spent: Spent | None, consuming: bool) -> fl
 
 
 def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False) -> list[str]:
-    """Return what a reader must know in addition to the figures."""
+    """Return remarks that a reader needs in addition to the figures."""
     found = []
     if result.generator_share > GENERATOR_LIMIT:
         found.append(f"the generator was the limit: it used {result.generator_share:.2f} of a core per process")
@@ -262,7 +262,7 @@ def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float |
     at = [sample.at_s - spent.began_s for sample in spent.samples]
     ends = np.array([0.0, *times])
     used = np.diff(np.interp(ends, at, [sample.cpu_s for sample in spent.samples]))
-    widths, seen = np.diff(ends), np.diff(np.clip(ends, at[0], at[-1]))  # nothing is known outside its samples
+    widths, seen = np.diff(ends), np.diff(np.clip(ends, at[0], at[-1]))  # values outside its samples are unknown
     resident = np.interp(times, at, [sample.resident_bytes / MB for sample in spent.samples])
     cores = tuple(
         float(cpu_s / covered) if covered > 0 and covered >= width / 2 else None

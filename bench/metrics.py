@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """How to show one figure."""
+    """The display of one figure."""
 
     label: str
     unit: str
@@ -121,7 +121,7 @@ UNITS = {
 
 
 def describe(name: str) -> Metric:
-    """Return how to show a figure; one that is not in METRICS is shown by its name."""
+    """Return the display of a figure; one that is not in METRICS is shown by its name."""
     if (number := name.removeprefix(PARTITION_STALL)) != name:
         return Metric(f"Stall of partition {number}", "ms", 0)
     if known := METRICS.get(name):

@@ -18,12 +18,12 @@ from broker_cy.security.authorizer import Authorizer
 from broker_cy.wire import codec, messages
 
 PRINCIPALS = 2_000
-# Of a hundred ACLs, those on a prefix.
+# The number of prefix ACLs in a hundred.
 PREFIXED = 20
 
 
 def encoded(count: int) -> list[bytes]:
-    """Return ACLs of many principals on many topics, a part of them on prefixes of twenty lengths."""
+    """Return ACLs of many principals on many topics, a part of them on prefixes with twenty lengths."""
     found = []
     for place in range(count):
         prefixed = place % 100 < PREFIXED
@@ -75,6 +75,6 @@ def decision_figures(authorizer: Authorizer) -> Figures:
 
 
 def acl_figures(count: int) -> Figures:
-    """Return the figures of so many ACLs."""
+    """Return the figures of this many ACLs."""
     authorizer, loaded = load_figures(count)
     return {**loaded, **decision_figures(authorizer)}

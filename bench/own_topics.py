@@ -1,7 +1,7 @@
-"""Events and samples as brokers write them, in the files of a stopped broker: no client may write to these topics.
+"""Events and samples as brokers write them, in the files of a stopped broker: clients cannot write to these topics.
 
-An event is a record of `__cluster_events`. Of 100 events, 98 are `commits` of a consumer with OFFSETS partitions, one
-is a `rebalance` with two triggers and six moves, and one is a `topic_created`. For each SAMPLE_EVENTS events there is a
+An event is a record of `__cluster_events`. 98 of 100 events are `commits` of a consumer with OFFSETS partitions, one is
+a `rebalance` with two triggers and six moves, and one is a `topic_created`. For each SAMPLE_EVENTS events there is a
 sample in `__broker_metrics`, with twelve APIs in six phases each, ten topics and three connections.
 """
 
@@ -20,9 +20,9 @@ from broker_cy.wire.records import Record, decode_batches, encode_batch
 
 OFFSETS = 4
 SAMPLE_EVENTS = 50
-# So much time passes between two events: 50 a second, with one sample.
+# The time between two events: 50 a second, with one sample.
 EVENT_MS = 20
-# Of a batch; SAMPLE_EVENTS is a multiple of it.
+# Events of a batch; SAMPLE_EVENTS is a multiple of it.
 BATCH_EVENTS = 25
 GROUPS = 40
 BROKERS = 3
@@ -122,8 +122,8 @@ def batches(count: int, start_ms: int) -> Iterator[tuple[str, list[Record]]]:
 
 
 def fill(target: BrokerCy, count: int, start_ms: int) -> dict[str, int]:
-    """Add `count` events, and the samples among them, to what a broker has that is not running, by topic; return how
-    many records of each topic there are then. The broker finds them as those of a broker that was killed.
+    """Add `count` events, and the samples among them, to the topics of a stopped broker; return the resulting number of
+    records by topic. The broker recovers them like those of a killed broker.
     """
     logs, ends, held = {}, {}, {}
     for topic in TOPICS:

@@ -1,4 +1,4 @@
-"""What a measurement finds in memory: nothing of files for cold reads, and room for files that are written."""
+"""Prepares the page cache for a measurement: no file data for cold reads, and free memory for written files."""
 
 import os
 from pathlib import Path
@@ -18,10 +18,10 @@ def evict(directory: Path) -> None:
 
 
 def provide(directory: Path, size_bytes: int) -> None:
-    """Have the machine get memory for that many bytes of files, which the next writes use. Raises OSError.
+    """Make the machine allocate memory for this many bytes of files, which the next writes use. Raises OSError.
 
     The host of a virtual machine gives it memory page by page when it is first used: writes into such pages were 15
-    times as slow as later ones, and a measurement of writes would be one of that.
+    times as slow as later ones, and would dominate a measurement of writes.
     """
     path = directory / "bench-memory"
     piece = bytes(PIECE_BYTES)

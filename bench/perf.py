@@ -1,4 +1,4 @@
-"""Where a process spends its time: Linux' `perf record` around the pieces of a window, reported for each function.
+"""CPU profiles of a process: Linux' `perf record` around the pieces of a window, reported for each function.
 
 perf samples user space and kernel FREQUENCY times per second of CPU time, without call graphs: less than 1 % of the
 load. It counts only inside `observed`; the rest (topics, warming, start) is not included. Symbols and units are perf's.
@@ -115,7 +115,7 @@ class Recording:
 
     @contextlib.contextmanager
     def observed(self, *pids: int) -> Iterator[None]:
-        """Count what the processes do inside the context; the first call attaches to them. Raises PerfError."""
+        """Count the processes' CPU time inside the context; the first call attaches to them. Raises PerfError."""
         if self._process is None:
             self._attach(pids)
         self._tell("enable")
@@ -178,7 +178,7 @@ class Recording:
         self._control = self._answers = -1
 
     def counted(self) -> Counted:
-        """Return what was counted inside `observed`; to be called after `close`. Raises PerfError."""
+        """Return the counts inside `observed`; to be called after `close`. Raises PerfError."""
         fields = ["-F", "period,sample,dso,symbol", "-t", SEPARATOR]
         return parse(_run(["report", "--stdio", "-f", "--no-children", *fields, "-i", str(self.data)]))
 

@@ -31,7 +31,7 @@ class Usage(NamedTuple):
     involuntary_switches: int
     written_bytes: int  # handed to write calls (wchar)
     read_bytes: int  # read from the disk (read_bytes): above 0 means that reads were cold
-    disk_written_bytes: int  # dirtied pages (write_bytes): what will reach the disk, without sockets
+    disk_written_bytes: int  # dirtied pages (write_bytes): data that will reach the disk, without sockets
 
     def __sub__(self, before: object) -> "Usage":
         if not isinstance(before, Usage):
@@ -200,8 +200,8 @@ def warm_memory(directory: Path, size_bytes: int, write_bytes: int) -> None:
     In a virtual machine, the first access to each page is expensive: 2.3 CPU-s/GB of new page cache, 0.36 once it is
     warm. The size of a write determines the sizes of the page cache's folios, and the allocator uses small cold blocks
     before it splits large warm ones. Therefore one file is written in pieces as large as the window's writes and, if
-    those are small, another in pieces as large as a broker combines them to; each file is as long as what the window
-    writes.
+    those are small, another in pieces as large as a broker combines them to; each file is as long as the data that the
+    window writes.
     """
     pieces = {write_bytes, write_bytes * GATHERED} if write_bytes < LARGE_WRITE else {write_bytes}
     paths = {piece: directory / f"bench-warm-{piece}.scratch" for piece in pieces}

@@ -1,4 +1,4 @@
-"""A process with all its descendants, such as a Python program, its JVM and that one's Python workers."""
+"""A process with all its descendants, such as a Python program, its JVM and the JVM's Python workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from bench.proc import PAGE_BYTES, TICK_S
 
 INTERVAL_S = 0.1
-# Of /proc/PID/stat behind the name: parent, user and system time, start, resident pages.
+# Fields of /proc/PID/stat after the name: parent, user and system time, start, resident pages.
 _PARENT, _USER, _SYSTEM, _START, _RESIDENT = 1, 11, 12, 19, 21
 
 
@@ -29,13 +29,13 @@ class TreeWatch:
     """Samples a process and its descendants every INTERVAL_S inside a `with` block.
 
     Afterwards `cpu_s` is the CPU time of all of them, without what a process used after its last sample, and
-    `peak_bytes` the highest sum of their resident memory: what they share is counted for each of them.
+    `peak_bytes` the highest sum of their resident memory: shared memory is counted for each of them.
     """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.peak_bytes = 0
-        # By process: its id, and when it began.
+        # The key of a process: its id and its start.
         self._cpu_s: dict[tuple[int, str], float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"tree-{pid}", daemon=True)

@@ -25,7 +25,7 @@ INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 1
 TOPIC_RESOURCE, SET = 2, 0  # of an altered config: the resource's type, and the operation
 PARTITIONS_A_CALL = 5_000
 TIMEOUT_MS = 30_000
-USUAL_REPLICAS = -1  # in CreateTopics: what the broker's default.replication.factor says (KIP-464)
+USUAL_REPLICAS = -1  # in CreateTopics: the broker's default.replication.factor (KIP-464)
 TOPIC_ALREADY_EXISTS = 36
 
 
@@ -65,7 +65,7 @@ def compact(data: bytes) -> bytes:
 
 
 def record_batch(value_bytes: int, count: int, seed: int = 1) -> bytes:
-    """Make a batch v2 of `count` records with null keys and incompressible values of `value_bytes`; base offset 0."""
+    """Build a batch v2 of `count` records with null keys and incompressible values of `value_bytes`; base offset 0."""
     source = random.Random(seed)
     records = b"".join(record(delta, None, source.randbytes(value_bytes)) for delta in range(count))
     return batch_of(records, count)
@@ -79,7 +79,7 @@ def record(delta: int, key: bytes | None, value: bytes) -> bytes:
 
 
 def batch_of(records: bytes, count: int, codec_id: int = 0) -> bytes:
-    """Make a batch v2 of records that are already encoded and compressed; base offset 0, with the current time."""
+    """Build a batch v2 of records that are already encoded and compressed; base offset 0, with the current time."""
     now_ms = int(time.time() * 1000)
     covered = struct.pack(">hiqqqhii", codec_id, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
     after_length = struct.pack(">ibI", -1, 2, crc32c(covered)) + covered
@@ -104,7 +104,7 @@ PRODUCE_TAIL = b"\0\0\0"  # the tag buffers of partition, topic and request
 
 
 def produce_request(topic: str, partition: int, batch: bytes, count: int, acks: int = ACKS_ALL) -> Template:
-    """Make a Produce v12 request for one partition."""
+    """Build a Produce v12 request for one partition."""
     apart = produce_apart(topic, partition, batch + PRODUCE_TAIL, count, acks)
     return apart._replace(frame=apart.frame + apart.payload, payload=b"")
 
@@ -123,14 +123,14 @@ def produce_apart(topic: str, partition: int, payload: bytes, count: int, acks: 
 def fetch_request(
     topic: str, partition: int, max_bytes: int, max_wait_ms: int = 500, committed: bool = False
 ) -> Template:
-    """Make a Fetch v12 request for one partition without a session; the offset is patched by the driver."""
+    """Build a Fetch v12 request for one partition without a session; the offset is patched by the driver."""
     return fetch_all_request(topic, (partition,), max_bytes, max_wait_ms, committed)
 
 
 def fetch_all_request(
     topic: str, partitions: tuple[int, ...], max_bytes: int, max_wait_ms: int = 500, committed: bool = False
 ) -> Template:
-    """Make a Fetch v12 request without a session for some partitions, of `max_bytes` in total; offsets are patched.
+    """Build a Fetch v12 request without a session for some partitions, of `max_bytes` in total; offsets are patched.
 
     `committed`: with isolation level read_committed.
     """
@@ -251,7 +251,7 @@ class Client:
         return reader.number(4)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], replicas: int = 1) -> None:
-        """Create `topic` with so many replicas; it is no error if it exists already.
+        """Create `topic` with this many replicas; it is not an error if it exists already.
 
         Uses several calls, because a controller accepts at most 10,000 metadata records in one.
         """
@@ -358,7 +358,7 @@ class Client:
         return reader.number(8)
 
     def produce_when_ready(self, template: Template, timeout_s: float = 60) -> int:
-        """Repeat `produce` until there is no error code: the partition may not have a leader yet."""
+        """Repeat `produce` until it succeeds: the partition may not have a leader yet."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:

@@ -27,10 +27,10 @@ def machine() -> dict[str, str]:
 
 
 def revision(root: Path) -> str:
-    """Return the git revision of the source tree at `root`, with `-dirty` if the source was changed after it; what
-    `broker-bench record` writes does not count. "no git" where the package was installed, or git is not.
+    """Return the git revision of the source tree at `root`, with `-dirty` if the source was changed after it; files
+    written by `broker-bench record` do not count. "no git" if the package is installed, or git is not.
     """
-    # The folder of an installed package may lie in the work tree of another project.
+    # The folder of an installed package may be in the work tree of another project.
     if not (root / ".git").exists() or shutil.which("git") is None:
         return NO_REVISION
     found = _git(root, "describe", "--always", "--exclude=*", "--abbrev=12").stdout.strip()

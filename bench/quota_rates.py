@@ -1,12 +1,13 @@
-"""How exactly a broker keeps the quotas of bytes: producers and consumers of librdkafka and Java, beside Apache Kafka.
+"""The accuracy of a broker's byte-rate quotas: producers and consumers of librdkafka and Java, compared with Apache
+Kafka.
 
-Four clients at once, each with a client id of its own and a quota for it, send or read as fast as they can. After the
-burst that the windows allow, the rate of the records is measured over the given time: of producers by the end of
-their topic, of consumers by what they printed or got. What a quota counts is about a percent more: requests and
-answers, with their headers.
+Four concurrent clients, each with its own client id and quota, send or read as fast as they can. After the burst that
+the windows allow, the rate of the records is measured over the given time: for producers by the end of their topic, for
+consumers by their output or received records. A quota counts about a percent more: requests and answers with their
+headers.
 
-Kafka forgets windows as a whole, so that its clients alternate between bursts and waits of up to all windows; which of
-them are within the time that is measured is chance.
+Kafka drops windows as a whole, so that its clients alternate between bursts and throttle times of up to all windows. It
+is random which of these are within the measured time.
 """
 
 import asyncio
@@ -27,9 +28,9 @@ from bench.targets import BrokerCy, Kafka, Target
 from broker_cy.admin import AdminClient
 
 RECORD_BYTES = 10_000
-# The most in one request or answer of librdkafka.
+# The largest request or answer of librdkafka.
 REQUEST_BYTES = 100_000
-WARM_UP_S = 20.0  # what was used before the first wait is forgotten after eleven
+WARM_UP_S = 20.0  # usage before the first throttling leaves the windows after 11 s
 TARGETS: dict[str, Callable[[Path], Target]] = {"": BrokerCy, "kafka_": Kafka}
 _TOOLS = "org.apache.kafka.tools."
 
@@ -47,7 +48,7 @@ async def set_quota(target: Target, client_id: str, key: str, rate: float) -> No
 
 @contextlib.contextmanager
 def java(name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of Kafka's tools, ended at the end."""
+    """One of Kafka's tools, which is ended with the context."""
     process = subprocess.Popen(
         [*kafka_dist.tool_command(_TOOLS + name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -119,7 +120,7 @@ def java_producer(target: Target, topic: str) -> Iterator[Bytes]:
 
 def fill(target: Target, topic: str, size: float) -> None:
     settings = {"bootstrap.servers": bootstrap(target), "client.id": "filler", "batch.num.messages": 1}
-    # Of the last batch in an answer a part may be missing, which was sent for nothing: it is to be small.
+    # The last batch of an answer may be truncated, and that part is wasted, so batches must be small.
     producer = Producer(settings)
     value = os.urandom(RECORD_BYTES // 2).hex().encode()
     for _ in range(int(size / RECORD_BYTES)):
@@ -167,7 +168,7 @@ def java_consumer(target: Target, topic: str) -> Iterator[Bytes]:
 
 
 def _drain(process: subprocess.Popen[bytes], got: list[float]) -> None:
-    """Count what the process prints, until it ends."""
+    """Count the output of the process until it ends."""
     assert process.stdout is not None
     while part := os.read(process.stdout.fileno(), 1 << 20):
         got[0] += len(part)

@@ -1,9 +1,9 @@
-"""The load driver: one thread, one epoll, ready-made Produce and Fetch frames, every response checked.
+"""The load driver: one thread, one epoll, ready-made Produce and Fetch frames, with a check of every response.
 
-It uses little CPU, so that the target is what is measured (see bench.connections for sending). A closed loop keeps
-`depth` requests in flight on each connection; an open loop (`Schedule`) measures each latency from the time at which
-the request was DUE, computed from its number alone, so that a stall of the target counts for all requests that it kept
-waiting, sent or not.
+It uses little CPU, so that the target dominates the measurement (see bench.connections for sending). A closed loop
+keeps `depth` requests in flight on each connection; an open loop (`Schedule`) measures each latency from the time at
+which the request was DUE, computed from its number alone, so that a stall of the target counts for all requests that it
+kept waiting, sent or not.
 
 `loop` runs without the GIL, so that another thread can take samples: latency is recorded to one of two histograms, and
 every SAMPLE_NS the loop hands it over and continues with the other, if the previous sample was taken. It never waits
@@ -56,7 +56,7 @@ def crc32c(data):
 
 
 def due_time_s(double number, double start, double end, double ramp_s):
-    """Return when request `number` of a schedule is due, in seconds; `start` and `end` in requests per second."""
+    """Return the due time of request `number` of a schedule, in seconds; `start` and `end` in requests per second."""
     cdef Schedule schedule
     schedule.start, schedule.end, schedule.ramp_s = start, end, ramp_s
     return due_s(&schedule, number)
@@ -92,8 +92,8 @@ cdef class Driver(Connections):
     def run_open(self, *, double rate, double seconds):
         """Send request i at start + i / rate, in turn over the connections; latency counts from that time.
 
-        `lateness` holds how much later than due each request was passed to the kernel: what the generator itself added.
-        Raises LoadError as `run_closed` does.
+        `lateness` holds how much later than due each request was passed to the kernel: the delay of the generator
+        itself. Raises LoadError as `run_closed` does.
         """
         self.start_open(start=rate, end=rate, ramp_s=0, seconds=seconds)
         self._finish()
@@ -173,18 +173,18 @@ cdef class Driver(Connections):
         return result <= 0
 
     def stop(self):
-        """Let `loop` end soon; requests that are answered by then count. May be called from any thread."""
+        """Make `loop` end soon; requests that are answered by then count. May be called from any thread."""
         store_release(&self.stopping, 1)
 
     def fail_due(self):
-        """Count what waits for a lost connection as errors. For an open loop that ends without any connection."""
+        """Count requests waiting for a lost connection as errors. For an open loop that ends without any connection."""
         cdef int64_t until = min(now_ns(), self.stop_ns or 1 << 62)
         while self.begun < self.asked and self._due_ns(self.begun) <= until:
             self.begun += 1
             self.errors += 1
 
     def take_sample(self):
-        """Return the interval that is ready, or None; called from another thread.
+        """Return the completed interval, or None; called from another thread.
 
         (seconds since the start, records, bytes, responses, errors, latency)
         """
@@ -199,7 +199,7 @@ cdef class Driver(Connections):
         return sample
 
     def last_samples(self):
-        """Return the intervals that were not taken yet; called after the end of the loop."""
+        """Return the remaining intervals; called after the end of the loop."""
         first = self.take_sample()
         latency, self.even, self.odd = (self.odd if self.is_odd else self.even), Histogram(), Histogram()
         ended_s = (self.ended_ns - self.start_ns) / 1e9
@@ -263,7 +263,7 @@ cdef class Driver(Connections):
                     self._top_up(conn)
 
     cdef void _look(self, int64_t now) noexcept nogil:
-        """Handle what need not be checked in each iteration: samples, a stop request, silent connections."""
+        """Handle the events that need not be checked in each iteration: samples, a stop request, silent connections."""
         cdef int i
         cdef Conn* conn
         self.look_ns = now + LOOK_NS
@@ -297,7 +297,7 @@ cdef class Driver(Connections):
         return self._flush(conn)
 
     cdef int64_t _release_due(self) noexcept nogil:
-        """Send due requests; returns for how many ns to sleep until the next is due (0: poll)."""
+        """Send due requests; returns the ns to sleep until the next is due (0: poll)."""
         cdef int64_t due, now = now_ns(), last = self.begun + RELEASED_AT_ONCE
         cdef Conn* conn
         while self.begun < self.total:
@@ -307,7 +307,7 @@ cdef class Driver(Connections):
             if due > now:
                 return min(TICK_NS, max(0, due - now - SPIN_NS))
             if self.alive == 0:
-                return 0                                # it waits for a connection that is made again: see `revive`
+                return 0                                # it waits for a connection that is reopened: see `revive`
             conn = &self.conns[self.begun % self.count]
             self.begun += 1
             if conn.dead:
@@ -335,7 +335,7 @@ cdef class Driver(Connections):
     # ------------------------------------------------------------------------------------------------ receiving
 
     cdef void _flushed(self, Conn* conn) noexcept nogil:
-        """Handle that the oldest unsent request is sent completely; without responses, it is then complete."""
+        """Handle the complete sending of the oldest unsent request; without responses, the request is then complete."""
         cdef Flight* flight = &conn.ring[conn.flushed % conn.ring_size]
         cdef Template* template = &conn.templates[flight.template_index]
         conn.flushed += 1

@@ -1,4 +1,4 @@
-"""Reading back acknowledged records: a response alone does not prove a write."""
+"""Reading back acknowledged records, because a response alone does not prove a write."""
 
 from collections.abc import Mapping
 

@@ -91,7 +91,7 @@ cdef inline int16_t code_at(const uint8_t* p) noexcept nogil:
 
 
 cdef inline void check_produced(View* view, Verdict* verdict, int partition, int64_t least_offset) noexcept nogil:
-    """Check a Produce v9-12 response: error code 0, and a base offset after everything that was written before."""
+    """Check a Produce v9-12 response: error code 0, and a base offset after all earlier writes."""
     cdef const uint8_t* p = only_partition(view, 14)        # index, error code, base offset
     if p is NULL:
         return

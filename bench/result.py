@@ -22,7 +22,7 @@ Number = int | float
 
 
 class ResultError(Exception):
-    """The file is not such a document; the text is `file: key: what is wrong (what is allowed)`."""
+    """The file is not such a document; the text is `file: key: problem (allowed values)`."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class Profile:
-    """How a target used its CPU time, in a separate window that no figure includes (bench.perf)."""
+    """The CPU profile of a target, from a separate window that no figure includes (bench.perf)."""
 
     target: str
     event: str  # of perf: cycles, cpu-clock
@@ -138,11 +138,11 @@ class Profile:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """How one target was warmed up before its first window; bench.steady defines when that ends."""
+    """The warm-up of one target before its first window; bench.steady defines its end."""
 
     target: str
     label: str
-    metric: str  # what had to become steady
+    metric: str  # the figure that had to become steady
     steady: bool  # False: the bound ended the warm-up
     bound_s: float
     seconds: float

@@ -18,7 +18,7 @@ cdef inline double due_s(const Schedule* plan, double number) noexcept nogil:
 
 
 cdef inline double due_until(const Schedule* plan, double seconds) noexcept nogil:
-    """Return how many requests are due within the first `seconds`."""
+    """Return the number of requests that are due within the first `seconds`."""
     if seconds >= plan.ramp_s:
         return (plan.start + plan.end) / 2 * plan.ramp_s + (seconds - plan.ramp_s) * plan.end
     return plan.start * seconds + (plan.end - plan.start) / plan.ramp_s / 2 * seconds * seconds

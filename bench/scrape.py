@@ -1,5 +1,5 @@
-"""Measure how long a scrape of `/metrics` takes with many partitions, and for how long other clients wait for the
-broker during it: `python -m bench.scrape` (goal: 100 ms with 10,000 partitions).
+"""Measure the duration of a scrape of `/metrics` with many partitions, and the wait of other clients during it: `python
+-m bench.scrape` (goal: 100 ms with 10,000 partitions).
 
 Each partition has records. A client sends ApiVersions continuously: its longest wait is reported for windows with a
 scrape and for windows without one, because a shared machine has pauses that no scrape causes.
@@ -50,7 +50,7 @@ async def fill(bootstrap: str, partitions: int) -> None:
     """Create topics with a record in each partition."""
     names = [f"scrape-{number:03}" for number in range(partitions // PARTITIONS_A_TOPIC)]
     async with AdminClient(bootstrap, timeout_s=120) as client:
-        # One call may not create them all.
+        # One call may not create all of them.
         for name in names:
             (await client.topics.create([NewTopic(name, PARTITIONS_A_TOPIC, 1)])).whole()
         producer = client.records.producer()
@@ -94,7 +94,7 @@ def measure(target: BrokerCy, port: int, partitions: int, repeats: int) -> dict[
     finally:
         asker.is_stopped.set()
         asker.join()
-    # Without the asker, because its requests cost the broker CPU time, too.
+    # Without the probing client, because its requests cost the broker CPU time, too.
     for _ in range(repeats):
         before = proc.usage(target.pid)
         scrape(port)

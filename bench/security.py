@@ -1,9 +1,9 @@
 """Figures of security, one part after the other: `python -m bench.security --help`.
 
-handshakes: of TLS, beside Apache Kafka (bench.handshakes). quotas: how exactly quotas of bytes are kept, beside Apache
-Kafka (bench.quota_rates). acls: authorisation alone, on one core (bench.micro_acls).
+handshakes: of TLS, compared with Apache Kafka (bench.handshakes). quotas: the accuracy of byte-rate quotas, compared
+with Apache Kafka (bench.quota_rates). acls: authorisation alone, on one core (bench.micro_acls).
 
-What TLS costs for each byte is measured by `broker-bench compare ours-tls ours kafka-tls kafka`.
+`broker-bench compare ours-tls ours kafka-tls kafka` measures the cost of TLS per byte.
 """
 
 from __future__ import annotations

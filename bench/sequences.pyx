@@ -18,7 +18,7 @@ def shift_of(Py_ssize_t size):
 
 
 def stamped(bytes batch not None, int64_t producer_id, int16_t epoch, int32_t sequence):
-    """Return `batch` as the driver sends it. Raises ValueError if it is shorter than a header."""
+    """Return `batch` in the form that the driver sends. Raises ValueError if it is shorter than a header."""
     cdef uint8_t header[BATCH_HEADER]
     cdef const uint8_t* data = <const uint8_t*> PyBytes_AS_STRING(batch)
     cdef Py_ssize_t rest = PyBytes_GET_SIZE(batch) - BATCH_HEADER

@@ -1,4 +1,4 @@
-"""How long partitions stalled while the members of a group changed, from what members consumed and when."""
+"""The stalls of partitions while the members of a group changed, derived from the consumed records and their times."""
 
 import itertools
 from collections import defaultdict
@@ -54,7 +54,7 @@ def _longest(times: Sequence[float], begin: float, end: float, interval_s: float
 
 
 def coverage(taken: Iterable[Took], ends: Mapping[int, int]) -> tuple[int, int]:
-    """Return how many records below `ends` no member consumed, and how many were consumed more than once."""
+    """Return the number of records below `ends` that no member consumed, and of those consumed more than once."""
     stretches: dict[int, list[Stretch]] = defaultdict(list)
     for took in taken:
         stretches[took.partition].append((took.first, took.last + 1))

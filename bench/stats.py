@@ -27,7 +27,7 @@ class Ratio:
     median: float
     interval: tuple[float, float] | None
     confidence: float
-    note: str | None  # what a reader must know about the interval, or why there is none
+    note: str | None  # a remark on the interval, or why there is none
 
 
 def pair_ratio(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:

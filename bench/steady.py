@@ -1,14 +1,14 @@
-"""When a target is warm: what its warm-up measured, window by window, and whether that has become steady.
+"""Decides when a target is warm: whether the windows of its warm-up have become steady.
 
-A Java virtual machine compiles what it runs often, for half a minute and more: until then each window is faster than
-the one before, and a ratio to it falls from pair to pair. A target is steady as soon as
+A Java virtual machine compiles frequently executed code for half a minute and more: until then each window is faster
+than the previous one, and a ratio to it falls from pair to pair. A target is steady as soon as
 
 - three windows in a row agree within 5 %, once there are `patience` windows, or
 - it has stopped improving: none of its last `patience` windows was more than 5 % better than the best one before them.
-  On a shared host the rate of anything moves by 20 to 40 % from window to window, so that three windows seldom agree.
+  On a shared host all rates vary by 20 to 40 % from window to window, so that three windows seldom agree.
 
-Compilers of a virtual machine improve the rate in steps, up to 10 s apart, between which windows agree; what is
-compiled before it runs has no such steps, and needs less patience.
+Compilers of a virtual machine improve the rate in steps, up to 10 s apart, between which windows agree. A program that
+is compiled before it runs has no such steps and needs less patience.
 """
 
 import math
@@ -26,7 +26,7 @@ PATIENCE = 3  # of any other
 
 
 def spread(values: Sequence[float], windows: int = WINDOWS) -> float | None:
-    """(highest - lowest) / median of the last `windows` values; None while there are fewer, or where all are 0."""
+    """(highest - lowest) / median of the last `windows` values; None while there are fewer, or if all are 0."""
     last = sorted(values[-windows:])
     middle = last[len(last) // 2] if last else 0.0
     return (last[-1] - last[0]) / middle if len(last) == windows and middle > 0 else None
@@ -34,14 +34,14 @@ def spread(values: Sequence[float], windows: int = WINDOWS) -> float | None:
 
 @dataclass
 class Warming:
-    """The warm-up of one target with one workload, while it goes on."""
+    """The current warm-up of one target with one workload."""
 
     target: str
     label: str
-    metric: str  # of bench.metrics: what has to become steady
+    metric: str  # of bench.metrics: the figure that has to become steady
     bound_s: float
     patience: int = PATIENCE_COMPILING  # windows
-    seconds: float = 0.0  # of all windows, without what lay between them
+    seconds: float = 0.0  # of all windows, without the time between them
     values: list[float] = field(default_factory=list)
 
     def add(self, seconds: float, value: float) -> None:
@@ -61,7 +61,9 @@ class Warming:
 
     @property
     def improvement(self) -> float:
-        """By which share the best of the last `patience` windows is better than the best before; inf if none was."""
+        """The share by which the best of the last `patience` windows is better than the best one before them; inf
+        without any before.
+        """
         before, last = self.values[: -self.patience], self.values[-self.patience :]
         if not before:
             return math.inf
@@ -75,7 +77,7 @@ class Warming:
         return self.steady or self.seconds >= 0.99 * self.bound_s
 
     def verdict(self) -> str | None:
-        """What a reader of the figures has to know; None for a target that became steady."""
+        """A remark for readers of the figures; None for a target that became steady."""
         if self.steady:
             return None
         seen = (
@@ -86,5 +88,5 @@ class Warming:
         return f"not steady after {self.seconds:.0f} s of warm-up ({seen}; at most {WITHIN:.0%} is steady)"
 
     def result(self) -> WarmUp:
-        """For the document."""
+        """Return it for the document."""
         return WarmUp(self.target, self.label, self.metric, self.steady, self.bound_s, self.seconds, tuple(self.values))

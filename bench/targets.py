@@ -37,7 +37,7 @@ class Target:
 
     name = "target"
     replicas = 1  # of the topics that are made for a measurement
-    compiles = True  # while it runs, like a Java virtual machine; also if that is unknown
+    compiles = True  # while it runs, like a Java virtual machine; also true if that is unknown
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -52,11 +52,11 @@ class Target:
 
     @property
     def copies(self) -> int:
-        """How many copies of what is written are on this machine."""
+        """The number of copies of written data on this machine."""
         return 1
 
     def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
-        """Return where each partition is written and read."""
+        """Return the address at which each partition is written and read."""
         return dict.fromkeys(range(partitions), self.address)
 
     def version(self) -> str:
@@ -115,8 +115,8 @@ class Target:
 
 
 class Attached(Target):
-    """A broker or a cluster that already runs: `--target HOST:PORT --pid PID`. Topics have as many replicas as
-    it gives them by default, and each partition is written and read at its leader.
+    """A broker or a cluster that already runs: `--target HOST:PORT --pid PID`. Topics have its default number of
+    replicas, and each partition is written and read at its leader.
     """
 
     name = "target"
@@ -130,7 +130,7 @@ class Attached(Target):
         host, port = self.address
         try:
             if self.pid:
-                proc.usage(self.pid)  # checks that there is such a process
+                proc.usage(self.pid)  # checks that the process exists
             with protocol.Client(self.address, ATTACH_TIMEOUT_S) as client:
                 client.api_versions()
         except OSError as error:
@@ -138,7 +138,7 @@ class Attached(Target):
             raise TargetError(f"{host}:{port} does not answer{process}: {error}") from error
 
     def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
-        """Return where each partition is written and read. Raises TargetError if one has no leader."""
+        """Return the address at which each partition is written and read. Raises TargetError if one has no leader."""
         config = config_of(self.address)
         deadline = time.monotonic() + LEADERS_S
         while True:
@@ -155,7 +155,7 @@ class Attached(Target):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:
-        """Check that the target runs, and leave it running."""
+        """Check that the target runs; it stays running."""
         self.start()
         yield self
 
@@ -293,7 +293,7 @@ class Floor(Spawned):
 
 
 def raise_file_limit(wanted: int) -> int:
-    """Let this process and its children open `wanted` files, or as many as the system allows; returns how many."""
+    """Let this process and its children open `wanted` files, or as many as the system allows; returns the number."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (max(wanted, hard), hard):
         with contextlib.suppress(ValueError, OSError):

@@ -51,7 +51,7 @@ def _until_steady(
     driver: LoadDriver,
     measured: Measured,
 ) -> None:
-    """Measure windows of WINDOW_S, the last of which remains in `measured`; then read back the end of the log."""
+    """Measure windows of WINDOW_S; the last one remains in `measured`. Then read back the end of the log."""
     rate = 0.0
     while not warming.over:
         session.go_on()

@@ -1,4 +1,4 @@
-"""What instruction counts depend on besides this project's sources."""
+"""The dependencies of instruction counts other than this project's sources."""
 
 import ctypes
 import hashlib

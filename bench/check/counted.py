@@ -17,7 +17,8 @@ from bench.targets import BrokerCy, TargetError
 
 COMMAND_TIMEOUT_S = 60
 WARM_UP = 100  # requests before the first window: the interpreter specializes its code, callgrind translates it
-# The broker samples its metrics each second: that belongs to no request, and under callgrind a second has few requests.
+# The broker samples its metrics each second: this is not part of a request, and under callgrind a second has few
+# requests.
 WITHOUT_SAMPLES = {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
 ROUNDS = 5  # windows of one operation; the smallest count is used, because a disturbance only adds instructions
 
@@ -32,7 +33,7 @@ class Counts(NamedTuple):
 
 
 class Counted(BrokerCy):
-    """The broker under callgrind, which counts nothing until `instrument` is called."""
+    """The broker under callgrind, which does not count until `instrument` is called."""
 
     name = "broker-cy under callgrind"
 

@@ -82,7 +82,7 @@ def fetch_same(client: Client, template: Template, batch_bytes: int, pid: int) -
     reader.tags()
     reader.take(4)
     check(reader.number(2), "Fetch")
-    reader.take(4 + 1)  # session; there is one topic
+    reader.take(4 + 1)  # session; the response has one topic
     reader.string()
     reader.take(1 + 4)
     check(reader.number(2), "Fetch")

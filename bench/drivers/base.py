@@ -75,7 +75,7 @@ class DriverResult:
         self.samples = earlier + samples
 
     def merge(self, other: "DriverResult") -> None:
-        """Add what another process measured over the same window; histograms merge exactly."""
+        """Add the measurements of another process over the same window; histograms merge exactly."""
         self.reported = _merge_reported(self, other)
         self.records += other.records
         self.bytes += other.bytes

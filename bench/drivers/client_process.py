@@ -54,7 +54,7 @@ def main() -> None:
     with contextlib.suppress(EOFError, OSError):
         serve(Connection(int(sys.argv[1])))
     sys.stderr.flush()
-    os._exit(0)  # librdkafka would wait for outstanding requests, whose results nothing would receive
+    os._exit(0)  # librdkafka would wait for outstanding requests whose results would be lost
 
 
 if __name__ == "__main__":

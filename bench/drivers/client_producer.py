@@ -108,7 +108,7 @@ class _Run:
         self.handed = 0
         self.refused = 0  # never handed over
         self.first_refusal: str | None = None
-        self.purged = 0  # those of the deliveries' errors that our own purge caused
+        self.purged = 0  # errors of the deliveries that our own purge caused
         self.sent_before = self.requests.sent
         self.sampler = Sampler(start_ns, send_sample)
 
@@ -230,7 +230,7 @@ class _Run:
                 deadline = min(deadline, time.monotonic() + STOP_FLUSH_S)
 
     def _purge(self) -> None:
-        """Purge unacknowledged records, so that no later run counts them. They are errors, unless it was stopped."""
+        """Purge unacknowledged records, so that no later run counts them. They are errors unless it was stopped."""
         if not self.outstanding:
             return
         before = self.deliveries.errors

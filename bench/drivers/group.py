@@ -137,7 +137,7 @@ class Group:
             member.check()
 
     def await_assigned(self, go_on: Callable[[], None]) -> None:
-        """Wait until the current members have all partitions. Raises DriverError, and what `go_on` raises."""
+        """Wait until the current members have all partitions. Raises DriverError, and the exceptions of `go_on`."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         settled_at = None
         while settled_at is None or time.monotonic() < settled_at:

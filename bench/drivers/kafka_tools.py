@@ -48,7 +48,7 @@ _CONSUMED_FIELDS = 10
 
 @dataclass
 class _Tool:
-    """One JVM and what it printed."""
+    """One JVM and its output."""
 
     process: subprocess.Popen[bytes]
     stderr: IO[bytes]
@@ -58,7 +58,7 @@ class _Tool:
     sampled_s: float = 0.0
     sampled_records: int = 0
     finished: bool = False  # its last line was read
-    note: str | None = None  # what it printed about missing records
+    note: str | None = None  # its message about missing records
 
     @property
     def output(self) -> IO[bytes]:
@@ -66,7 +66,7 @@ class _Tool:
         return self.process.stdout
 
     def words(self) -> str:
-        """Return the first exception that it printed, or else its note, its last line or its exit code."""
+        """Return the first exception that it printed, or otherwise its note, its last line or its exit code."""
         self.stderr.seek(0)
         lines = self.stderr.read().decode(errors="replace").splitlines()
         wrong = [line.strip() for line in lines if "Exception" in line or "Error" in line]
@@ -185,7 +185,7 @@ class KafkaToolsDriver:
             "batch.size": workload.batch_bytes,
             "linger.ms": round(workload.linger_s * 1000),
             "max.in.flight.requests.per.connection": workload.in_flight,
-            # Kafka's producer refuses to be idempotent with other settings of these.
+            # Kafka's producer requires these settings to be idempotent.
             "enable.idempotence": str(workload.acks == "all" and workload.in_flight <= 5).lower(),
             "max.request.size": max(1 << 20, workload.batch_bytes + 1024, record + 1024),
             "buffer.memory": max(32 << 20, 4 * workload.batch_bytes, 4 * record),
@@ -243,7 +243,7 @@ class KafkaToolsDriver:
         return result
 
     def _read(self, tool: _Tool, number: int, series: Series) -> bool:
-        """Parse what the tool printed; returns False at the end of its output."""
+        """Parse the output of the tool; returns False at its end."""
         part = os.read(tool.output.fileno(), 1 << 16)
         *lines, tool.pending = (tool.pending + part).split(b"\n")
         for line in lines:

@@ -1,8 +1,8 @@
 """The load of real clients: confluent-kafka (librdkafka), a process for each client.
 
-Values come from a seeded pool that is made in advance. Records are handed over in batches, and results come back in
-samples, never one record at a time. Each record has its own delivery report, so that errors are exact. The measurement
-includes the clients: `generator_share` may exceed 1, because librdkafka has additional threads in each process.
+Values come from a seeded pool that is created in advance. Records are passed in batches, and results return in samples,
+never one record at a time. Each record has its own delivery report, so that errors are exact. The measurement includes
+the clients: `generator_share` may exceed 1, because librdkafka has additional threads in each process.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Values and keys of the records that client processes send, made once from a seed."""
+"""Values and keys of the records that client processes send, generated once from a seed."""
 
 import itertools
 import random
@@ -13,7 +13,7 @@ POOL_VALUES_MIN, POOL_VALUES_MAX = 4, 20_000  # each is a Python message object
 
 
 def values(workload: Workload, seed: int) -> list[bytes]:
-    """Make values of the workload's sizes and entropy, within the bounds above."""
+    """Generate values of the workload's sizes and entropy, within the limits above."""
     source = random.Random(seed)
     left = min(POOL_BYTES_MAX, max(POOL_BYTES, 2 * workload.batch_bytes))
     made: list[bytes] = []
@@ -26,7 +26,7 @@ def values(workload: Workload, seed: int) -> list[bytes]:
 def keys(workload: Workload, seed: int) -> Iterator[bytes] | None:
     """Return all keys of the workload in a random order, repeated endlessly; None if records have no keys.
 
-    Raises ValueError if there are fewer different keys of that size.
+    Raises ValueError if fewer different keys of that size exist.
     """
     if not workload.keys:
         return None

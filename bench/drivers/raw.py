@@ -3,14 +3,14 @@
 Producing: a closed loop with `in_flight` requests per connection, or the workload's schedule, whose requests go to the
 connections in turn. Partitions are spread over the connections; with more connections than partitions, several share
 one. In a cluster each producer and each consumer has a connection to every node that leads a partition, as Kafka's
-clients have; the leaders are asked for once, in `prepare`. On a schedule, only the ring of a connection limits the
+clients have; the leaders are looked up once, in `prepare`. On a schedule, only the ring of a connection limits the
 requests in flight (8,192, fewer with thousands of connections): a due request without room waits and keeps its due
 time. With acks=0, a request counts when it is written to the socket, and there is no end-to-end latency because no
 response has the base offsets.
 
 Consuming with concurrent producers follows the log, starting at its end when a run begins; without producers, each run
-repeatedly reads from the log's start to the end it found. If there are more consumers than partitions, a partition is
-read by several, as by another group. End-to-end latency has one value for each batch.
+repeatedly reads from the log's start to the end it found. With more consumers than partitions, several consumers read
+the same partition, like different groups. End-to-end latency has one value for each batch.
 
 `cpu_s` excludes the time in which the sending thread polled because the next request was due within microseconds.
 """
@@ -316,7 +316,7 @@ def fetch_plan(topic: str, workload: Workload, shares: Sequence[Share]) -> list[
 
 
 def shares_of(clients: int, leaders: Leaders) -> list[Share]:
-    """Return the connections of `clients`, each of which has one to every leader.
+    """Return the connections of `clients`; each client has one to every leader.
 
     Every partition has a connection, and every connection a partition.
     """

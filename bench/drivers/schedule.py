@@ -26,7 +26,7 @@ class Schedule:
         return cls(start, end, rate.ramp_s, index / producers / start)
 
     def due_s(self, number: int) -> float:
-        """Return when record `number` is due."""
+        """Return the due time of record `number`."""
         change = self.end - self.start
         in_ramp = (self.start + self.end) / 2 * self.ramp_s
         if number >= in_ramp:
@@ -36,7 +36,7 @@ class Schedule:
         return self.first_s + 2 * number / (self.start + root)
 
     def due_by(self, seconds: float) -> int:
-        """Return how many records are due before `seconds`."""
+        """Return the number of records that are due before `seconds`."""
         t = seconds - self.first_s
         if t <= 0:
             return 0

@@ -3,8 +3,8 @@
 A transaction is one Produce request with a batch for every partition, encoded in advance and stamped with the epoch
 that the end of the previous transaction returned (bench.transactional), then EndTxn. If the target answers that it is
 not ready (the previous transaction is still being ended, or no producer id is available), the same request is sent
-again immediately, as often as necessary: that time is part of the transaction's, and each such response is counted. Any
-other error code ends the run.
+again immediately, as often as necessary: this time is part of the transaction's time, and each such response is
+counted. Any other error code ends the run.
 
 After each run every transaction must be decided: the last stable offset of each partition is its end offset, and not
 below the end of the acknowledged records.

@@ -1,1 +1,1 @@
-"""Nodes of a cluster that fail while clients write: what each client sees of it."""
+"""Failures of cluster nodes while clients write, and their effect on each client."""

@@ -23,16 +23,18 @@ from bench.targets import TargetError
 TOPIC: Final = "bench-failover"
 PARTITIONS: Final = 6
 IDLE_TOPIC_PARTITIONS: Final = 1000
-# Of undisturbed writing before a failure, whose latency is that of "before". Longer than a client waits between two
-# requests for metadata (5 s of franz-go): the election of preferred leaders that precedes it has made all ask.
+# Undisturbed writing before a failure, which gives the latency "before". It is longer than the interval between a
+# client's metadata requests (5 s for franz-go): all clients have refreshed after the preceding election of preferred
+# leaders.
 BEFORE_S: Final = 6.0
 AFTER_S: Final = 0.5  # and after it, once all clients are served again
-# What is acknowledged shortly after a cut was on its way before it: the gap ends with a record that is sent later.
+# Records that are acknowledged shortly after a cut were in flight before it: the gap ends with a record sent later than
+# this.
 CUT_TAKES_S: Final = 0.1
-# Until clients are served again: longer than librdkafka waits for a broker that stands still (a minute).
+# The time limit until clients are served again: longer than librdkafka waits for a frozen broker (a minute).
 SERVED_S: Final = 90.0
 FREEZE_S: Final = 12.0
-# What fails, in the order in which kinds are measured. "cut" is measured on hosts of their own (bench.launch.networks).
+# The kinds of failures, in the order of measurement. "cut" needs separate hosts (bench.launch.networks).
 KINDS: Final = {
     "leader": "kill -9 of a leader",
     "controller": "kill -9 of the active controller",
@@ -41,17 +43,17 @@ KINDS: Final = {
     "freeze": "a leader that stands still",
     "cut": "one-way cut from a leader to a follower",
 }
-# The active controller leads partitions as well, so both are of all partitions that the node led.
+# The active controller leads partitions, too, so its figures are also those of the partitions that the node led.
 _OF_CONTROLLERS: Final = ("controller",)
-# What happens to one process; the others happen to a node with all its shards.
+# Failures of one process; the others affect a node with all its shards.
 _OF_PROCESSES: Final = ("leader", "controller", "freeze")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one client saw of one round. `gap_ms`: from the failure until each partition of the node has acknowledged a
-    record that was sent after it; of a rolling restart the longest time in which a partition acknowledged nothing.
-    `others_ms` is the latter of the partitions of other nodes.
+    """The measurements of one client in one round. `gap_ms`: from the failure until each partition of the node has
+    acknowledged a record that was sent after it; for a rolling restart, the longest time in which a partition
+    acknowledged nothing. `others_ms` is the latter for the partitions of other nodes.
     """
 
     gap_ms: float
@@ -63,8 +65,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Round:
-    """One failure: what each client saw, and when the nodes that are left showed other leaders and another controller.
-    `phases_ms` are of the logs of ours.
+    """One failure: the measurements of each client, and the times at which the remaining nodes showed other leaders and
+    another controller. `phases_ms` come from the logs of our nodes.
     """
 
     kind: str
@@ -81,8 +83,8 @@ class Round:
 
 
 class Span(NamedTuple):
-    """A failure in microseconds of the system's clock: when it began, from when on what is sent counts for the gap, and
-    when all clients were served again.
+    """A failure in microseconds of the system's clock: its begin, the time from which sent records end the gap, and the
+    time at which all clients were served again.
     """
 
     began_us: int
@@ -96,7 +98,7 @@ def now_us() -> int:
 
 
 def _idle_topics(partitions: int) -> dict[str, int]:
-    """Topics with so many partitions in all, of IDLE_TOPIC_PARTITIONS at most: one answer names those of a topic."""
+    """Topics with this many partitions in total, at most IDLE_TOPIC_PARTITIONS each: an answer lists one topic's."""
     full, rest = divmod(partitions, IDLE_TOPIC_PARTITIONS)
     counts = [IDLE_TOPIC_PARTITIONS] * full + [rest] * (rest > 0)
     return {f"{TOPIC}-idle-{number}": count for number, count in enumerate(counts)}
@@ -104,7 +106,7 @@ def _idle_topics(partitions: int) -> dict[str, int]:
 
 class Rounds:
     """A running cluster with a topic, and one Writer for each of `clients`. `go_on` raises if it should stop. Each node
-    leads a third of the `idle` partitions, too, to which nobody writes.
+    also leads a third of the `idle` partitions, which have no writers.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class Rounds:
             raise
 
     def finish(self) -> None:
-        """Let the clients end. Raises TargetError if one lost a record, or ended early."""
+        """End the clients. Raises TargetError if one lost a record or ended early."""
         for writer in self.writers:
             try:
                 writer.finish()
@@ -154,7 +156,7 @@ class Rounds:
         self.cluster.wait(looked, what, timeout_s)
 
     def served(self, since_us: int, timeout_s: float = SERVED_S) -> None:
-        """Wait until each client has an acknowledgement of each partition for what was sent since then."""
+        """Wait until each client has an acknowledgement from each partition for a record sent since then."""
         self._until(lambda: all(each.goes_on(since_us) for each in self.writers), "service of all clients", timeout_s)
 
     def _is_settled(self) -> bool:
@@ -184,7 +186,7 @@ class Rounds:
     # --- a round
 
     def round(self, kind: str) -> Round:
-        """Let something fail, wait until clients are served, and repair it."""
+        """Cause a failure, wait until clients are served, and repair it."""
         self.settle()
         for writer in self.writers:
             writer.begin()
@@ -231,7 +233,7 @@ class Rounds:
         return controller if kind in _OF_CONTROLLERS else (controller + 1) % len(self.cluster.nodes)
 
     def _brokers(self, kind: str, victim: int) -> list[int]:
-        """The brokers to which it happens: all of a node, its first one, which has the controller, or its last one."""
+        """The affected brokers: all of a node, its first one, which has the controller, or its last one."""
         found = self.cluster.broker_ids(victim)
         if kind in _OF_CONTROLLERS:
             return found[:1]
@@ -271,8 +273,8 @@ class Rounds:
         return all(self.cluster.is_in_sync(topic, partitions) for topic, partitions in self._topics.items())
 
     def _await(self, kind: str, brokers: Sequence[int], sent_us: int) -> None:
-        """Wait until all clients are served. Those of a process that stands still may wait for it until their own
-        timeouts: after `freeze_s` it goes on, if it is still there.
+        """Wait until all clients are served. Clients of a frozen process may wait for it until their own timeouts: it
+        continues after `freeze_s` if it still exists.
         """
         if kind != "freeze":
             self.served(sent_us)
@@ -283,7 +285,7 @@ class Rounds:
         self.served(sent_us)
 
     def _thaw(self, brokers: Sequence[int]) -> None:
-        """Let brokers go on that stand still. The parent of a shard has killed it, and starts another one."""
+        """Let frozen brokers continue. The parent of a shard has killed it and starts another one."""
         with suppress(ProcessLookupError, KeyError):
             for each in brokers:
                 os.kill(self.cluster.broker_pid(each), signal.SIGCONT)
@@ -294,7 +296,7 @@ class Rounds:
             assert self.cluster.network is not None
             other = self._other(victim, controller)
             self.cluster.network.heal(victim, other)
-            # Other incarnations, as below: these two would give each other more time from now on.
+            # Other incarnations, as below, because these two would give each other more time from now on.
             for number in (victim, other):
                 self._until(self._is_in_sync, "replicas in sync")
                 self._restart(number)
@@ -302,7 +304,7 @@ class Rounds:
         if kind == "freeze":
             self._thaw(brokers)
         if kind in _OF_PROCESSES and self.cluster.spec.shards == 1:
-            # After a freeze another incarnation: this one would be given more time from now on.
+            # Another incarnation after a freeze, because this one would be given more time from now on.
             node.kill()
         if not node.alive():
             node.restart()

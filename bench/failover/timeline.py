@@ -1,5 +1,5 @@
-"""What is seen of a failure from outside, on the time line of the clients: in the metadata and the quorum that the
-other nodes show, and in the logs of ours.
+"""The external view of a failure, on the time line of the clients: the metadata and quorum that the other nodes show,
+and the logs of our nodes.
 
 All times are milliseconds of the system's clock since the failure.
 """
@@ -18,7 +18,7 @@ from bench import protocol
 from bench.cluster_requests import active_controller, metadata
 from bench.targets import Address
 
-# Between two requests to a node.
+# The pause between two requests to a node.
 POLL_S: Final = 0.004
 REQUEST_S: Final = 60.0
 
@@ -37,9 +37,9 @@ _TIME = re.compile(r"^time=(\S+)Z .*?event=(\"[^\"]*\"|\S+)")
 
 
 class Watcher(threading.Thread):
-    """Asks one node again and again, until it shows other leaders than some brokers, and another active controller.
+    """Queries one node repeatedly until it shows leaders other than the failed brokers, and another active controller.
 
-    `leaders_ms` and `controller_ms` are when it did; None before. `over` ends it.
+    `leaders_ms` and `controller_ms` are the times of these; None before. `over` ends it.
     """
 
     def __init__(self, address: Address, topic: str, victims: Collection[int], began_us: int) -> None:
@@ -73,7 +73,7 @@ class Watcher(threading.Thread):
 
 
 def logged_ms(log: str, began_us: int) -> dict[str, float]:
-    """Return when each of LOGGED was first in the log of a node since the failure."""
+    """Return the time of the first occurrence of each of LOGGED in a node's log since the failure."""
     found: dict[str, float] = {}
     for line in log.splitlines():
         match = _TIME.match(line)
@@ -81,7 +81,7 @@ def logged_ms(log: str, began_us: int) -> dict[str, float]:
             continue
         at_ms = datetime.fromisoformat(match[1] + "+00:00").timestamp() * 1000 - began_us / 1000
         for phase, text in LOGGED.items():
-            # A line's time is cut to milliseconds.
+            # The time of a line is truncated to milliseconds.
             if at_ms > -1 and text in match[2]:
                 found.setdefault(phase, at_ms)
     return found

@@ -1,4 +1,4 @@
-"""A steady client (bench.steady_clients) that writes to each partition of a topic, and what its user sees."""
+"""A steady client (bench.steady_clients) that writes to each partition of a topic, and the measurements of its user."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ US_PER_MS: Final = 1000.0
 
 
 class Writer(LineProgram):
-    """Keeps what was acknowledged since `begin`: 600 records a second at most, for as long as a round lasts.
+    """Keeps the acknowledgements since `begin`: at most 600 records a second for the length of a round.
 
-    `failed` are the errors that its user saw, of all rounds.
+    `failed` are the errors that its user got in all rounds.
     """
 
     def __init__(self, client: str, bootstrap: str, topic: str, partitions: int, directory: Path) -> None:
@@ -36,20 +36,20 @@ class Writer(LineProgram):
             self.failed.append(line)
 
     def begin(self) -> None:
-        """Forget what was acknowledged until now."""
+        """Drop the acknowledgements so far."""
         self._acked = []
 
     def acked(self) -> Sequence[Acked]:
-        """Return what was acknowledged since `begin`, in the order of the acknowledgements."""
+        """Return the acknowledged records since `begin`, in the order of the acknowledgements."""
         return tuple(self._acked)
 
     def goes_on(self, since_us: int) -> bool:
-        """Whether each partition has acknowledged something that was sent after a time."""
+        """Whether each partition has acknowledged a record that was sent after a time."""
         return len(first_us(self.acked(), since_us)) == self.partitions
 
 
 def first_us(records: Sequence[Acked], since_us: int) -> dict[int, int]:
-    """Return by partition when the first record was acknowledged that was sent after a time."""
+    """Return, by partition, the time of the first acknowledgement of a record that was sent after a time."""
     found: dict[int, int] = {}
     for each in records:
         if each.sent_us >= since_us:
@@ -58,7 +58,7 @@ def first_us(records: Sequence[Acked], since_us: int) -> dict[int, int]:
 
 
 def gap_ms(records: Sequence[Acked], partitions: Collection[int], began_us: int, sent_us: int) -> float:
-    """Return how long after `began_us` the last of these partitions acknowledged a record sent after `sent_us`."""
+    """Return the time from `began_us` until the last of these partitions acknowledged a record sent after `sent_us`."""
     first = first_us(records, sent_us)
     return max((first[partition] - began_us for partition in partitions if partition in first), default=0) / US_PER_MS
 

@@ -15,7 +15,7 @@ from bench.measured import ladder
 from bench.metrics import describe
 from bench.result import Document, Latencies, Pair, Run
 
-MOST_POINTS = 2000  # of one line: what a screen can show
+MOST_POINTS = 2000  # of one line: the resolution of a screen
 MOST_RATIO_ROWS = 40  # of the chart of pairs; its table has all rows
 US_PER_MS = 1000
 Values = Sequence[float | None]
@@ -136,7 +136,7 @@ def percent_text(nines: int) -> str:
 
 
 def _nines(percent: float, count: int) -> float:
-    """Return a percentile's place on the axis; the highest of n values is where 1/n of them is left."""
+    """Return a percentile's place on the axis; the highest of n values is at the place where 1/n of them remains."""
     return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
 
 
@@ -236,7 +236,7 @@ def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
 
 
 def pair_text(pair: Pair, document: str = "") -> str:
-    """Describe what a ratio compares, and which direction is better."""
+    """Describe the sides of a ratio, and which direction is better."""
     metric = describe(pair.metric)
     better = {True: "higher is better", False: "lower is better", None: ""}[metric.higher_is_better]
     words = [document, metric.label, pair.label, f"{pair.a} / {pair.b}", better]

@@ -32,7 +32,7 @@
       marker: { ...trace.marker, color: own, line: { ...(trace.marker || {}).line, color: own } },
       // Bands of forecasts, beneath their lines.
       ...(trace.fill ? { fillcolor: `${own}33` } : {}),
-      // Plotly chooses what can be read inside of a bar.
+      // Plotly selects a readable text colour inside of a bar.
       ...(trace.type === "bar" ? { outsidetextfont: { color: theme().ink, size: 12 } }
         : { textfont: { color: theme().ink, size: 12 } }),
     };

@@ -19,7 +19,7 @@ Named = Sequence[tuple[str, Document]]
 
 
 def write_report(paths: Sequence[Path], out: Path) -> None:
-    """Write one page of all these documents, side by side. Raises ResultError if one cannot be read, OSError."""
+    """Write one page of all these documents, next to each other. Raises ResultError if one cannot be read, OSError."""
     if not paths:
         raise ValueError("no document to report on")
     documents = list(zip(names(paths), [read(path) for path in paths], strict=True))

@@ -1,5 +1,5 @@
 "use strict";
-// On paper charts have the width of the paper, which they do not get by themselves.
+// Charts do not fit the width of the paper by themselves.
 (() => {
   const fit = () => { for (const plot of document.querySelectorAll(".plot")) Plotly.Plots.resize(plot); };
   matchMedia("print").addEventListener("change", fit);

@@ -1,7 +1,7 @@
-"""What every page of a report is made of: charts, tables, cards and legends, without what fills them.
+"""The building blocks of every report page: charts, tables, cards and legends, without their content.
 
-`page.css` and `page.js` draw them; `parts.css` and `parts.js` are for pages with tables and legends beside charts.
-Nothing here needs more than Python's own library.
+`page.css` and `page.js` draw them; `parts.css` and `parts.js` are for pages with tables and legends beside charts. This
+module only needs Python's standard library.
 """
 
 import json
@@ -17,7 +17,7 @@ Trace = dict[str, Any]
 
 @dataclass(frozen=True)
 class Chart:
-    """One picture; `data` and `layout` are plotly's. See `bench.html.charts` for what `meta` of a trace tells."""
+    """One picture; `data` and `layout` are plotly's. See `bench.html.charts` for `meta` of a trace."""
 
     id: str
     title: str
@@ -27,7 +27,7 @@ class Chart:
     wide: bool = False
 
     def figure(self) -> dict[str, Any]:
-        """Return what the page draws."""
+        """Return the figure that the page draws."""
         return {"id": self.id, "data": self.data, "layout": self.layout}
 
 
@@ -61,7 +61,7 @@ def log_range(values: Sequence[float | None]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Marking:
-    """A mark of a chart over time: where it is on the x axis, what stands above it, and its text (plotly's HTML)."""
+    """A mark of a chart over time: its place on the x axis, its label, and its text (plotly's HTML)."""
 
     at: float | str
     label: str

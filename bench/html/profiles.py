@@ -1,4 +1,4 @@
-"""The part of a report on where the time goes: modules and functions by CPU time, with a colour for each target."""
+"""The part of a report about profiles: modules and functions by CPU time, with a colour for each target."""
 
 from collections.abc import Sequence
 from html import escape

@@ -39,7 +39,7 @@ def state(documents: Named) -> str:
 
 
 def verdicts(documents: Named) -> str:
-    """Return what a reader must know in addition to the figures; equal verdicts once, with their number of runs."""
+    """Return remarks that a reader needs in addition to the figures; equal verdicts once, with their number of runs."""
     counted: Counter[tuple[str, str]] = Counter()
     for name, document in documents:
         for run in document.runs:
@@ -72,7 +72,7 @@ def provenance(documents: Named) -> str:
 
 
 def warm_ups(documents: Named) -> str:
-    """Return how each target was warmed up before its first window, by window; empty if none was."""
+    """Return the warm-up of each target before its first window, by window; empty if none was warmed up."""
     rows = []
     for name, document in documents:
         for warm_up in document.warm_ups:

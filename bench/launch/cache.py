@@ -1,4 +1,4 @@
-"""What programs for comparison need, made or downloaded once on a machine."""
+"""Files of the programs for comparison, built or downloaded once per machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cache_directory() -> Path:
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the directory `name` of the cache; `make` fills it once on a machine, while other processes wait."""
+    """Return the directory `name` of the cache; `make` fills it once per machine, while other processes wait."""
     home = cache_directory() / name
     if home.exists():
         return home

@@ -1,4 +1,4 @@
-"""A headless Chromium that Playwright drives, wherever pages are measured, tested or photographed."""
+"""A headless Chromium that Playwright drives, for measurements, tests and screenshots of pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 
 class BrowserError(Exception):
-    """There is no browser, or a page did not do what was expected; the text says what is missing."""
+    """The browser is missing, or a page did not behave as expected; the text says what is missing."""
 
 
 @contextlib.contextmanager

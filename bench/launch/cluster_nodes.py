@@ -1,7 +1,7 @@
 """Nodes of one cluster, each broker and controller or one of the two: ours, and Apache Kafka's.
 
-`formed` makes the nodes and gives them one set of static voters; `launch` starts them. A quorum is complete only when
-most of its voters run, so all nodes are launched before any is waited for.
+`formed` creates the nodes with one set of static voters; `launch` starts them. A quorum needs a majority of its voters,
+so all nodes are launched before the first wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.launch.shards import STEP, Guard, free_range, running
 FORMAT_S: Final = 60.0
 BOTH: Final = "broker,controller"
 NODES: Final = 3
-# What a cluster of three has where a single node has 1: both systems get the same.
+# Settings of a cluster of three that are 1 on a single node: both systems get the same values.
 THREE: Final = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -28,10 +28,9 @@ THREE: Final = {
 
 
 class ClusterNode(BrokerCy):
-    """One of our nodes; its settings are in `properties`, because its listeners are more than one.
+    """One of our nodes; its settings are in `properties`, because it has several listeners.
 
-    With `shards` above 1 it is a parent process with as many brokers, of which the first one has `port`, and the
-    controller.
+    With `shards` above 1 it is a parent process with this many brokers; the first broker has `port` and the controller.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class ClusterNode(BrokerCy):
 
 
 def voters_of(nodes: Iterable[ClusterNode | Kafka]) -> str:
-    """Return controller.quorum.voters of nodes with the ids from 1 on, whose ports are chosen."""
+    """Return controller.quorum.voters of nodes with the ids from 1 on and chosen ports."""
     return ",".join(f"{number}@{node.host}:{node.controller_port}" for number, node in enumerate(nodes, 1))
 
 

@@ -1,4 +1,4 @@
-"""`broker-dash` as a process before one cluster, at a free port of the loopback interface, without login."""
+"""`broker-dash` as a process for one cluster, at a free port of the loopback interface, without login."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dashboard_command() -> list[str]:
 
 def wait_until_ready(child: Child) -> str:
     """Return the address that a dashboard prints when it serves, with a slash at the end; a child that does not print
-    it is killed. Raises ProcessError.
+    an address is killed. Raises ProcessError.
     """
     until_s = time.perf_counter() + READY_TIMEOUT_S
     try:
@@ -104,7 +104,7 @@ class Dashboard:
         (self.directory / "clusters.toml").write_text(f'[clusters.{CLUSTER}]\nbootstrap = "{self.bootstrap}"\n')
         self._starts += 1
         begun_s = time.perf_counter()
-        # Files of the user, such as a configuration or accounts, must not change what is measured.
+        # Files of the user, such as a configuration or accounts, must not affect the measurement.
         env = {"XDG_CONFIG_HOME": str(self.directory / "config")}
         child = self._child = Child(self.command(), self.directory, f"dashboard-{self._starts}", env=env)
         url = wait_until_ready(child)

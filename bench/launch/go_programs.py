@@ -13,7 +13,7 @@ BUILD_TIMEOUT_S = 280.0
 
 
 def missing() -> str | None:
-    """Return a sentence about what has to be installed; None if nothing is missing."""
+    """Return a sentence about missing programs; None if nothing is missing."""
     return None if shutil.which("go") else "no go here (https://go.dev/dl)"
 
 

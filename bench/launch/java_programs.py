@@ -14,7 +14,7 @@ COMPILE_TIMEOUT_S = 280.0
 
 
 def missing() -> str | None:
-    """Return a sentence about what has to be installed; None if nothing is missing."""
+    """Return a sentence about missing programs; None if nothing is missing."""
     if shutil.which("javac") is None:
         return "no javac here (Debian: apt-get install openjdk-17-jdk-headless)"
     return kafka_dist.missing()

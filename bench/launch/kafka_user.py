@@ -1,4 +1,4 @@
-"""locust-plugins' KafkaUser, in a virtual environment of its own, which is made from PyPI once on a machine."""
+"""locust-plugins' KafkaUser, in a separate virtual environment, which is created from PyPI once per machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMS = ("plain", "linger", "polled")
 USERS = 16
 LOCUSTFILE = Path(__file__).resolve().parents[1] / "specs" / "locustfiles" / "kafka_user.py"
 INSTALL_S = 280.0
-# To start locust, and until it has stopped its users.
+# The time to start locust and to stop its users.
 AROUND_S = 60.0
 WARM_UP_S = 1
 SPAWN_RATE = 100
@@ -26,7 +26,7 @@ SPAWN_RATE = 100
 
 @dataclass(frozen=True)
 class Sent:
-    """What the users of one process did."""
+    """The results of the users of one process."""
 
     seconds: float
     cpu_s: float

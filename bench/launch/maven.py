@@ -14,7 +14,7 @@ _TIMEOUT_S = 280
 
 @dataclass(frozen=True)
 class Artifact:
-    """One artifact. `without` are the dependencies, as (group, artifact), that it must not bring along; "*" is any."""
+    """One artifact. `without` are excluded dependencies, as (group, artifact); "*" is any."""
 
     group: str
     name: str
@@ -34,7 +34,7 @@ class Artifact:
 
 
 def copy_jars(directory: Path, artifacts: Iterable[Artifact]) -> Path:
-    """Copy the artifacts, and what they need, into `directory`/libs; returns that folder. Raises ProcessError."""
+    """Copy the artifacts and their dependencies into `directory`/libs; returns that folder. Raises ProcessError."""
     pom = directory / "pom.xml"
     pom.write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

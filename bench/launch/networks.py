@@ -1,7 +1,7 @@
-"""Hosts of their own for the nodes of a cluster on one machine: network namespaces on one bridge.
+"""Separate hosts for the nodes of a cluster on one machine: network namespaces on one bridge.
 
 A connection between two of them can be cut in one direction or in both, and no packet reports it to either side: the
-sender keeps its connections and gets no answers. This needs root and iproute2; `missing` says what is not there.
+sender keeps its connections and gets no answers. This needs root and iproute2; `missing` says what is missing.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Final
 
 from bench.launch.processes import ProcessError, run
 
-# A network that no machine should have: TEST-NET-2 is for documentation (RFC 5737).
+# A network that no machine should use: TEST-NET-2 is for documentation (RFC 5737).
 PREFIX: Final = "198.51.100"
 HOSTS_MAX: Final = 9
 COMMAND_S: Final = 20.0
-# What a limited link lets pass at once, and how long a packet waits for it before others are dropped.
+# The burst size of a limited link, and the time that a packet is queued for it before others are dropped.
 BURST: Final = "256k"
 QUEUE: Final = "20ms"
-# An address on the bridge that nobody has: packets to it are lost.
+# An unused address on the bridge: packets to it are lost.
 NOBODY: Final = "02:00:00:00:00:fe"
 
 
 def missing() -> str | None:
-    """Return a sentence about what is missing for hosts of their own; None if nothing is."""
+    """Return a sentence about missing requirements for separate hosts; None if nothing is missing."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -43,8 +43,8 @@ def _ip(*words: str) -> None:
 
 
 class Network:
-    """Hosts 0 to `count` - 1, and this machine, which reaches all of them. With `link_bits_per_s` the link of each host
-    carries no more than that in each direction.
+    """Hosts 0 to `count` - 1, and this machine, which reaches all of them. `link_bits_per_s` limits the link of each
+    host in each direction.
     """
 
     def __init__(self, count: int, link_bits_per_s: int = 0) -> None:
@@ -57,12 +57,12 @@ class Network:
         return f"{self._name}-{number}"
 
     def wrapper(self, number: int) -> Sequence[str]:
-        """Return what a command line begins with to run on the host."""
-        # `ip netns exec` would make a mount namespace, too.
+        """Return the prefix of a command line that runs it on the host."""
+        # `ip netns exec` would also create a mount namespace.
         return ["nsenter", f"--net=/run/netns/{self._space(number)}", "--"]
 
     def make(self) -> None:
-        """Make bridge and hosts. Raises ProcessError."""
+        """Create bridge and hosts. Raises ProcessError."""
         _ip("link", "add", self._name, "type", "bridge")
         _ip("addr", "add", f"{PREFIX}.254/24", "dev", self._name)
         _ip("link", "set", self._name, "up")
@@ -80,13 +80,13 @@ class Network:
                 run([*self.wrapper(number), "tc", "qdisc", "add", "dev", "eth0", *limit], timeout_s=COMMAND_S)
 
     def remove(self) -> None:
-        """Remove everything that was made."""
+        """Remove everything that was created."""
         for number in range(len(self.hosts)):
             run(["ip", "netns", "del", self._space(number)], timeout_s=COMMAND_S, check=False)
         run(["ip", "link", "del", self._name], timeout_s=COMMAND_S, check=False)
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Lose all that host `sender` sends to host `receiver`; the other direction stays."""
+        """Drop all packets from host `sender` to host `receiver`; the other direction still works."""
         neighbour = ("neigh", "replace", self.hosts[receiver], "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
         _ip("-n", self._space(sender), *neighbour)
 
@@ -97,7 +97,7 @@ class Network:
 
 @contextlib.contextmanager
 def made(count: int, link_bits_per_s: int = 0) -> Iterator[Network]:
-    """Make a network of `count` hosts, and remove it at the end. Raises ProcessError."""
+    """Create a network of `count` hosts, and remove it at the end. Raises ProcessError."""
     if not 0 < count <= HOSTS_MAX:
         raise ValueError(f"{count} hosts (allowed: 1 to {HOSTS_MAX})")
     network = Network(count, link_bits_per_s)

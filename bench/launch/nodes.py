@@ -25,10 +25,10 @@ from bench.launch.processes import Child, ProcessError
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
 PORTS_FROM, PORTS_LEAST = 10_000, 1_000
-# First starts of a node, each with other ports, while another program takes the ports that were just free.
+# Attempts of a node's first start, each with other ports, in case another program takes the ports that were just free.
 START_ATTEMPTS = 3
 _POLL_S = 0.002
-# What Kafka and what our broker report.
+# The reports of Kafka and of our broker.
 _PORT_TAKEN = re.compile(r"Address already in use|is in use: stop the program that listens there")
 _PROBE_TIMEOUT_S = 1.0
 # ApiVersions version 0: api key, version, correlation id, and a null client id, after the frame's length.
@@ -57,22 +57,22 @@ _SINGLE_NODE = {
 
 
 class _Share:
-    """The part of the ports that this process gives, and those that it has given: at most all of them."""
+    """The part of the ports that this process hands out, and the ports handed out so far: at most all of them."""
 
     index, count = 0, 1
     given: ClassVar[set[int]] = set()
 
 
 def share_ports(index: int, count: int) -> None:
-    """Give the ports of part `index` of `count` only: other processes give the others at the same time."""
+    """Hand out only the ports of part `index` of `count`: other processes hand out the others at the same time."""
     _Share.index, _Share.count = index, count
 
 
 def free_ports(count: int) -> list[int]:
     """Return `count` different loopback ports that were just free, for programs that cannot choose one themselves.
 
-    They are below the ports that the kernel gives to outgoing connections, which could take one again at any time. A
-    port is given a second time only when few others are left: its program may be stopped for a moment, and need it.
+    They are below the ports that the kernel uses for outgoing connections, which could take one at any time. A port is
+    handed out a second time only when few others are left, because its program may be stopped only temporarily.
     """
     first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     end = max(first_outgoing, PORTS_FROM + PORTS_LEAST * _Share.count)
@@ -115,7 +115,7 @@ class Node:
         # Prefix of the command line: nsenter, prlimit or valgrind with their arguments.
         self.wrapper: Sequence[str] = ()
         self.security = "PLAINTEXT"  # the protocol of its listener
-        self.client_config: Path | None = None  # what its clients need: set when it is first prepared
+        self.client_config: Path | None = None  # settings that its clients need: set when it is first prepared
         self._child: Child | None = None
         self._starts = 0
         self._secured: dict[str, str] = {}
@@ -125,7 +125,7 @@ class Node:
         raise NotImplementedError
 
     def ready(self, child: Child) -> bool:
-        """Return whether the node accepts requests; if the node chooses its port itself, this sets `port`.
+        """Return whether the node accepts requests; if the node chooses its port, this sets `port`.
 
         By default, a node is ready when a complete line of stdout contains its address.
         """
@@ -156,7 +156,7 @@ class Node:
 
     @property
     def log_dirs(self) -> list[Path]:
-        """Return the directories that have the logs."""
+        """Return the directories with the logs."""
         return [self.data_dir]
 
     def broker_pid(self, broker_id: int) -> int:
@@ -201,10 +201,10 @@ class Node:
         raise AssertionError("unreachable")
 
     def prepare(self) -> None:
-        """Write what the process reads at its start; the ports are chosen."""
+        """Write the files that the process reads at startup; the ports are chosen."""
 
     def secure(self) -> dict[str, str]:
-        """Return the settings of a listener that is not open, whose files are written for the first start."""
+        """Return the settings of a secured listener, whose files are written at the first start."""
         if self.security == "PLAINTEXT":
             return {}
         # Imported here, because it needs a library for certificates.
@@ -283,7 +283,7 @@ class Kafka(Node):
     """Apache Kafka 4.3.1, broker and controller in one process (a quorum of one)."""
 
     name = "kafka"
-    log_level = "ERROR"  # of what Kafka writes to stderr
+    log_level = "ERROR"  # of Kafka's output on stderr
     run_tool = staticmethod(kafka_dist.run_tool)
 
     def __init__(
@@ -310,7 +310,7 @@ class Kafka(Node):
         try:
             with socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as connection:
                 if "SSL" in self.security:
-                    return True  # who wants an answer begins with a handshake
+                    return True  # a client must begin with a handshake to get an answer
                 connection.sendall(_API_VERSIONS)
                 return len(connection.recv(64)) > 0
         except OSError:
@@ -326,7 +326,7 @@ class Kafka(Node):
             self.run_tool("kafka.tools.StorageTool", *arguments)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Send SIGTERM and return the exit code; Java's 128 + 15 after an orderly stop is returned as 0."""
+        """Send SIGTERM and return the exit code; Java's 128 + 15 after a clean shutdown is returned as 0."""
         code = super().stop(timeout_s)
         return 0 if code == 128 + signal.SIGTERM else code
 

@@ -26,7 +26,7 @@ _DAYS: Final = 30
 
 def secure(directory: Path, protocol: str, host: str) -> tuple[dict[str, str], Path]:
     """Write the files; returns the settings of a broker with one listener named like `protocol`, and the file with
-    those of its clients, which show a certificate if the broker asks for one.
+    those of its clients, which present a certificate if the broker requests one.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = {"security.inter.broker.protocol": protocol}
@@ -57,7 +57,7 @@ def secure(directory: Path, protocol: str, host: str) -> tuple[dict[str, str], P
 
 
 def _write_certificates(directory: Path, host: str) -> Path:
-    """Returns the file with the certificate of the authority."""
+    """Return the file with the certificate of the authority."""
     authority = ec.generate_private_key(ec.SECP256R1())
     name = _name("Benchmark Authority")
     certificate = (

@@ -1,7 +1,7 @@
 """The processes of a node with shards (`broker-cy start --shards N`), which outlive their parent.
 
-As a program it waits until its stdin ends, and then kills the shards of the data directories that its arguments name:
-whoever starts such nodes has a Guard, so that no shard is left after an unexpected end.
+As a program it waits until its stdin ends, and then kills the shards of the data directories in its arguments. A
+process that starts such nodes has a Guard, so that no shard remains after an unexpected end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEP: Final = 1000  # between the node ids of the shards of a host
 GONE_S: Final = 30.0
 RANGES_TRIED: Final = 200
 _POLL_S: Final = 0.005
-_STARTED: Final = 19  # in /proc/PID/stat, behind the name
+_STARTED: Final = 19  # in /proc/PID/stat, after the name
 
 
 def free_range(count: int, host: str = "127.0.0.1") -> int:
@@ -41,7 +41,7 @@ def free_range(count: int, host: str = "127.0.0.1") -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process began, since the start of the system; 0 if there is none."""
+    """Return the start time of a process since the start of the system; 0 if there is no such process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_STARTED])
     except OSError:
@@ -60,7 +60,7 @@ def running(data_dir: Path) -> dict[int, int]:
 
 
 def kill(data_dir: Path) -> None:
-    """Kill the shards that run, and wait until they are gone. Their parent must have ended, or it starts them again."""
+    """Kill the running shards, and wait until they are gone. Their parent must have ended, or it starts them again."""
     deadline = time.monotonic() + GONE_S
     while (found := running(data_dir)) and time.monotonic() < deadline:
         for pid in found.values():

@@ -53,7 +53,7 @@ def backlog(
 def _beside(
     session: Session, name: str, target: Target, producing: Workload, size: int, pair: int
 ) -> tuple[Measured, Measured]:
-    """Run producers for their time, and the drain for as long as it takes."""
+    """Run producers for their time, and the drain until it is complete."""
     draining = dataclasses.replace(
         producing,
         producers=0,
@@ -101,7 +101,7 @@ def _until(size: int, enough: Event, on_sample: SampleFunction | None) -> Sample
 
 
 def _notes(producers: Measured, drain: Measured) -> list[str]:
-    """Return which part the figures cover if the drain and the producers did not run for the same time."""
+    """Return a note on the part that the figures cover if the drain and the producers did not run for the same time."""
     drain_s, window_s = drain.extra.get("drain_s"), producers.result.seconds
     if drain_s is None or drain_s >= window_s:
         return []

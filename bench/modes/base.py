@@ -54,8 +54,8 @@ def up(session: Session, specs: Sequence[TargetSpec], outcome: Outcome) -> Itera
 def cluster_up(
     session: Session, spec: TargetSpec, outcome: Outcome, *, on_hosts: bool = False, link_bits_per_s: int = 0
 ) -> Iterator[Cluster]:
-    """As `up`, for a cluster; with `on_hosts` each node is on a host of its own, whose link carries no more than
-    `link_bits_per_s`, unless that is 0. Raises TargetError.
+    """As `up`, for a cluster; with `on_hosts` each node is on its own host, whose link is limited to `link_bits_per_s`,
+    unless that is 0. Raises TargetError.
     """
     with contextlib.ExitStack() as stack:
         network = None
@@ -168,7 +168,7 @@ def warm_up(
     label: str = "",
     topic: str | None = None,
 ) -> tuple[str, ...]:
-    """Warm one target until it is steady; returns the remarks for every figure that is measured after it."""
+    """Warm one target until it is steady; returns the remarks for every figure measured afterwards."""
     warming, failed = warm(session, name, target, workload, label, topic)
     if failed:
         outcome.error = f"warm-up of {_side(name, label)}: {failed}"

@@ -31,7 +31,7 @@ RECORD_BYTES = 125  # approximate, to compute the disk space that is needed
 SEGMENT_LEAST, SEGMENT_MOST, SEGMENTS = 1 << 20, 64 << 20, 20  # Kafka does not allow smaller segments
 LIMIT_S = 600.0  # for one compaction
 TOLD_S = 0.2  # a compaction that outlasts the measured producers by more than this is noted
-IDLE_S, IDLE_LEAST_S = 2.0, 0.2  # how long the idle broker is watched: its CPU is subtracted from compaction's
+IDLE_S, IDLE_LEAST_S = 2.0, 0.2  # the time that the idle broker is observed: its CPU is subtracted from compaction's
 LOOK_S = 0.01
 READY_S = 30.0  # for the topic's leader
 FETCH_BYTES = 8 << 20
@@ -59,7 +59,7 @@ class Plan:
 
 
 def prepared(specs: Sequence[TargetSpec]) -> list[TargetSpec]:
-    """Return the targets with SETTINGS, unless their files set them. Raises SpecError for one of the wrong kind."""
+    """Return the targets with SETTINGS, unless their files set them. Raises SpecError for a wrong kind of target."""
     if others := [spec.name for spec in specs if spec.kind not in ("ours", "kafka")]:
         raise SpecError(
             f"target {others[0]}: the progress of its cleaner is read from its data directory (allowed: ours, kafka)"
@@ -216,7 +216,7 @@ class _Log:
         self.run.extra["compaction_cpu_s_per_gb"] = cpu_s / (self.input_bytes / GB)
 
     def beside(self, workload: Workload) -> Measured:
-        """Run producers for as long as the compaction takes, and at most for their own time."""
+        """Run producers until the compaction ends, and at most for their own time."""
         stop = Event()
 
         @contextlib.contextmanager

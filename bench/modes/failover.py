@@ -1,6 +1,6 @@
-"""`failover`: what clients with their default settings see when a node of a cluster fails, round after round.
+"""`failover`: the effect of node failures on clients with default settings, round after round.
 
-All clients write at the same time to the same topic. A run is of one client and one kind of failure, over all rounds.
+All clients write at the same time to the same topic. A run covers one client and one kind of failure, over all rounds.
 """
 
 import statistics
@@ -25,9 +25,9 @@ MOST_S = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What fails, how often, and who writes. No round of a kind begins later than `most_s` after its first. `hosts`:
-    each node is on a host of its own for all kinds, not only for that which needs it. `idle`: partitions that nobody
-    writes to.
+    """The failures, their number, and the writing clients. No round of a kind begins later than `most_s` after its
+    first. `hosts`: each node is on its own host for all kinds, not only for the one that needs it. `idle`: partitions
+    without writers.
     """
 
     kinds: Sequence[str] = tuple(KINDS)
@@ -42,7 +42,7 @@ class Plan:
 def failover(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, plan: Plan) -> None:
     """Measure one cluster after the other: the rounds of one do not depend on another's. Raises SpecError, TargetError.
 
-    Clients and kinds that need what is not here are left out, with the reason as a note.
+    Clients and kinds whose requirements are missing are left out, with the reason as a note.
     """
     if others := [spec.name for spec in specs if spec.nodes == 1]:
         raise SpecError(
@@ -152,7 +152,7 @@ def _figures(seen: Sequence[Seen]) -> dict[str, float]:
 
 
 def _shown(rounds: Sequence[Round]) -> dict[str, float]:
-    """Return the medians of what the nodes showed, and of the phases in their logs."""
+    """Return the medians of the times that the nodes showed, and of the phases in their logs."""
     found = {
         "leaders_shown_ms": [each.leaders_ms for each in rounds if each.leaders_ms is not None],
         "controller_shown_ms": [each.controller_ms for each in rounds if each.controller_ms is not None],

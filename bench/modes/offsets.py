@@ -112,7 +112,7 @@ def fetch(client: Client, group: str) -> int:
 
 
 def topic(reader: Reader, element: Callable[[], tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what `element` reads for each partition of the only topic; empty if there is none."""
+    """Return the result of `element` for each partition of the only topic; empty without a topic."""
     found = []
     for _ in range(reader.number(4)):
         reader.take(reader.number(2))

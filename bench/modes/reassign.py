@@ -1,11 +1,11 @@
 """`reassign`: partitions of a filled topic move to other nodes, while producers follow a schedule on another topic.
 
 Each partition has one replica, which moves to the next node, so that all bytes are copied once and every node sends and
-receives. The rate is that from the request until no partition is being moved. It is compared with one copy of the same
+receives. The rate counts from the request until no partition is being moved. It is compared with one copy of the same
 bytes through the loopback interface (bench.copy_limit), and the producers' p99 with that of the same producers alone.
 
-With the rate of a link each node is on a host of its own, and what the first one has moves to the others in turn, as
-before it is taken out of service: the rate is compared with that of its link.
+With a link rate, each node is on its own host, and the partitions of the first node move to the others in turn, as
+before a decommission: the rate is compared with that of its link.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ PARTITIONS = 12
 # One replica: acks=all must not wait for others.
 SETTINGS = {"min.insync.replicas": "1"}
 SEEN_S = 30.0
-# Memory is warmed for a window before it begins, so it must not be as long as the longest move.
+# Memory is warmed for a window before it begins, so the window must not be as long as the longest move.
 BESIDE_MOST_S = 30.0
 MOVE_MOST_S = 600.0
 LOOK_S = 0.05
-LIMIT_BYTES = 1 << 30  # copied for the limit, or less if less is moved
+LIMIT_BYTES = 1 << 30  # copied to measure the limit, or less if less is moved
 MB = 1e6
 ALONE, BESIDE, MOVE = "producers alone", "producers beside the move", "the move"
 
@@ -157,8 +157,8 @@ def _wanted(cluster: Cluster, before: Mapping[int, Partition]) -> dict[int, list
 
 
 def _move(session: Session, cluster: Cluster, stop: Event) -> tuple[float, float]:
-    """Move partitions to other nodes and wait for the end; returns how long that took, and which share of them moved.
-    Sets `stop`.
+    """Move partitions to other nodes and wait for the end; returns the time that it took, and the share of partitions
+    that moved. Sets `stop`.
     """
     session.on_phase(f"{cluster.name}: moving partitions")
     try:
@@ -174,7 +174,7 @@ def _move(session: Session, cluster: Cluster, stop: Event) -> tuple[float, float
                 time.sleep(LOOK_S)
             seconds = time.monotonic() - begun
 
-        # The node that is asked may learn of the end a little after the controller has said it.
+        # The queried node may learn of the end a little after the controller reported it.
         def is_moved() -> bool:
             found = cluster.seen(0, TOPIC).partitions
             return all(list(found[number].replicas) == nodes for number, nodes in wanted.items())

@@ -1,4 +1,4 @@
-"""`rebalance`: how long partitions stall while members of a group join, leave and are killed under load."""
+"""`rebalance`: the stalls of partitions while members of a group join, leave and are killed under load."""
 
 import dataclasses
 import itertools
@@ -120,8 +120,9 @@ def _when_it_flows(flowing: Event, session: Session) -> Callable[[str, Sample, p
 def _act(
     session: Session, name: str, workload: Workload, group: Group, flowing: Event, producers: "Future[Measured]"
 ) -> list[float]:
-    """Run the STEPS at their times; returns when each began and the last one ended (monotonic seconds), or fewer times
-    if the producers ended early."""
+    """Run the STEPS at their times; returns the begin of each and the end of the last one (monotonic seconds), or fewer
+    times if the producers ended early.
+    """
     while not flowing.wait(LOOK_S) and not producers.done():
         group.check()
     at = time.monotonic() - SAMPLE_S  # the first sample covers that time

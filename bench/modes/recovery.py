@@ -95,7 +95,7 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, si
 
 
 def unsynced_bytes() -> int:
-    """Return how much of this machine's page cache is not on the disk yet, over all files (/proc/meminfo)."""
+    """Return the bytes of this machine's page cache that are not on the disk yet, over all files (/proc/meminfo)."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     found = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
     return sum(int(found[name][0]) * 1024 for name in ("Dirty", "Writeback"))

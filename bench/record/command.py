@@ -1,4 +1,4 @@
-"""`broker-bench record`: measure what is not recorded yet, and fill in the tables of a document."""
+"""`broker-bench record`: perform the measurements that are not recorded yet, and fill in the tables of a document."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ STOPPED = 130
 def main(options: argparse.Namespace) -> int:
     """Run the command and return the exit code. Raises PlanError, ResultError and OSError.
 
-    0: everything that was requested is recorded; 1: something failed, or was left out; 130: Ctrl-C.
+    0: all requested measurements are recorded; 1: one failed or was left out; 130: Ctrl-C.
     """
     plan = plans.load()
     wanted = chosen(plan, options.only)

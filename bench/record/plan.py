@@ -1,4 +1,4 @@
-"""`bench/record/tables.toml`: the measurements, most important first, and the tables that are made from them."""
+"""`bench/record/tables.toml`: the measurements, most important first, and the tables built from them."""
 
 import re
 import shlex
@@ -28,7 +28,7 @@ class Measurement:
     name: str
     command: tuple[str, ...]  # `broker-bench MODE ...` or `python -m MODULE ...`
     seconds: float  # approximate duration on two cores
-    group: str = ""  # by which several are chosen together
+    group: str = ""  # to select several together
 
     @property
     def text(self) -> str:
@@ -71,7 +71,7 @@ class Row:
     label: str = ""
     reach: Mapping[str, Reach] = field(default_factory=dict)  # by the column's title
     metric: str = ""  # replaces that of the columns
-    text: str = ""  # in place of the figures, for what no measurement has: why, or where it is shown
+    text: str = ""  # replaces the figures if no measurement has them: why, or where they are shown
 
 
 @dataclass(frozen=True)

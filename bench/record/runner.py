@@ -24,7 +24,7 @@ def path_of(directory: Path, measurement: Measurement) -> Path:
 
 
 def is_recorded(directory: Path, measurement: Measurement) -> bool:
-    """Return whether there is a result of this revision and this command without a failed run."""
+    """Return whether a result of this revision and this command without a failed run exists."""
     try:
         found = result.read(path_of(directory, measurement))
     except result.ResultError:
@@ -34,7 +34,8 @@ def is_recorded(directory: Path, measurement: Measurement) -> bool:
 
 
 def record(measurements: Sequence[Measurement], directory: Path, budget_s: float, again: bool) -> bool:
-    """Measure what is not recorded yet; prints which measurements are left out because they would exceed the budget.
+    """Perform the measurements that are not recorded yet; prints those that are left out because they would exceed the
+    budget.
 
     Returns whether everything is recorded now.
     """
@@ -90,8 +91,8 @@ def argv(measurement: Measurement) -> list[str]:
 
 
 def figures(measurement: Measurement, path: Path) -> Document:
-    """Return the figures of a program that is not a mode of broker-bench: a document with one run, or with as many as
-    a figure has values if it was measured repeatedly.
+    """Return the figures of a program that is not a mode of broker-bench: a document with one run, or with one for each
+    value of a figure that was measured repeatedly.
     """
     found = {
         name: value if isinstance(value, list) else [value] for name, value in json.loads(path.read_text()).items()
@@ -116,7 +117,7 @@ def figures(measurement: Measurement, path: Path) -> Document:
 
 
 def slim(document: Document) -> Document:
-    """Return the document without series and histograms: it has what tables need, and is small enough to commit."""
+    """Return the document without series and histograms: it is sufficient for tables, and small enough to commit."""
     runs = [
         dataclasses.replace(
             run,

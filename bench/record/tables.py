@@ -1,4 +1,4 @@
-"""Tables in Markdown, made from recorded documents, and their places in a text document.
+"""Tables in Markdown, built from recorded documents, and their places in a text document.
 
 A table is between `<!-- table NAME -->` and `<!-- end of table -->`; everything in between is replaced, so that no
 number in it is typed by hand.
@@ -129,7 +129,7 @@ def of_pair(document: Document, row: Row, column: Column, metric: str) -> tuple[
 
 def _changing(document: Document, target: str, row: Row) -> bool:
     """Return whether the target was still changing when its windows with the workload of the row began. A warm-up
-    without a label is that of all runs of its target.
+    without a label applies to all runs of its target.
     """
     return any(
         each.target == target and each.label in ("", row.label) and not each.steady for each in document.warm_ups
@@ -141,6 +141,6 @@ def _is(pair: Pair, row: Row, column: Column, metric: str) -> bool:
 
 
 def _why_not(document: Document, target: str, label: str) -> str:
-    """Return why there is no figure: the failure; empty if this workload does not have the figure."""
+    """Return the reason of a missing figure: the failure; empty if this workload does not have the figure."""
     failed: list[Run] = [run for run in document.runs if run.failed and (run.target, run.label) == (target, label)]
     return f"failed: {failed[0].failed}" if failed else ""

@@ -1,4 +1,4 @@
-"""A target: `ours`, `kafka` and `floor` (bare system calls) are started by the tool, `address` is already running."""
+"""A target: `ours`, `kafka` and `floor` (bare system calls) are started by the tool; `address` is already running."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

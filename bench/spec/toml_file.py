@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class SpecError(Exception):
-    """A file that cannot be used; the text is `file:line: key: why (what is allowed)`, or `--option: why` if the value
+    """A file that cannot be used; the text is `file:line: key: why (allowed values)`, or `--option: why` if the value
     came from the command line.
     """
 
 
 class Table:
-    """One table of a file: `take` its keys, then `finish`, which refuses the keys that were not taken.
+    """One table of a file: `take` its keys, then `finish`, which rejects the keys that were not taken.
 
     `options` names the option of the command line for each path whose value came from there.
     """
@@ -85,7 +85,7 @@ class Table:
         return Table(self.file, values, self.lines, path, self.options)
 
     def finish(self) -> None:
-        """Refuse a key that was not taken."""
+        """Reject a key that was not taken."""
         for key in self.values:
             if key not in self.known:
                 close = difflib.get_close_matches(key, self.known, 1)

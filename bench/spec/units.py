@@ -1,4 +1,4 @@
-"""Values with units in workload and target files. Parsers raise ValueError that names the value and what is allowed.
+"""Values with units in workload and target files. Parsers raise a ValueError that names the value and the allowed ones.
 
 Sizes and durations are written as in all programs (broker_cy.client.quantities).
 """
@@ -95,7 +95,7 @@ def number(least: float, most: float) -> Callable[[Any], float]:
 
 
 def one_of(*names: str) -> Callable[[Any], str]:
-    """Return a parser of one of some words."""
+    """Return a parser of one of several words."""
 
     def parse(value: Any) -> str:
         if value not in names:

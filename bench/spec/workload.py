@@ -1,4 +1,4 @@
-"""A workload: what is sent and fetched, how fast and for how long. Targets are described in other files."""
+"""A workload: the records that are sent and fetched, rate and duration. Targets are described in other files."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,12 +56,12 @@ class Rate:
 
 @dataclass(frozen=True)
 class Transactions:
-    """One transactional producer: its transactions, or how its id is started."""
+    """One transactional producer: its transactions, or the initialization of its id."""
 
     measure: str = TRANSACTIONS  # or NEW_IDS, KNOWN_IDS: InitProducerId alone
     records: int = 100  # of a transaction, over all partitions
     aborted: float = 0.0  # share of the transactions that are aborted
-    ids: int = 1  # number of ids that make transactions in turn; for KNOWN_IDS, number of known ids
+    ids: int = 1  # number of ids that take turns with transactions; for KNOWN_IDS, number of known ids
 
 
 @dataclass(frozen=True)

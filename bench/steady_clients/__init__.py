@@ -1,1 +1,1 @@
-"""Clients in processes of their own that write at a steady rate, as applications do, while nodes fail."""
+"""Clients in separate processes that write at a steady rate, like applications, while nodes fail."""

@@ -13,7 +13,7 @@ from bench.launch import go_programs, java_programs, kafka_dist
 from bench.launch.processes import ProcessError, die_with_parent
 
 HERE: Final = Path(__file__).parent
-# To be acknowledged, and until Java has ended.
+# The time for acknowledgements and for the end of Java.
 END_S: Final = 150.0
 NO_GROUP: Final = "-"
 
@@ -41,12 +41,12 @@ CLIENTS: Final[dict[str, Callable[[], list[str]]]] = {
 
 
 def missing(name: str) -> str | None:
-    """Return a sentence about what has to be installed for a client; None if nothing is missing."""
+    """Return a sentence about missing programs for a client; None if nothing is missing."""
     return {"franz-go": go_programs.missing, "java": java_programs.missing}.get(name, lambda: None)()
 
 
 class LineProgram:
-    """A program that prints lines until its stdin ends. They are read as they come, in a thread."""
+    """A program that prints lines until its stdin ends. A thread reads them as they arrive."""
 
     def __init__(self, argv: Sequence[str], directory: Path, name: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ class LineProgram:
         return self._process.poll() is not None
 
     def finish(self) -> None:
-        """Let it end by itself. Raises ProcessError if it does not, or not well."""
+        """Let it end by itself. Raises ProcessError if it does not end, or ends with an error."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

@@ -3,7 +3,7 @@
 A record goes to each partition every 10 ms. The settings are the client's defaults, except that every producer waits
 for all replicas (acks=all), and that a group begins at the start of the topic; with the group `-` nothing is read. Each
 line of stdout is `acked N PARTITION OFFSET SENT ACKED` (microseconds of the system's clock), `failed N TEXT`, `read N`,
-`error TEXT` (what a consumer raised), or `done`.
+`error TEXT` (an exception of a consumer), or `done`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ over = threading.Event()
 
 
 def say(*words: object) -> None:
-    """One line; a line of several threads must not be mixed."""
+    """Print one line; lines of several threads must not be mixed."""
     sys.stdout.write(" ".join(map(str, words)).replace("\n", " ") + "\n")
     sys.stdout.flush()
 
 
 def say_read(found: dict[Any, list[Any]]) -> None:
-    """What a poll has returned: records by partition."""
+    """The records of a poll, by partition."""
     for records in found.values():
         for record in records:
             say("read", record.value.decode())

@@ -1,11 +1,11 @@
-"""A locustfile for locust-plugins' KafkaUser, run by a locust of its own: see `bench.launch.kafka_user`.
+"""A locustfile for locust-plugins' KafkaUser, run by a separate locust: see `bench.launch.kafka_user`.
 
-BENCH_BOOTSTRAP, BENCH_TOPIC and BENCH_FORM say where and how values of 100 B are sent; BENCH_RESULT is the file for the
-figures. Counted is what KafkaUser itself reports when librdkafka has an acknowledgement, from BENCH_WARM_UP_S after the
-spawning of its users on.
+BENCH_BOOTSTRAP, BENCH_TOPIC and BENCH_FORM select the target and the form in which values of 100 B are sent;
+BENCH_RESULT is the file for the figures. They count KafkaUser's own reports of librdkafka's acknowledgements, from
+BENCH_WARM_UP_S after its users were spawned.
 
 The forms: `plain` sends with KafkaUser's defaults. (KafkaUser's own example also calls poll(1) after each send, which
-waits for a whole second, because `send` has already waited for the only report; locust then does not even end in time.)
+waits for a whole second, because `send` has already waited for the only report; locust then does not end in time.)
 `linger` sets linger.ms=0 in place of librdkafka's 5 ms. `polled` replaces the producer's `poll`, so that `send` waits
 for nothing (SvenskaSpel/locust-plugins#95): librdkafka then sends many records in each request.
 """
@@ -25,14 +25,14 @@ FORM = os.environ["BENCH_FORM"]
 TOPIC = os.environ["BENCH_TOPIC"]
 WARM_UP_S = float(os.environ["BENCH_WARM_UP_S"])
 VALUE = b"x" * 100
-# How long a user waits for room in librdkafka's queue.
+# The time that a user waits for room in librdkafka's queue.
 FULL_S = 0.01
 
 _begun: dict[str, float] = {}
 
 
 class _Unwaiting(Producer):
-    """A producer whose `poll` serves what has arrived, and does not wait."""
+    """A producer whose `poll` serves arrived reports and does not wait."""
 
     def poll(self, timeout: float = 0.0) -> int:
         return int(super().poll(timeout))
