@@ -3,7 +3,7 @@
 TLS is linked with the OpenSSL of the system (>= 3.0). If its headers are missing, the TLS modules are left out,
 and a broker with a TLS listener reports that.
 
-Environment: BROKER_CY_OPENSSL is system, vendored (what tools/openssl.sh has built below build/openssl) or none;
+Environment: BROKER_CY_OPENSSL is system, vendored (built by tools/openssl.sh below build/openssl) or none;
 BROKER_CY_ROOMS is a comma-separated list of rooms: a module of another room is only compiled if it was compiled before
 (`make run`); BROKER_CY_SANITIZE=1 builds with AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1
 leaves the extensions out (the editable install of `make build`, which compiles them in place by itself).

@@ -11,7 +11,7 @@ identifies its sending. The promises:
 - A record without a response exists once or not at all. A restart settles its fate, which then never changes.
 - The records of one producer keep their order. Offsets of a log without transactions and compaction have no gap.
 - The log starts at the offset of the last DeleteRecords, or at 0 without one. After a kill it may also start earlier,
-down to its start after the previous restart, with the records that existed then.
+  down to its start after the previous restart, with the records that existed then.
 - A transaction whose end is unknown exists with all its acknowledged records or with none.
 """
 

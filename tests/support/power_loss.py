@@ -3,8 +3,8 @@
 Durable data is kept. Later changes are partly lost:
 
 - the changes of names in a directory (created, renamed, removed) took effect up to one of them, as in a journal; or
-only some of the created files exist, in any order, and no other change took effect, as when single files are written to
-disk before the journal is;
+  only some of the created files exist, in any order, and no other change took effect, as when single files are written
+  to disk before the journal is;
 - each 64 bytes of a file may be written or not, and it may have grown without its bytes: then they are zeros.
 
 A directory that was renamed or removed may be back under its old name, with its durable content. If only the process

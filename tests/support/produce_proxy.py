@@ -41,8 +41,8 @@ class ProduceProxy(Proxy):
     successful, and forwarded after the next requests of its producers to its partitions; unknown: it is forwarded, and
     its connection is cut instead of an answer.
 
-    `by_batches`: producer ids and sequences of batches identify records, not their stamps. `found`
-    has the records concerned: "lost", "duplicated", "reordered", "unknown".
+    `by_batches`: producer ids and sequences of batches identify records, not their stamps. `found` has the records
+    concerned: "lost", "duplicated", "reordered", "unknown".
     """
 
     def __init__(self, plan: Mapping[int, Fault], *, by_batches: bool = False) -> None:

@@ -178,7 +178,7 @@ def test_what_an_engine_cannot_do_is_refused(
 
 
 def test_a_missing_library_is_named(either_broker: Target, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a scenario with librdkafka ends with a stack trace if confluent-kafka is not installed."""
+    """If this fails, a scenario with librdkafka ends with a stack trace on a machine without confluent-kafka."""
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(EngineError, match="pip install confluent-kafka"):
         Rig((either_broker.host, either_broker.port), topic, engine="librdkafka")

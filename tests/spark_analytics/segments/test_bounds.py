@@ -133,7 +133,7 @@ def test_filters_narrow_the_plan(root: Path) -> None:
 def test_times_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, times: list[list[int]], roll: int, wanted: int
 ) -> None:
-    """If this fails, a time bound is wrong if producers' clocks go back: it selects the first record that is as
+    """If this fails, a time bound is wrong if producers' clocks go back: it must select the first record that is as
     late.
     """
     log = Log(tmp_path_factory.mktemp("times"))
