@@ -1,4 +1,4 @@
-"""What a node prints when it is ready."""
+"""The line that a node prints when it is ready."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class StartError(Exception):
 
 
 def print_ready(addresses: str, metrics: str | None, *, hint_at: str | None = None) -> None:
-    """Print where the node serves clients and, if it does, metrics (their URL); with `hint_at`, one of the addresses,
-    also how to open the console.
+    """Print the addresses for clients and the URL of metrics, if served; with `hint_at`, one of the addresses, also how
+    to open the console.
     """
     also = f", metrics on {metrics}" if metrics is not None else ""
     print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)

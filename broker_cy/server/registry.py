@@ -1,4 +1,4 @@
-"""The registry of handlers: which function serves which API, in which versions, on which kind of listener.
+"""The registry of handlers: the function for each API, its versions, and its kind of listener.
 
 A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from the registry, so that only
 served APIs can be advertised. An ordinary handler takes `(ctx, request)` and returns the response, or a coroutine of it
@@ -6,8 +6,8 @@ if it has to wait; an `async def` handler answers later, and the connection keep
 error differs from API to API, so handlers build their error responses themselves. An exception from a handler is a bug:
 it closes the connection and is logged.
 
-Each handler declares which rights it requires, which it checks itself by its context. One that declares nothing is not
-served where an authorizer is configured.
+Each handler declares the operations that clients need, and checks them itself by its context. A handler without this
+declaration is not served if an authorizer is configured.
 """
 
 from __future__ import annotations

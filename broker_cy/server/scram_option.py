@@ -52,7 +52,7 @@ def _record(value: str, randomness: Randomness) -> VersionedRecord:
 
 
 class _Parts:
-    """What is between the brackets."""
+    """The text between the brackets."""
 
     def __init__(self, mechanism: scram.Mechanism, text: str) -> None:
         found = dict(map(_component, _split(text)))

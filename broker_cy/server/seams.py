@@ -1,9 +1,9 @@
-"""What a broker needs of the machine, handed in from above: nothing below reads the machine's clock or randomness,
-makes threads or opens sockets by itself. So a simulation can run several real brokers in one thread.
+"""The parts of the machine that a broker needs, passed in by its creator: no module below reads the machine's clock or
+randomness, makes threads or opens sockets by itself. So a simulation can run several real brokers in one thread.
 
-The disk is no object here, because writes and sendfile are calls of C on the data path: the modules that touch files
-are listed in tests/broker_cy/test_seams.py, most of them in `storage`, and all work below the directories that the
-configuration names, so each broker has its own. A simulation stands in for the calls themselves.
+The disk is not an object here, because writes and sendfile are C calls on the data path. The modules that touch files
+are listed in tests/broker_cy/test_seams.py, most of them in `storage`. All of them work below the directories that the
+configuration names, so each broker has its own. A simulation replaces the calls themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Incoming(Protocol):
 
 
 class Acceptor(Protocol):
-    """One listening address; `fd` is the number by which the loop watches it, -1 once it is closed."""
+    """One listening address; `fd` is the descriptor that the loop watches, -1 once it is closed."""
 
     @property
     def host(self) -> str: ...
@@ -80,7 +80,7 @@ class ThreadWorkers:
 
 
 class Seams(NamedTuple):
-    """What one broker is given. `loop.time()` is on the same scale as `clock.monotonic()`, and `loop` is asyncio's
+    """The seams of one broker. `loop.time()` is on the same scale as `clock.monotonic()`, and `loop` is asyncio's
     running loop while it runs callbacks and tasks.
     """
 

@@ -8,8 +8,8 @@ from broker_cy.config import BrokerConfig, places, shard_plan, sources
 
 
 def check(file: str, shards: int) -> int:
-    """Print what a start with brokercy.config.strict would refuse, and return the exit code: 1 if there is anything.
-    Raises ConfigError.
+    """Print the settings that a start with brokercy.config.strict would refuse, and return the exit code: 1 with any
+    such setting. Raises ConfigError.
     """
     properties, written = sources(file), places(file, ())
     problems = BrokerConfig.problems(properties, written)

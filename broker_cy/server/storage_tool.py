@@ -151,7 +151,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _configs(file: str, shards: int) -> list[BrokerConfig]:
-    """Of the node, or of each of its shards. Raises ConfigError, DataDirectoryError."""
+    """The configuration of the node, or of each of its shards. Raises ConfigError, DataDirectoryError."""
     shard_plan.check_count(shards)
     properties, written = sources(file), places(file, ())
     if shards == 1:
@@ -211,7 +211,7 @@ def _listed(head: str, lines: Sequence[str], one: str, many: str) -> str:
 
 
 class Formatting(NamedTuple):
-    """What the files of a node are to contain. `voters` is None with static voters, or if there are none yet."""
+    """The planned contents of a node's files. `voters` is None with static voters, or without voters yet."""
 
     cluster_id: str
     directory_id: UUID

@@ -1,4 +1,6 @@
-"""What the requests about delegation tokens have in common: who may ask at all, and how the time of one is changed."""
+"""The common parts of requests about delegation tokens: the clients that may send them, and changes of a token's
+time.
+"""
 
 from __future__ import annotations
 

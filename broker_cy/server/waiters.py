@@ -17,7 +17,7 @@ class Waiters:
         self._loop = loop
         self._max = waiters_max
         self._count = 0
-        # In the order in which they came; no entry is empty.
+        # In the order of their arrival; no entry is empty.
         self._waiting: dict[Hashable, dict[asyncio.Future[None], None]] = {}
 
     def __len__(self) -> int:

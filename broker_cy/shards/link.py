@@ -1,7 +1,7 @@
-"""A shard's connection to its parent: it counts ticks for it, answers its questions, and hears of the end of others.
+"""A shard's connection to its parent: it counts ticks, answers questions, and learns of the end of other shards.
 
-Without a parent (it was killed) the shard goes on, and connects to the next one. The socket is opened by a short path,
-/proc/self/fd/N/parent, because paths of sockets are limited to 107 bytes.
+Without a parent (it was killed) the shard continues, and connects to the next one. The socket is opened by a short
+path, /proc/self/fd/N/parent, because paths of sockets are limited to 107 bytes.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Link:
         while True:
             if self._socket is None:
                 try:
-                    # The parent answers at once, or not at all; a thread waits for it.
+                    # The parent answers immediately, or not at all; a thread waits for it.
                     self._socket = await server.loop.run_in_executor(None, self._hello)
                     LOGGER.info("connected to another parent of the shards")
                 except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """One page of metrics from those of all shards (the Prometheus text format that metrics.exposition writes). Pure.
 
-Counters and histograms are summed. A shard that was started again begins with 0, so what its former processes had
-counted when their pages were last read is added: sums never fall because of that, which a monitoring system would take
-for a restart of everything. Gauges are summed where a sum means something (SUMMED); others get the label `shard`.
+Counters and histograms are summed. A restarted shard begins with 0, so the last read counts of its former processes are
+added: otherwise the sums would fall, and a monitoring system would assume a restart of the whole node. Gauges are
+summed if a sum is meaningful (SUMMED); others get the label `shard`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Merger:
         self._last[shard] = (pid, zlib.compress(page, 1))
 
     def _forget(self) -> None:
-        """Drop the counters of topics, groups and clients that no page has any more."""
+        """Drop the counters of topics, groups and clients that are on no page any longer."""
         pages = (zlib.decompress(page) for _, page in self._last.values())
         there = {each for page in pages for sample, _ in parse(page) for each in passing(sample)}
         self._former = {sample: value for sample, value in self._former.items() if there.issuperset(passing(sample))}

@@ -1,7 +1,7 @@
-"""What a parent and a shard say to each other over a Unix socket: frames of a length, a kind and a content.
+"""The messages of a parent and a shard over a Unix socket: frames of a length, a kind and a content.
 
-The first frame is the shard's HELLO, with the descriptor of the memory in which it counts its ticks (SCM_RIGHTS); the
-parent answers with WELCOME, and only then the shard says more. JSON is the content of all but PAGE.
+The first frame is the shard's HELLO, with the descriptor of the memory for its ticks (SCM_RIGHTS); the parent answers
+with WELCOME, and only then the shard sends more. JSON is the content of all but PAGE.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HELLO_BYTES_MAX: Final = 4_096
 
 
 class Kind(IntEnum):
-    """Who sends it, and its content."""
+    """The kind of a message; comments name its sender and content."""
 
     HELLO = 1  # shard: {"shard", "pid", "settings"}
     WELCOME = 2  # parent: {}
     READY = 3  # shard: {"addresses"}: it serves clients
-    MISSING = 4  # shard: {"missing"}: what keeps it from being ready, see /readyz
+    MISSING = 4  # shard: {"missing"}: the reasons why it is not ready, see /readyz
     ENDED = 5  # parent: {"broker", "epoch"}: this incarnation of another shard has ended
     ASK_PAGE = 6  # parent: {"topics"}: null or names
     PAGE = 7  # shard: the page, in the order of the questions

@@ -1,5 +1,5 @@
-"""What a parent keeps below the data directory of its node: `.shards/` with its lock, its socket, and the process of
-each shard, so that another parent finds it.
+"""A parent's files below the data directory of its node: `.shards/` with its lock, its socket, and the process of each
+shard, so that another parent finds it.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class Parent:
         try:
             self._directory.note(shard, child.pid)
         except OSError as error:
-            # A full disk, for instance. The shard serves all the same.
+            # A full disk, for instance. The shard still serves clients.
             LOGGER.warning("another parent would not find this shard", extra=facts(shard=shard, reason=error))
         self._starts[shard] += 1
         self._children[shard] = child

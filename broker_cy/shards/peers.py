@@ -16,7 +16,7 @@ from broker_cy.shards.messages import HEADER, Kind, Ticks, frame, missing, parse
 LOGGER = logging.getLogger("broker_cy.shards")
 
 BACKLOG: Final = 64
-# A process that connects says hello at once.
+# A process that connects sends its HELLO immediately.
 HELLO_S: Final = 5.0
 # A shard answers a question for its metrics within a few turns of its loop.
 PAGE_S: Final = 5.0

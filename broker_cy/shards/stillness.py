@@ -13,7 +13,7 @@ The last bound is the session of a broker: when it has ended, the controller has
 anyway, and only closed connections tell clients so. The first two are short, so that the next acknowledgement comes
 within 1.2 s.
 
-Time in which the parent itself stood still does not count: each look adds LOOK_LATE_MS at most.
+Time in which the parent itself stood still does not count: each check adds LOOK_LATE_MS at most.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Threads(NamedTuple):
 
 
 class Stillness:
-    """Of one process."""
+    """The stillness of one process."""
 
     __slots__ = ("_asleep_from_ms", "_busy_ms", "_cpu_ticks", "_looked_ms", "_still_ms", "_stopped_ms", "_ticks")
 

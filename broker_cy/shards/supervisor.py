@@ -1,10 +1,10 @@
-"""What a parent does about its shards, as a pure state machine: events in, actions out. Times are milliseconds of any
+"""A parent's supervision of its shards, as a pure state machine: events in, actions out. Times are milliseconds of any
 monotonic clock.
 
 Each shard has a slot, which is always in one phase:
 
     WAITING    no process; one is started at `due_ms`
-    STARTING   a process, which has to say hello within HELLO_MS (an adopted one ADOPTED_HELLO_MS), and is then loading
+    STARTING   a process, which must send HELLO within HELLO_MS (an adopted one ADOPTED_HELLO_MS), and then loads
     READY      it serves clients
     STOPPING   it was asked to end, and is killed STOP_MS later
     GONE       no process, and none will be started: the parent stops
@@ -14,8 +14,8 @@ shard was ready for STEADY_MS. The first start differs: if a shard ends by itsel
 was adopted, its settings or files are at fault, so the parent stops, too, and reports failure.
 
 Invariants: a slot has at most one process; only the slot's own process is terminated or killed, except a second one
-that says it is this shard (terminated); nothing is started while the parent stops; the shard with the controller is
-asked to end when all others have ended, because they hand over what they lead with its help.
+that reports to be this shard (terminated); no process is started while the parent stops; the shard with the controller
+is asked to end when all others have ended, because they need it to hand over their leadership.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HELLO_MS: Final = 60_000
 ADOPTED_HELLO_MS: Final = 10_000
 # An orderly stop takes up to 10 s for the controller and a few for the files.
 STOP_MS: Final = 45_000
-# The number of the signal with which a parent stops a shard.
+# The number of the signal that a parent stops a shard with.
 SIGTERM: Final = 15
 
 

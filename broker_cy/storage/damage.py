@@ -2,8 +2,8 @@
 
 A partition whose files turn out to be damaged goes offline. If that were only in memory, it would be served again
 after the next start, which reads only what lies after the recovery point, and producers would write after the damage.
-So `damage-note` is written to the directory at once, and the next start reads the whole log from the disk. If
-everything is intact (the file was restored, or a cable was at fault), the note is removed and the partition is served.
+So `damage-note` is written to the directory immediately, and the next start reads the whole log from the disk. If the
+log is intact (the file was restored, or a cable was at fault), the note is removed and the partition is served.
 Otherwise it stays offline, and no known record is truncated. An operator who accepts the loss removes the note, and
 the next start treats the log as after any unclean stop; or deletes the topic. Kafka ignores the file; it has no such
 state, and serves the damaged log.
@@ -30,9 +30,9 @@ END = "end"
 
 
 class Note(NamedTuple):
-    """What was known when the damage was found: every record before `end_offset` existed, and every record before
-    `synced_offset` was on disk. With `is_end`, none was acknowledged after `end_offset`: what the files have after it
-    was left by a failed write that could not be undone.
+    """The known facts when the damage was found: every record before `end_offset` existed, and every record before
+    `synced_offset` was on disk. With `is_end`, no record after `end_offset` was acknowledged: a failed write that could
+    not be undone left the later bytes in the files.
     """
 
     end_offset: int
@@ -41,7 +41,7 @@ class Note(NamedTuple):
 
 
 def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> None:
-    """Note damage, unless there is a note already. If that fails it is only logged.
+    """Note damage, unless a note exists. If that fails it is only logged.
 
     Without `sync` the note survives a kill of the process. A power loss may lose it, and the next start, which finds
     the damage again, may take it for a torn write. So a worker calls the function `sync` soon. With the parameter
@@ -59,15 +59,15 @@ def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> Non
 
 
 def sync(directory: str) -> None:
-    """Sync the note, if there is one. Blocks. Raises OSError."""
+    """Sync the note, if it exists. Blocks. Raises OSError."""
     with suppress(FileNotFoundError):
         sync_file(f"{directory}/{FILE_NAME}")
         sync_directory(directory)
 
 
 def read(directory: str) -> Note | None:
-    """The note in a partition's directory, None if there is none. A note that is damaged itself says nothing about the
-    records that existed. Raises OSError.
+    """The note in a partition's directory, None without one. A note that is damaged itself does not show which records
+    existed. Raises OSError.
     """
     try:
         text = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES).decode(errors="replace")

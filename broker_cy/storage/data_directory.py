@@ -24,7 +24,7 @@ PARTITION_METADATA = "partition.metadata"
 SMALL_FILE_MAX_BYTES = 64 << 10
 VERSION = "1"
 
-# `<topic>-<partition>`, and what is appended to it: `.<uuid>-delete`, `.<uuid>-stray`, `.<uuid>-future`.
+# `<topic>-<partition>`, and its possible suffixes: `.<uuid>-delete`, `.<uuid>-stray`, `.<uuid>-future`.
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})")
 # Partition numbers are int32.
 PARTITION_MAX = 2**31 - 1
@@ -192,8 +192,8 @@ def is_formatted(path: str | os.PathLike[str]) -> bool:
 
 
 def holds_partitions(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a partition besides that of the metadata, which formatting may make as well; True if the
-    directory cannot be read, which whoever opens it reports.
+    """Return whether the directory has a partition besides that of the metadata, which formatting may make as well.
+    True if the directory cannot be read: opening it reports the error.
     """
     if not os.path.isdir(path):
         return False
@@ -206,7 +206,7 @@ def holds_partitions(path: str | os.PathLike[str]) -> bool:
 
 
 def problem_of(path: str) -> str | None:
-    """Return why there is no data directory to read at `path`; None if there is one."""
+    """Return why `path` is not a readable data directory; None if it is one."""
     if os.path.isdir(path):
         return None if is_formatted(path) else f"{path} is not formatted."
     return f"{path} is not a directory" if os.path.exists(path) else f"{path} does not exist"

@@ -1,13 +1,13 @@
 """Data directories whose disk has failed (Kafka's LogDirFailureChannel).
 
-Kafka takes a directory offline at the first IOException. Here an error of one file condemns that file alone: a worker
+Kafka takes a directory offline at the first IOException. Here an error of one file affects only that file: a worker
 then writes and syncs a file of its own in the data directory. If that fails, too, the disk has failed. A full disk has
-not, nor has a process without descriptors. This process does not use a failed disk again: only a start finds out
-what is on a disk that has come back.
+not failed, nor a disk whose process lacks descriptors. This process does not use a failed disk again: only a start
+examines a disk that has come back.
 
-A disk may come back while the machine runs on, without what was written and not synced: it was in a page cache that was
-given up. So a failure is noted beside the metadata log, if that is on another disk, and the next start trusts the
-directory as little as after a power loss. The note is not synced: after a power loss it is not needed.
+A disk may come back while the machine still runs, without the data that was written and not synced: the kernel has
+dropped that page cache. So a failure is noted next to the metadata log, if that is on another disk, and the next start
+trusts the directory as little as after a power loss. The note is not synced: after a power loss it is not needed.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, directory: str) -> "LeaderEpochs":
-        """Load the epochs from the checkpoint file; empty if there is none. Raises ValueError if it is damaged."""
+        """Load the epochs from the checkpoint file; empty without a file. Raises ValueError if it is damaged."""
         try:
             data = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES)
         except FileNotFoundError:
@@ -42,7 +42,7 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """Return the newest epoch, -1 if there is none."""
+        """Return the newest epoch; -1 without epochs."""
         return self.epochs[-1] if self.epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
@@ -93,7 +93,7 @@ class LeaderEpochs:
             return epoch, log_end_offset
         higher = bisect_right(self.epochs, epoch)
         if higher == 0:
-            # Older than all known epochs: it ended where the first of them begins.
+            # Older than all known epochs: it ended at the start of the first of them.
             return epoch, self.starts[0]
         return self.epochs[higher - 1], self.starts[higher]
 

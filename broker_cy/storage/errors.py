@@ -53,7 +53,7 @@ class ColdRead(Exception):
 
 
 def errno_of(error: BaseException | None, otherwise: int = errno.EIO) -> int:
-    """Return the errno of an OSError, or of the one from which this error was raised; `otherwise` if there is none."""
+    """Return the errno of an OSError, or of the OSError that caused this error; `otherwise` without one."""
     while error is not None:
         if isinstance(error, MemoryError):
             return errno.ENOMEM

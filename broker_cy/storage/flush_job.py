@@ -31,7 +31,7 @@ class FlushJob:
     # Value of the log when the job was created: a truncation meanwhile makes the result invalid.
     generation: int
     unflushed_bytes: int
-    # The time from which flush.ms counts.
+    # The start of the time that flush.ms limits.
     begun_ms: int = -1
     paths: list[str] = field(default_factory=list)
     # Directories with files that are new since the last flush; the log's own directory is synced in any case.

@@ -1,10 +1,10 @@
 """Flushing the logs of a broker to disk: in a worker while it runs, and completely when it stops.
 
 The amount that a start after a crash has to read is bounded. The page cache outlives the process, so a killed broker
-loses nothing: after each NOTE_BYTES, a note records the offsets up to which the logs are complete, which needs no sync
-(storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes
-have a separate worker: after a flush, which takes as long as the disk does, they would be minutes late. Only a
-power loss can lose data that was not flushed, as in Kafka. A flush runs with each checkpoint
+loses no data. After each NOTE_BYTES, a note records the end offsets of the complete parts of the logs; it needs no sync
+(storage.written_points). The start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes have a
+separate worker: after a flush, which takes as long as the disk does, they would be minutes late. As in Kafka, only a
+power loss can lose data that was not flushed. A flush runs with each checkpoint
 (log.flush.offset.checkpoint.interval.ms) and once FLUSH_BYTES wait for it; recovery points follow immediately. By then
 the kernel has written most of the data by itself: a flush each 256 MiB would cost a tenth of the CPU time of writing,
 and stall the writers.
@@ -65,8 +65,8 @@ class Flusher:
         note_jobs: Jobs | None = None,
         on_error: Callable[[str | None, BaseException], None] = lambda path, error: None,
     ) -> None:
-        """`note_jobs` has the worker for the notes; `jobs` if there is none. `on_error` is called with each failure
-        and the path where it happened, None if that is not known.
+        """`note_jobs` has the worker for the notes; None: `jobs`. `on_error` is called with each failure and its path,
+        None if unknown.
         """
         self.logs = logs
         self.offline = offline
@@ -98,7 +98,7 @@ class Flusher:
     def _due(self) -> None:
         if self.totals.unflushed_bytes >= self.flush_bytes:
             self.start()
-        # Also while a flush runs: it may take minutes, and what is written during it waits for the next one.
+        # Also while a flush runs: it may take minutes, and later writes wait for the next one.
         self.note()
 
     def _sync_note(self, directory: str) -> None:
@@ -111,8 +111,8 @@ class Flusher:
         self.jobs.run(lambda: damage.sync(directory), done)
 
     def note(self) -> None:
-        """Advance the written points, in a worker, and checkpoint them. Does nothing while this is running already:
-        what is written during that triggers the next note.
+        """Advance the written points, in a worker, and checkpoint them. Does nothing while a note is under way: writes
+        during it trigger the next note.
         """
         if self._noting:
             return
@@ -198,7 +198,7 @@ class Flusher:
         self._on_error(error.filename if isinstance(error, OSError) else path, error)
 
     def _complete(self, pending: Pending) -> set[str]:
-        """Advance the recovery points; return the data directories in which that failed."""
+        """Advance the recovery points; return the data directories with a failure."""
         failed = set()
         for log, job in pending:
             try:
@@ -236,9 +236,9 @@ class Flusher:
         self.jobs.run(lambda: self.checkpoints.write(wanted), done)
 
     def sync_loaded(self, logs: Iterable[Log]) -> None:
-        """Sync the logs, just loaded, for which flush.messages requires it: from now on the records that a killed
-        process left in the page cache are served, and acknowledged to producers that resend them. Blocks. If it fails,
-        the log goes offline.
+        """Sync the just loaded logs whose flush.messages requires it: from now on the records that a killed process
+        left in the page cache are served, and acknowledged to producers that resend them. Blocks. If it fails, the log
+        goes offline.
         """
         pending = [(log, maintenance.begin_sync(log)) for log in logs if _sync_is_due(log)]
         for _, job in self._not_synced_together(pending):

@@ -265,8 +265,8 @@ cdef class IndexFile:
         return 0
 
     cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2:
-        """search, among the entries of the file. Keys grow about evenly, so the first block is read where the key would then be,
-        and it is mostly the right one; otherwise a bisection continues with the bounds that this block gave."""
+        """search, among the entries of the file. Keys grow about evenly, so the first block is read at the position that follows
+        from that, and it is mostly the right one; otherwise a bisection continues with the bounds of this block."""
         cdef uint8_t block[SEARCH_BLOCK_BYTES]
         cdef int64_t low = 0, high = self.written       # the answer, if there is one, is in [low, high)
         cdef int64_t middle, at

@@ -1,4 +1,4 @@
-"""The interface by which storage runs work off the loop; the server provides the implementation."""
+"""The interface that lets storage run work off the loop; the server provides the implementation."""
 
 from __future__ import annotations
 

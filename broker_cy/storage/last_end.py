@@ -1,15 +1,15 @@
-"""What the last process that used the data directories left behind: whether it ended without losing anything.
+"""The end of the last process that used the data directories: whether it ended without loss of records.
 
-A broker that registers reports the epoch of the incarnation before if that ended without loss (KIP-966): only then it
-stays an eligible leader of partitions without an in-sync replica. In Kafka an orderly stop is the only proof. Here a
-process that was killed has one as well, as long as the machine has not restarted: the page cache has all that it wrote,
-and it acknowledged nothing else. It noted its epoch (written_points.note_epoch) after it had registered, so a note of
-this start of the machine says that everything which happened in that epoch did so in this page cache.
+A broker that registers reports the epoch of the previous incarnation if that ended without loss (KIP-966): only then it
+stays an eligible leader of partitions without an in-sync replica. In Kafka a clean shutdown is the only proof. Here a
+killed process has a proof as well, as long as the machine has not restarted: the page cache has all records that it
+wrote, and it acknowledged no others. It noted its epoch (written_points.note_epoch) after it had registered, so a note
+of this start of the machine proves that all writes of that epoch went to this page cache.
 
-No proof, unless the stop was an orderly one:
+No proof, unless the shutdown was clean:
     the machine restarted, or the directory is a copy    the note has another boot id, device or inode
-    a sync failed, or damage was found                    what was in the cache may be gone: FAILED_MARK, damage-note
-    another directory has another epoch, or none          it was not there, or was replaced
+    a sync failed, or damage was found                    the content of the cache may be lost: FAILED_MARK, damage-note
+    another directory has another epoch, or none          it was missing, or was replaced
     the disk failed, and the metadata log is elsewhere     the note is removed (directory_failures.distrust)
 
 Logs are repaired, and these marks removed, only after the broker has registered, in another epoch.

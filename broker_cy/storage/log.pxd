@@ -1,7 +1,7 @@
 # The log of one partition. One thread only: everything here runs on the broker's loop, apart from jobs (storage.jobs).
 #
-# Life of a batch: stage (it stays in the buffer that received it; offsets and producer state change at once) -> flush_staged (one
-# pwritev per segment; then written_end_offset moves) -> read. Invariants, outside of a call:
+# Life of a batch: stage (it stays in the buffer that received it; offsets and producer state change immediately) -> flush_staged
+# (one pwritev per segment; then written_end_offset moves) -> read. Invariants, outside of a call:
 #   log_start_offset <= recovery_point <= written_end_offset <= log_end_offset
 #   written_end_offset == log_end_offset if nothing is staged
 #   the file of the active segment ends at active.size, or the bytes after that were never acknowledged and are never read

@@ -507,8 +507,8 @@ cdef class Log:
         return lookups.aborted_transactions(self, offset, end_offset)
 
     def last_stable_offset(self, int64_t high_watermark):
-        """The offset up to which a read_committed reader may read. It is not below the log start offset, even if records of an open
-        transaction were deleted."""
+        """The end offset for a read_committed reader. It is not below the log start offset, even if records of an open transaction
+        were deleted."""
         return max(self.producers.last_stable_offset(high_watermark), min(self.log_start_offset, high_watermark))
 
     def end_offset_for_epoch(self, int32_t epoch):

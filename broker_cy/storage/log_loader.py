@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class LoadContext:
-    """What loading needs to know apart from the directory: about the broker, not about one log."""
+    """The input of loading apart from the directory: facts about the broker, not about one log."""
 
     open_files: OpenFiles
     totals: LogTotals
@@ -137,9 +137,9 @@ def load_log(
     keeps_gaps = is_compacted or (note is None and (context.clean or not context.power_lost))
 
     def may_have_gap(end: int, records_follow: bool) -> bool:
-        """Whether the segments after a gap that begins at `end` are kept. In a log that was found damaged they are not
-        where the gap is in what a power loss may take, or in what a failed write left. Raises StorageError if it is
-        in acknowledged records: the log is still damaged.
+        """Whether the segments after a gap that begins at `end` are kept. In a damaged log they are not kept if the gap
+        is in a part that a power loss may take, or that a failed write left. Raises StorageError if it is in
+        acknowledged records: the log is still damaged.
         """
         if is_compacted:
             return True

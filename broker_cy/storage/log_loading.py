@@ -1,16 +1,17 @@
-"""Loading the logs of a broker: what load_log needs to know about the data directory and its checkpoints.
+"""Loading the logs of a broker: the facts about the data directory and its checkpoints that load_log needs.
 
-A power loss may take the first segments of a log, if nothing of it was synced, and leave later ones. The checkpoints
-show that: files of deleted segments are renamed only once the checkpoint of log start offsets says so (retention.py),
-what is before the recovery point was synced or deleted, and nothing is appended to a log that begins again elsewhere
-before the checkpoints say so (truncations.py). Compaction never moves the base offset of the first segment. So if that
-is after both checkpointed offsets, the records before it were lost, and no record after it was synced either. With one
-replica, a log keeps what is left. With several, it begins again, empty: otherwise it would look as if its first records
-had been deleted, and join the in-sync set without them; once it leads, consumers could no longer read what other
-replicas have. That holds for compacted topics and those of the broker itself, too.
+A power loss may take the first segments of a log, if none of it was synced, and leave later ones. The checkpoints show
+that. Files of deleted segments are renamed only after the checkpoint of log start offsets (retention.py). Records
+before the recovery point were synced or deleted. No record is appended to a log that begins again elsewhere before the
+checkpoints are written (truncations.py). Compaction never moves the base offset of the first segment. So if that is
+after both checkpointed offsets, the records before it were lost, and no record after it was synced either.
 
-It is not known if a deletion could not be checkpointed, or if others wrote the directory: Kafka renames files before it
-checkpoints the log start. There, every log is loaded as it is.
+With one replica, a log keeps the remaining records. With several, it begins again, empty: otherwise it would look as if
+its first records had been deleted, and join the in-sync set without them; once it leads, consumers could no longer read
+records that other replicas have. That holds for compacted topics and those of the broker itself, too.
+
+This is unknown if a deletion could not be checkpointed, or if another program wrote the directory: Kafka renames files
+before it checkpoints the log start. Then every log is loaded as it is.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class LogLoading:
     def context(
         self, root: str, now_ms: int, producer_expiration_ms: int, kept_whole: frozenset[str] = frozenset()
     ) -> LoadContext:
-        """What loading needs to know about the data directory `root`, without what `with_cleaned` reads."""
+        """The input of loading about the data directory `root`, without the part that `with_cleaned` reads."""
         return LoadContext(
             self._open_files,
             self._totals,

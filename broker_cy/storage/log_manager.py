@@ -105,7 +105,7 @@ class LogManager:
         self.opener = LogOpener(open_jobs or jobs, self._opened_late)
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
-        # Truncated logs to which nothing may be appended yet. `on_settled` is called for each once that is over.
+        # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, jobs)
         self.on_settled: Callable[[Log], None] = lambda log: None
         # A segment takes two descriptors; half of the descriptors of the process are left for connections.
@@ -353,8 +353,8 @@ class LogManager:
     def _add(self, key: TopicPartition, log: Log) -> None:
         self.logs[key] = log
         if self.cleaner is not None:
-            # A log that was lost and created again under its topic id ends before the offset up to which it was cleaned
-            # if its cleaner checkpoint could not be written then.
+            # A log that was lost and created again under its topic id ends before its cleaned offset if its cleaner
+            # checkpoint could not be written then.
             self.cleaner.truncated(key, log.log_end_offset)
 
     def _take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
@@ -366,7 +366,7 @@ class LogManager:
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
         elif errno_of(error) == errno.EIO and not isinstance(error, ValueError):
-            # The offsets up to which the loader had to trust the log. After these, the end of the log may be truncated
+            # The ends of the parts that the loader had to trust. After these, the end of the log may be truncated
             # once the rest is intact again.
             synced = self.checkpoints.recovery_points.get(key, 0)
             written = self.checkpoints.written_points.get(key, 0)

@@ -1,9 +1,9 @@
 """Opening logs after the start: requested ones first, the others in the background.
 
 If a start loaded thousands of logs before the broker served requests, every client would wait for partitions that no
-client uses. So the start leaves the loading of a log to a worker where that is safe (LogManager.load), and the broker
-serves requests at once. Loading reads and repairs the files of one partition, as during a start, and changes nothing
-that logs share; the loop then adopts the log. The checkpoints keep their entries of a log that is not open yet
+client uses. So the start leaves the loading of a log to a worker if that is safe (LogManager.load), and the broker
+serves requests immediately. Loading reads and repairs the files of one partition, as during a start, and changes no
+state that logs share; the loop then adopts the log. The checkpoints keep their entries of a log that is not open yet
 (OffsetCheckpoints.unopened).
 """
 

@@ -99,8 +99,8 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
 
 
 cdef int keep_newest_stray(Log log, snapshot_offsets) except -1:
-    """Of the snapshots at offsets where no segment begins (each flush leaves one), keep only the newest, as in Kafka: the others
-    are of no use, and the next flush replaces this one."""
+    """Keep only the newest of the snapshots at offsets where no segment begins (each flush leaves one), as in Kafka: the others are
+    useless, and the next flush replaces this one."""
     cdef set strays = set(snapshot_offsets) - base_offsets(log)
     log.flushed_snapshot = -1
     for offset in sorted(strays):
@@ -123,11 +123,11 @@ cdef set base_offsets(Log log):
 
 
 def truncate_to(Log log not None, int64_t offset, int64_t now_ms, remove=None):
-    """Drop everything at or after `offset`; returns False if there is nothing. For a follower whose leader has other records.
+    """Drop all records at or after `offset`; returns False without such records. For a follower whose leader has other records.
 
-    A batch that contains `offset` is dropped as a whole, and the log then ends where that batch began. Nothing is synced.
-    `remove(directory, base_offset)` takes away the files of a segment, see mark_deleted; without it they are removed at once, which
-    takes long if they are large. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
+    A batch that contains `offset` is dropped as a whole, and the log then ends at the start of that batch. No file is synced.
+    `remove(directory, base_offset)` takes away the files of a segment, see mark_deleted; without it they are removed immediately,
+    which takes long if they are large. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
     """
     cdef Segment segment
     cdef BatchHeader header
@@ -183,7 +183,7 @@ def restart_at(Log log not None, int64_t offset, int64_t now_ms, remove=None):
     log.generation += 1
     fresh = Segment(log.directory, offset, log.open_files, 0, False, index_interval_bytes=log.config.index_interval_bytes)
     try:
-        # From the newest to the oldest: what a crash leaves is a valid log, which is behind its leader again.
+        # From the newest to the oldest: a crash leaves a valid log, which is behind its leader again.
         while log.segments:
             segment = log.segments.pop()
             drop_unflushed(log, segment.size)
@@ -533,7 +533,7 @@ def complete_active(Log log not None):
 
 
 def close(Log log not None):
-    """Complete the files of a log and close them; what is written is not necessarily on disk (see begin_flush). Raises OSError,
+    """Complete the files of a log and close them; written data is not necessarily on disk (see begin_flush). Raises OSError,
     StorageError."""
     cdef Segment segment
     refuse_staged(log)

@@ -58,9 +58,9 @@ def _covered(snapshot: str | None) -> str:
 
 
 def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[str, int, str, bool] | None]:
-    """The offset after the last valid batch, and what is wrong there, None if the log ends there: file, position,
-    reason, and whether it can be the torn end of the log. Segments may be missing below `snapshot_end`: a deletion may
-    have been interrupted.
+    """The offset after the last valid batch, and the problem there, None if the log ends there: file, position, reason,
+    and whether it can be the torn end of the log. Segments may be missing below `snapshot_end`: a deletion may have
+    been interrupted.
     """
     bases = {base: name for name in names if name[DIGITS:] == ".log" and (base := base_offset_of(name)) is not None}
     sizes = {base: os.path.getsize(f"{path}/{name}") for base, name in bases.items()}

@@ -1,7 +1,7 @@
 """Producer state at the written point: two files in a partition's directory, written in turn and in place.
 
 A note is made about every second, for thousands of logs. Creating a file and removing the previous one costs far more
-than writing its content, and waits for the disk if the file system discards freed blocks at once. So there are two
+than writing its content, and waits for the disk if the file system discards freed blocks immediately. So it has two
 slots: the written-point checkpoint refers to one while the other is written. A slot holds the offset (int64), device
 and inode of the file (uint64 each), and the snapshot taken at that offset. A slot that was torn by a kill is not the
 one that the checkpoint refers to, and a slot in a copied file is not accepted. A slot that a new process finds, but

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 # An empty file in a data directory whose checkpoint of log start offsets has every deletion. Created after it was
 # written, and removed when it cannot be written, which needs no space on the disk. Kafka ignores it.
 STARTS_ARE_SAVED = "log-start-offsets-are-saved"
-# In the order in which they are written: see `collect`.
+# In the order of writing: see `collect`.
 ALL = (LOG_START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS, WRITTEN_POINTS)
 
 
@@ -84,7 +84,7 @@ class OffsetCheckpoints:
         # Data directories that had STARTS_ARE_SAVED at the start, and those that have it now.
         self.were_saved = frozenset(root for root in roots if os.path.exists(f"{root}/{STARTS_ARE_SAVED}"))
         self._are_saved = set(self.were_saved)
-        # Those in which a power loss may bring STARTS_ARE_SAVED back, although the last write has failed.
+        # Data directories whose STARTS_ARE_SAVED a power loss may bring back, although the last write has failed.
         self._unsettled: set[str] = set()
         # By data directory, the sequence of the newest content with log start offsets that could not be written.
         self._lost: dict[str, int] = {}

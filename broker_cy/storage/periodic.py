@@ -22,7 +22,7 @@ FIRST_RETENTION_CHECK_MS = 30_000
 
 
 class Managed(Protocol):
-    """What the periodic work is done on: a LogManager."""
+    """The object of the periodic work: a LogManager."""
 
     settings: StorageSettings
     flusher: Flusher

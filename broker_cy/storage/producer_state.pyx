@@ -1,7 +1,7 @@
-"""What a log knows about the producers that write to it: epochs, sequences, the last five batches, open transactions.
+"""A log's state of the producers that write to it: epochs, sequences, the last five batches, open transactions.
 
-The rules are those of Kafka's ProducerAppendInfo (KIP-98, KIP-360): a producer that the log does not know may start with any
-sequence; a new epoch starts at sequence 0; otherwise sequences are consecutive, with 0 after 2^31-1.
+The rules are those of Kafka's ProducerAppendInfo (KIP-98, KIP-360): a producer unknown to the log may start with any sequence; a new
+epoch starts at sequence 0; otherwise sequences are consecutive, with 0 after 2^31-1.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -377,8 +377,8 @@ cdef class ProducerState:
         return 0
 
     def last_stable_offset(self, int64_t high_watermark):
-        """The offset up to which a read_committed reader may read: the high watermark, or, if that is lower, the start of the first
-        transaction that is open or whose marker is not below the high watermark."""
+        """The end offset for a read_committed reader: the high watermark, or, if that is lower, the start of the first transaction
+        that is open or whose marker is not below the high watermark."""
         cdef int64_t stable = high_watermark
         if 0 <= self.first_undecided < stable:
             stable = self.first_undecided

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from broker_cy.wire.batch cimport BatchHeader
 
-# Where a scan ended: `position` is the end of the last valid batch.
+# The end of a scan: `position` is the end of the last valid batch.
 cdef class ScanResult:
     cdef readonly int64_t position
     cdef readonly int64_t next_offset       # after the last valid batch

@@ -1,11 +1,11 @@
 """Old records: retention.ms and retention.bytes, and segments before the log start offset (Kafka's deleteOldSegments).
 
-The offset moves at once, and readers no longer see records before it. A worker then writes the checkpoint of log start
-offsets, and no file is renamed before that: after a power loss, a log whose first segments are missing and whose
-checkpoint does not say that they were deleted has lost them (log_loading.py). If the checkpoint cannot be written, it
-is noted that it lacks deletions, and the files are renamed all the same, because a deletion has to free space on a full
-disk. The loop renames the files of a few segments in each turn, so that deleting thousands delays no client; they are
-removed after file.delete.delay.ms.
+The offset moves immediately, and readers no longer see records before it. A worker then writes the checkpoint of log
+start offsets, and no file is renamed before that: after a power loss, a log has lost its missing first segments unless
+the checkpoint shows that they were deleted (log_loading.py). If the checkpoint cannot be written, the lack of deletions
+is noted, and the files are still renamed, because a deletion must free space on a full disk. The loop renames the files
+of a few segments in each turn, so that deleting thousands delays no client; they are removed after
+file.delete.delay.ms.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Retention:
     def _saved(self) -> None:
         self._is_saving = False
         for log in self._saving:
-            # The next check tries again where nothing may be renamed.
+            # The next check tries again if no file may be renamed.
             if maintenance.has_old_segments(log) and self._may_rename(os.path.dirname(log.directory)):
                 self._waiting[log] = None
         self._saving = {}
@@ -145,7 +145,7 @@ class Retention:
         busy: Callable[[TopicPartition], bool],
     ) -> None:
         """Delete segments by retention.ms and retention.bytes, and those before the log start offset: of the logs whose
-        cleanup.policy has `compact`, or of the others. Those that are `busy` wait for the next call.
+        cleanup.policy has `compact`, or of the others. `busy` logs wait for the next call.
         """
         for key, log in list(self._logs.items()):
             if log.config.compact is not compacted or key[0] == METADATA_TOPIC or log.offline is not None:

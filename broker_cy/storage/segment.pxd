@@ -62,7 +62,7 @@ cdef class Segment:
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header
     ) except -1
-    # The same, starting where the index says.
+    # The same, starting at the position in the index.
     cdef int locate(self, int64_t offset, int64_t* position, BatchHeader* header) except -1
     # Position of an indexed batch at or before `offset`. If `nearer` is not NULL, it is set to the same position, or to that of the
     # next batch if the indexed one ends before `offset`. Raises CorruptSegment if the index is wrong. checked_start rebuilds such

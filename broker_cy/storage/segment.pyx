@@ -169,9 +169,8 @@ cdef class Segment:
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise StorageError(f"cannot open {self.path}: {error.strerror}") from error
-        # No readahead by the kernel: the loop would be the one that starts it, up to some MB at once, in a lookup or a sendfile.
-        # The workers that read cold data read ahead instead (page_cache.warm), and a reader of the whole file requests it
-        # (BatchReader).
+        # No readahead by the kernel: the loop would start it, up to some MB, in a lookup or a sendfile. The workers that read cold
+        # data read ahead instead (page_cache.warm), and a reader of the whole file requests it (BatchReader).
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         self.fd = fd
         self.open_files.admit(self)
@@ -374,8 +373,8 @@ cdef class Segment:
         return 0
 
     def complete(self):
-        """Complete the indexes of a segment to which nothing more is appended: add the last time index entry, as Kafka does, and
-        write them; raises OSError."""
+        """Complete the indexes of a segment that gets no further records: add the last time index entry, as Kafka does, and write
+        them; raises OSError."""
         if self.max_timestamp >= 0:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.write()

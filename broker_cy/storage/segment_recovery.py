@@ -1,5 +1,5 @@
 """Recovering the segments of one log, which log_loader.py loads: each batch after an offset is checked, indexes are
-repaired, and what comes after the end of the log is removed.
+repaired, and files and bytes after the end of the log are removed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SegmentRecovery:
     may_cut: MayCut
 
     def run(self, segments: list[Segment]) -> int:
-        """Recover the segments of a log; returns the offset at which it ends.
+        """Recover the segments of a log; returns its end offset.
 
         Segments after the one in which the log ends are removed from `segments`. Raises CorruptSegment if the log
         cannot be served, StorageError, OSError.
@@ -218,8 +218,8 @@ def remove_for_good(segments: list[Segment]) -> None:
 
 
 def _index_problem(segment: Segment, files: LogFiles, config: LogConfig) -> str | None:
-    """What is wrong with the indexes of a segment: one is missing, has no entries or a partial one, or points past the
-    end of the segment. None if they seem intact.
+    """The problem of a segment's indexes: one is missing, has no entries or a partial one, or points past the end of
+    the segment. None if they seem intact.
     """
     size = files.index_sizes.get(segment.base_offset)
     time_size = files.time_index_sizes.get(segment.base_offset)

@@ -37,6 +37,6 @@ def write(directory: str, offset: int, data: bytes, *, sync: bool = False) -> No
 
 
 def remove(directory: str, offset: int) -> None:
-    """Remove the snapshot taken at `offset`, if there is one."""
+    """Remove the snapshot taken at `offset`, if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(path_of(directory, offset))

@@ -1,10 +1,10 @@
-"""The syncs of one log's files, and what happens to the log when one of them fails.
+"""The syncs of one log's files, and the effect of a failed sync on the log.
 
 When the kernel cannot write a page, it reports the error to one sync only and then treats the page as clean: a later
-sync of the same file, also through another descriptor, succeeds. So after a failed sync nothing more of the log may be
-assumed to be synced. The syncs of one log run one at a time, in whatever thread, so that no other sync can begin
-between the failed sync and the note of its error. That costs little, since a sync also waits for the pages that an
-earlier one is writing.
+sync of the same file, also through another descriptor, succeeds. So after a failed sync no later part of the log may be
+assumed to be synced. The syncs of one log run one at a time, in any thread, so that no other sync can begin between the
+failed sync and the note of its error. That costs little, since a sync also waits for the pages that an earlier one is
+writing.
 
 The files appear intact as long as the pages stay in memory, to the next process, too. `FAILED_MARK` in the partition's
 directory makes the next start write them again (`write_again`), which makes the pages dirty: the sync that follows

@@ -1,10 +1,10 @@
 """The checkpoints after logs were truncated, for all logs of a turn together.
 
-A log that was truncated is shorter than its checkpoints say. If records were appended before that is put right on disk,
-a start after a power loss would not check them. So nothing may be appended until a worker has written the checkpoints,
-and has synced the names of files that a cut removed: a power loss could bring back the producer state of other records.
-Each write syncs three files of a data directory, whatever the number of logs: after a failover a thousand partitions
-may diverge from their new leaders, and one write each would take longer than a broker's session.
+A truncated log is shorter than its checkpoints. If records were appended before the checkpoints on disk are corrected,
+a start after a power loss would not check them. So the log accepts no appends until a worker has written the
+checkpoints, and has synced the names of files that a cut removed: a power loss could bring back the producer state of
+other records. Each write syncs three files of a data directory, for any number of logs: after a failover a thousand
+partitions may diverge from their new leaders, and one write each would take longer than a broker's session.
 
 The loop cuts the files themselves. That needs no sync, because the records behind the cut are not acknowledged.
 """

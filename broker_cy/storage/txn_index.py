@@ -60,7 +60,7 @@ def decode(data: bytes, path: str) -> list[AbortedTransaction]:
 
 
 def problem_of(directory: str, base_offset: int, end_offset: int) -> str | None:
-    """What is wrong with the index of the segment that has the offsets from `base_offset` up to, but not including,
+    """The problem of the index of the segment with the offsets from `base_offset` up to, but not including,
     `end_offset`; None if the index may be intact. Raises OSError.
     """
     try:

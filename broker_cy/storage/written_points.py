@@ -1,20 +1,20 @@
-"""Written points: the offset up to which each log is complete as long as this machine runs, even if the broker's
+"""Written points: the end offset of each log's part that is complete as long as this machine runs, even if the broker's
 process is killed.
 
 Data that a process wrote is in the page cache, which survives a kill of the process, but not a power loss. So a note of
-the offset up to which a log was written, with its indexes and its producer state, serves after a kill as a recovery
-point does after any crash, and needs no sync. It is valid until the machine is restarted: the file begins with the
-kernel's boot id.
+the written end of a log, of its indexes and its producer state, serves after a kill as a recovery point does after any
+crash, and needs no sync. It is valid until the machine is restarted: the file begins with the kernel's boot id.
 
-It is not valid for a copy of the files either: a directory that was restored during the same boot has what was read
-from disk or from a snapshot while it was copied, not what the page cache had. So the file contains its own device and
-inode, which no copy has; so does the producer state that a point needs (storage.noted_state), since a single partition
-may be restored, too. If a device has another number after it was mounted again, a start reads more than it needs to.
+It is not valid for a copy of the files either: a directory that was restored during the same boot has the content that
+was read from disk or from a snapshot during the copy, not the content of the page cache. So the file contains its own
+device and inode, which no copy has; so does the producer state that a point needs (storage.noted_state), since a single
+partition may be restored, too. If a device has another number after it was mounted again, a start reads more than it
+needs to.
 
 The file is `written-point-offset-checkpoint`, next to Kafka's checkpoints in each data directory: boot id, device and
 inode in one line, then the text of a checkpoint (storage.checkpoints). Kafka ignores it.
 
-`running-broker-epoch` is another one, with the epoch in which the broker runs after the same line: storage.last_end.
+`running-broker-epoch` is a similar file, with the broker's current epoch after the same line: storage.last_end.
 """
 
 import logging

@@ -55,7 +55,7 @@ cdef struct ValidationRules:
     int8_t target_codec             # compression.type: CODEC_AS_PRODUCED, or 0-4
     int16_t produce_version         # of the request; zstd is refused before 7
 
-# The reason why a batch was refused, for which wire/rejection.py has a message.
+# The reason why a batch was refused; wire/rejection.py has its message.
 cdef enum BatchFault:
     BATCH_OK = 0
     BATCH_MISSING = 1               # no whole batch in the field
@@ -84,13 +84,13 @@ cdef enum BatchFault:
 cdef struct BatchVerdict:
     int16_t error                   # Kafka's code; 0: accepted
     int16_t fault                   # a BatchFault
-    int32_t size                    # bytes of the batch; what follows it in the field, less than a batch, is ignored
+    int32_t size                    # bytes of the batch; the rest of the field, less than a batch, is ignored
     int64_t detail                  # the invalid value, if it is one number
     int64_t max_timestamp           # of the batch as stored; now_ms for LogAppendTime
     bint rebuild                    # must be stored in another form: the target codec differs, or the offset deltas have gaps
     WalkResult walk
 
-# How much one validation may decompress, and what it decompressed.
+# The limit of one validation's decompression, and its result.
 cdef class Inflation:
     cdef int64_t bytes_max              # a batch that decompresses to more gets BATCH_UNFINISHED
     cdef bint in_worker                 # walk the records without the interpreter lock

@@ -99,7 +99,7 @@ def decode_prefix(type cls, int version, buffer):
 
 
 def decode_request(type cls, int version, buffer, elements=ELEMENTS_MAX):
-    """The message as a broker reads it: what follows it is ignored, and invalid UTF-8 is decoded as Kafka does. It may have
+    """The message as a broker reads it: bytes after it are ignored, and invalid UTF-8 is decoded as Kafka does. It may have
     `elements` elements in its arrays and tagged fields.
     """
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)

@@ -55,8 +55,8 @@ _RATIO = 32
 
 
 def decompressed_limit(compressed_bytes: int) -> int:
-    """The most bytes to which a batch from the network may decompress: 128 MiB, or 32 times its size if that is more,
-    but less than 2 GiB.
+    """The largest decompressed size of a batch from the network: 128 MiB, or 32 times its size if that is more, but
+    less than 2 GiB.
 
     Kafka has no such bound. Ordinary data stays far below it (1 MiB of zstd is seldom more than 20 MiB of records);
     a batch that reaches it was made to exhaust the broker. Java clients cannot hold more than 2 GiB in any case.
@@ -230,7 +230,7 @@ _LZ4_DEFAULT_LEVEL = 9  # Kafka's default, which selects the fast compressor
 
 
 def _lz4_extent(view: memoryview) -> tuple[int, int]:
-    """The end of the first frame, and the most bytes to which it can decompress."""
+    """The end of the first frame, and its largest decompressed size."""
     magic, flags, descriptor = struct.unpack_from("<IBB", view)
     if magic != _LZ4_MAGIC or flags & _LZ4_VERSION_MASK != _LZ4_VERSION:
         raise CorruptPayload(f"lz4 payload starts with {bytes(view[:6]).hex(' ')}, not with an LZ4 frame of version 1")
@@ -293,7 +293,7 @@ _ZSTD_CONTENT_SIZE_OFFSET = 256  # added to content sizes of two bytes
 
 
 def _zstd_frame_extent(view: memoryview, at: int) -> tuple[int, int]:
-    """The end of the frame at `at`, and the most bytes to which it can decompress (RFC 8878, section 3.1)."""
+    """The end of the frame at `at`, and its largest decompressed size (RFC 8878, section 3.1)."""
     (magic,) = struct.unpack_from("<I", view, at)
     if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
         return at + 8 + int(struct.unpack_from("<I", view, at + 4)[0]), 0

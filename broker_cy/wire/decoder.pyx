@@ -90,7 +90,7 @@ cdef class Part:
 
 def struct_parts(Node node not None, Cursor cursor not None, Part part not None):
     """A generator that does the same as `read_struct`, in parts: it yields after each PART_ELEMENTS elements of arrays of
-    structures, and returns the message. Tagged fields and arrays of simple values are read at once.
+    structures, and returns the message. Tagged fields and arrays of simple values are read in one part.
     """
     cdef object message = new_message(node)
     cdef Op* op = NULL
@@ -205,7 +205,7 @@ cdef int64_t read_length(Op* op, Cursor cursor, Kind kind) except -2:
 
 
 cdef inline int64_t read_array_length(Op* op, Cursor cursor) except -2:
-    """Read the number of elements, for which there must be enough bytes; -1 for null."""
+    """Read the number of elements; the rest must have enough bytes for them; -1 for null."""
     cdef int64_t length = read_length(op, cursor, STRUCT)
     if length < 0:
         return length

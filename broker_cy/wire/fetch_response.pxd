@@ -10,10 +10,10 @@ cdef struct FetchedPart:
     int16_t error
     int64_t high_watermark
     int64_t log_start_offset
-    int32_t diverging_epoch         # -1 where the logs do not diverge
+    int32_t diverging_epoch         # -1 if the logs do not diverge
     int64_t diverging_end_offset
     const uint8_t* records
-    Py_ssize_t size                 # of the records; 0 also where they are null
+    Py_ssize_t size                 # of the records; 0 also for null
 
 cdef class FetchResponseView:
     """Filled by `parse`; valid as long as the parsed bytes. Reused for each answer."""

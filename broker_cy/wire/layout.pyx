@@ -205,7 +205,7 @@ cdef Node compile_node(Layout layout, int version):
     if node.body == NULL or node.tagged == NULL or node.absent == NULL:
         raise MemoryError
     node.size_min = 1 if node.flexible else 0
-    # By tag, which is the order in which Kafka writes tagged fields; the stable sort keeps the order of all others.
+    # By tag, as Kafka orders tagged fields; the stable sort keeps the order of all others.
     for field in sorted(struct.fields, key=lambda field: field.tag if version in field.tagged else -1):
         op = compile_op(node, layout, field, layout.index[field.attribute], version)
         if version not in field.versions:

@@ -169,7 +169,7 @@ cdef class ProduceView:
         return 0
 
     cdef int merge(self) except -1:
-        """Write topics and partitions again, each once, in the order in which they are named first."""
+        """Write topics and partitions again, each once, in the order of their first occurrence."""
         cdef dict places = {}           # name: {partition: place of its last records}
         cdef dict spans = {}            # name: place of the topic
         cdef dict parts
@@ -188,7 +188,7 @@ cdef class ProduceView:
                 for k in range(topic.first, topic.first + topic.count):
                     parts[self.partitions[k].index] = k
             for key, parts in places.items():
-                # Its own place is not before that to which it is written.
+                # The source is never before the destination, so no entry is overwritten before it is copied.
                 self.topics[topics] = self.topics[<int32_t>spans[key]]
                 topic = &self.topics[topics]
                 topics += 1

@@ -116,7 +116,7 @@ cdef class Batch:
 
     @property
     def last_sequence(self):
-        """-1 if there is no base sequence; after 2**31 - 1, sequence numbers continue at 0."""
+        """-1 without a base sequence; after 2**31 - 1, sequence numbers continue at 0."""
         if self.header.base_sequence < 0:
             return -1
         return (self.header.base_sequence + <int64_t>self.header.last_offset_delta) & INT32_MAX

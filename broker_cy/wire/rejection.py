@@ -40,7 +40,7 @@ class RecordFault(NamedTuple):
 
 
 class WalkStop(NamedTuple):
-    """The place where a walk over records stopped, and the reason."""
+    """The place of a walk's stop in the records, and the reason."""
 
     status: int
     record: int

@@ -97,7 +97,7 @@ cdef struct WalkResult:
     int64_t detail              # WALK_LENGTH, WALK_SIZE: the length; WALK_HEADERS: the number; WALK_REMAINING: the bytes
     int64_t room                # the bytes available for it; WALK_SIZE: the bytes of the fields
     int64_t max_timestamp       # -1 if no record has a greater one
-    int32_t faults              # the number of all, including those for which there was no room
+    int32_t faults              # the number of all, including those that did not fit
     bint timestamp_faults       # at least one of them concerns a timestamp
     bint consecutive            # the offset deltas are 0, 1, 2, ...
 

@@ -33,8 +33,8 @@ class Reader(Protocol):
 
 
 async def largest_timestamp(broker: Reader, log: Log) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record with the largest timestamp; None if there is no record. If the one with
-    the largest one of its segment is deleted, a worker reads the headers of the others. Raises KafkaError, OSError.
+    """(timestamp, offset) of the first record with the largest timestamp; None without records. If the record with the
+    largest timestamp of its segment is deleted, a worker reads the headers of the others. Raises KafkaError, OSError.
     """
     searched: tuple[int, tuple[int, int] | None] | None = None
     for _ in range(SEARCHES_MAX):

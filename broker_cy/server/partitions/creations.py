@@ -1,8 +1,8 @@
 """Creating the logs of topics with many partitions, some in each turn of the loop.
 
-A log takes a millisecond or more, most of it in the file system. A broker that created thousands in one turn would
-answer nobody for seconds: the others would take it for one that stands still, and clients would wait for it. Until its
-log is created a partition is one that is not open yet, for which requests wait.
+A log takes a millisecond or more, most of it in the file system. A broker that created thousands in one turn would send
+no answer for seconds: other brokers would suspect that it stands still, and clients would wait for it. Until its log is
+created, a partition counts as not open yet, and requests wait for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AT_ONCE: Final = 50
 
 class Creations:
     """Calls `create` for each unopened partition that was added, in order, unless it was deleted meanwhile.
-    `on_waiting` learns that there are such partitions, or none any more.
+    `on_waiting` is called when partitions begin to wait, and when none is left.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class _Wait:
 
 class Openings:
     """Has the logs opened that requests ask for, and calls back when they are open, offline or deleted. A request waits
-    as it would for a broker that is still starting; what it asks for is opened first.
+    as it would for a broker that is still starting; requested logs are opened first.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, opener: LogOpener) -> None:

@@ -1,7 +1,7 @@
 """Follows the metadata image: opens, configures and deletes the partitions of this broker, and gives them their roles.
 
-A partition with one replica is led by this broker, whatever the image says of its leader. One with several replicas
-has the role of the image (`Partition.assign`); `replication` is what its roles lead to.
+This broker leads a partition with one replica, even if the image names no leader. A partition with several replicas
+has the role in the image (`Partition.assign`); `replication` acts on these roles.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_ME
 
 
 class Replication(Protocol):
-    """What follows from the roles of partitions with several replicas (server.replication)."""
+    """The effects of the roles of partitions with several replicas (server.replication)."""
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """The partition follows the broker `leader` from now on; -1 if there is no leader."""
+        """The partition follows the broker `leader` from now on; -1 without a leader."""
 
     def leave(self, partition: Partition) -> None:
-        """The partition follows nobody any more."""
+        """The partition no longer follows a leader."""
 
 
 # How often to retry a log that could not be created or loaded because of a full disk or a lack of descriptors or
@@ -76,7 +76,7 @@ class PartitionService:
         """`on_online(topic, index)` is called for partitions that were offline and are served now,
         `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted,
         `on_late_role(topic, index)` for those that took a role later than the metadata gave it to them, and
-        `on_creating` when logs of new partitions wait to be created, and when none does any more.
+        `on_creating` when logs of new partitions begin to wait for their creation, and when none is left.
         """
         self._config = config
         self._clock = clock
@@ -89,7 +89,7 @@ class PartitionService:
         self._on_online = on_online
         self._on_opened = on_opened
         self._on_late_role = on_late_role
-        # Set by whoever has connections to other brokers; None: nothing is fetched.
+        # Set by the owner of the connections to other brokers; None: this broker does not fetch.
         self.replication: Replication | None = None
         # The brokers of the image, shared by the leaders' InSync.
         self.standings: dict[int, Standing] = {}
@@ -180,7 +180,7 @@ class PartitionService:
                 partition.log.reconfigure(config)
 
     def _log_config(self, topic: str) -> LogConfig:
-        """What the topic's logs are configured with."""
+        """The configuration of the topic's logs."""
         found = self._configs.get(topic)
         return found if found is not None else LogConfig.from_settings(self.settings(topic))
 
@@ -195,14 +195,14 @@ class PartitionService:
         return len(self._replicas_of(topic, index)) > 1
 
     def _replicas_of(self, topic: str, index: int) -> tuple[int, ...]:
-        """Return the brokers with a replica of a partition; none if there is no such partition."""
+        """Return the brokers with a replica of a partition; empty for an unknown partition."""
         found = self._image.topics.by_name(topic)
         partition = found.partitions.get(index) if found is not None else None
         return partition.replicas if partition is not None else ()
 
     def _open(self, topic: TopicImage) -> None:
-        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
-        offline. Those that are open go on in the image's leader epoch.
+        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays offline.
+        Open partitions continue in the image's leader epoch.
         """
         fresh: list[Partition] = []
         for index, image in topic.partitions.items():
@@ -251,7 +251,7 @@ class PartitionService:
             self._configure(topic.name, fresh)
 
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
-        """Go on as the leader of a newer epoch; what is staged belongs to the one before."""
+        """Continue as the leader of a newer epoch; staged batches belong to the previous one."""
         self._flush()
         if partition.log is not None:
             partition.log.epochs.assign(leader_epoch, partition.log.log_end_offset)
@@ -264,10 +264,10 @@ class PartitionService:
         before = partition.assigned
         is_new = before is None or image.leader_epoch > before.leader_epoch
         if is_new and partition.log in self._logs.truncations:
-            # A leader appends. For as long as a worker needs, this broker goes on as if it did not know that yet.
+            # A leader appends. Until the worker is done, this broker acts as if it did not know the new role yet.
             return
         if is_new:
-            self._flush()  # what is staged belongs to the epoch before
+            self._flush()  # staged batches belong to the previous epoch
         partition.assign(image, leads, self._new_in_sync, self._logs.high_watermarks.get(key, -1))
         if leads:
             self._led[key] = partition
@@ -302,7 +302,7 @@ class PartitionService:
         return InSync(self._config.node_id, self.standings, lag_max_ms, 1, self.silence())
 
     def silence(self) -> FollowerSilence:
-        """Which brokers have stopped fetching; whoever answers fetches reports them there."""
+        """The brokers that have stopped fetching; the code that answers fetches reports to it."""
         if self._silence is None:
             from broker_cy.replica.silence import FollowerSilence
 
@@ -385,9 +385,9 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Retry to open logs that are offline because of a shortage, one of those that exist and at most AT_ONCE new
-        ones, and have slow and silent followers leave in-sync sets. Cheap if there is nothing to do; called at least
-        each silence.LATE_MS.
+        """Retry to open logs that are offline because of a shortage, one existing log and at most AT_ONCE new ones.
+        Remove slow and silent followers from in-sync sets. Cheap without such logs and followers; called at least each
+        silence.LATE_MS.
         """
         now_s = self._clock.monotonic()
         if self._led:
@@ -453,7 +453,7 @@ class PartitionService:
             self._close(partition)
 
     def _close(self, partition: Partition) -> None:
-        """Close a partition that is not in the table any more, and delete its log."""
+        """Close a partition that was removed from the table, and delete its log."""
         key = (partition.topic, partition.index)
         was_unopened = partition.unopened
         partition.close()
@@ -464,7 +464,7 @@ class PartitionService:
         try:
             self._logs.delete(*key)
         except StorageError as error:
-            # The topic is deleted all the same; the next start renames the directory.
+            # The topic is still deleted; the next start renames the directory.
             LOGGER.error("could not remove the directory of a deleted partition", extra=facts(reason=str(error)))
         if was_unopened and self._on_opened is not None:
             self._on_opened(*key)

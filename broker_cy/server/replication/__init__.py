@@ -1,1 +1,1 @@
-"""Replication between brokers: what followers fetch from leaders, and in-sync sets that leaders propose."""
+"""Replication between brokers: the fetches of followers, and the in-sync sets that leaders propose."""

@@ -64,7 +64,7 @@ class Alterations:
 
     async def _send(self) -> None:
         while self._waiting:
-            # Lets the turn end, in which other partitions may propose.
+            # Let the turn end: other partitions may propose in it.
             await asyncio.sleep(0)
             sent, self._waiting = self._waiting, {}
             try:
@@ -101,8 +101,8 @@ class Alterations:
                     partition_index=index,
                     leader_epoch=proposal.leader_epoch,
                     partition_epoch=proposal.partition_epoch,
-                    # After an unclean election, too: the log of the leader is the partition, and nothing else is to be
-                    # recovered (KIP-704). The controller lets nobody join a set that is still recovering.
+                    # After an unclean election, too: the log of the leader is the partition, so no further recovery is
+                    # needed (KIP-704). The controller lets no replica join a set that is still recovering.
                     leader_recovery_state=RECOVERED,
                     new_isr_with_epochs=[
                         messages.AlterPartitionRequest.BrokerState(broker_id=each, broker_epoch=epoch)

@@ -7,7 +7,7 @@ from broker_cy.replica.throttle import ReplicaThrottle
 SESSION_ENDED: tuple[ErrorCode, ...]
 
 class Fetched:
-    """An answer for one partition, and what it was asked."""
+    """An answer for one partition, and its request."""
 
     partition: Partition
     asked: Ask

@@ -50,8 +50,8 @@ cdef FetchResponseView _view = FetchResponseView()
 
 @cython.final
 cdef class Fetched:
-    """An answer for one partition, and what it was asked (following.Ask). `diverging` is (epoch, end offset), or None; `records` is a
-    part of the answer, or None.
+    """An answer for one partition, and its request (following.Ask). `diverging` is (epoch, end offset), or None; `records` is a part
+    of the answer, or None.
     """
     cdef readonly Partition partition
     cdef readonly object asked
@@ -82,8 +82,8 @@ cdef class FetchSession:
     cdef readonly int32_t epoch     # that of the next request
     cdef readonly int32_t share_bytes   # the most that one answer may have of a partition, as last requested
     cdef readonly int in_flight     # requests without an answer, at most 2
-    cdef int stale                  # the oldest so many of them belong to a session that has ended
-    cdef dict overtaken             # key -> the Ask of the older of two requests, or None, where the newer one has another
+    cdef int stale                  # the number of the oldest of them that belong to a session that has ended
+    cdef dict overtaken             # key -> the Ask of the older of two requests, or None, if the newer one has another
     cdef dict partitions            # key -> Partition
     cdef dict keys                  # Partition -> key
     cdef dict asked                 # key -> following.Ask
@@ -166,16 +166,16 @@ cdef class FetchSession:
 
     @property
     def may_overtake(self):
-        """Whether a request may be made while one is on its way: the leader has the session, in which it says what is different."""
+        """Whether a request may be made while one is on its way: the leader has the session, so the request has only changes."""
         return self.in_flight == 1 and self.session_id != 0
 
     def restart(self):
-        """The connection is another one, or all answers of this one were dropped: none will come."""
+        """The connection is a new one, or all answers of this one were dropped: no answer will come."""
         self.in_flight = 0
         self.begin_again()
 
     cdef int begin_again(self) except -1:
-        """The leader does not have the session any more."""
+        """The leader no longer has the session."""
         self.stale = self.in_flight
         self.overtaken.clear()
         self.session_id = 0
@@ -221,7 +221,7 @@ cdef class FetchSession:
         return PyBytes_FromStringAndSize(<const char*>out.buf, out.pos)
 
     cdef list take_changes(self, int64_t now_ms):
-        """Bring `asked` up to date. Returns the keys of those for which the leader does not have it, in their order."""
+        """Bring `asked` up to date. Returns the keys whose entry the leader does not have, in their order."""
         cdef list wanted = []
         self.hold(now_ms)
         for key in sorted(self.changed) if len(self.changed) > 1 else self.changed:

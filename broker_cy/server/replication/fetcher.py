@@ -50,7 +50,7 @@ LATEST = -1
 # The first wait for the metadata of a new leader, which one of the two brokers has later, or before a connection that
 # failed is made again; each one is twice as long.
 NEWS_S = 0.01
-# After so many waits the time is that of the backoff in any case.
+# After so many waits, the wait is always the backoff.
 NEWS_MAX = 16
 # Logs that are cut because of one answer. Each takes half a millisecond; the others are fetched again in the next turn.
 CUT_MAX = 50
@@ -67,8 +67,8 @@ _NEWS = frozenset(
 
 @dataclass(frozen=True)
 class Follower:
-    """What all fetchers of a broker share. `broker_epoch` is that of its registration now, `throttle` limits what is
-    fetched.
+    """The common parts of a broker's fetchers. `broker_epoch` is that of its current registration, `throttle` limits
+    the fetched bytes.
     """
 
     node_id: int
@@ -83,15 +83,15 @@ class Follower:
 
 
 class Lane(NamedTuple):
-    """What one fetcher fetches."""
+    """The partitions of one fetcher, by leader and progress."""
 
     leader_id: int
     is_far_behind: bool
 
 
 class LeaderFetcher:
-    """The partitions of a lane. `close` ends it. `misplaced` is called after an answer of a partition that looks like
-    one of the other lane: who is far behind gets all that one answer may have of it.
+    """Fetches the partitions of a lane. `close` ends it. `misplaced` is called after an answer for a partition that
+    seems to belong to the other lane: for one that is far behind, an answer has as many bytes as it may have.
     """
 
     def __init__(self, follower: Follower, lane: Lane, misplaced: Callable[[Fetched], None]) -> None:
@@ -145,8 +145,8 @@ class LeaderFetcher:
         self._task.cancel()
 
     def _written(self, partition: Partition) -> None:
-        """What was fetched is written, or could not be: then the leader would send it again at once, up to megabytes of
-        it, for as long as a disk is full.
+        """The fetched records are written, or the write failed. Without a pause after a failure, the leader would send
+        megabytes again and again, as long as a disk is full.
         """
         if partition.replica.error:
             if partition not in self._refused:
@@ -224,11 +224,11 @@ class LeaderFetcher:
             self._forget_timer()
             watch.cancel()
             if self._stopped.done() and not self._stopped.cancelled():
-                # Otherwise a failure in the turn in which this fetcher is closed would be reported as one nobody saw.
+                # Otherwise a failure in the turn that closes this fetcher would be reported as never retrieved.
                 self._stopped.exception()
 
     async def _watch(self, link: Link) -> None:
-        """Close a connection whose answer is overdue. A timer for each request would cost as much as the rest of it."""
+        """Close a connection whose answer is overdue. One timer per request would double the cost of a request."""
         loop = self._follower.loop
         while not self._session.in_flight or loop.time() < self._deadline:
             await asyncio.sleep(self._deadline - loop.time() if self._session.in_flight else self._timeout_s)
@@ -249,7 +249,7 @@ class LeaderFetcher:
             self._later = None
 
     def _ask(self) -> None:
-        """Send the next fetch, if there is something to fetch."""
+        """Send the next fetch, unless no partition is to be fetched."""
         self._is_due = False
         self._forget_timer()
         if not self._is_running or not self._may_ask:
@@ -428,7 +428,7 @@ class LeaderFetcher:
             self._guarded(partition, self._append, partition, step, records)
 
     async def _look_up(self, link: Link, found: list[Fetched]) -> None:
-        """Ask where the logs of the leader begin and end that do not have what was asked for. Raises LinkFailed,
+        """Ask for the start and end of the leader's logs that do not have the requested offset. Raises LinkFailed,
         WireError.
         """
         starts = await self._offsets(link, found, EARLIEST)

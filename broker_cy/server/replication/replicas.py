@@ -31,7 +31,7 @@ class Replicas:
         self._lanes: dict[Partition, Lane] = {}
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch the partition from the broker `leader` from now on; -1 if there is no leader."""
+        """Fetch the partition from the broker `leader` from now on; -1 without a leader."""
         self.leave(partition)
         if leader != NO_LEADER:
             self._fetch(partition, Lane(leader, is_far_behind=False))
@@ -43,7 +43,7 @@ class Replicas:
         self._fetchers[lane].add(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Fetch the partition no more. A fetcher without partitions ends with its connection."""
+        """Stop fetching the partition. A fetcher without partitions ends with its connection."""
         lane = self._lanes.pop(partition, None)
         if lane is None:
             return

@@ -1,1 +1,1 @@
-"""What the broker reports about itself: metrics, samples, events, log lines, and how late its loop is."""
+"""The broker's reports about itself: metrics, samples, events, log lines, and the lag of its loop."""

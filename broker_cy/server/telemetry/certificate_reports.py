@@ -1,6 +1,6 @@
-"""What becomes of the certificates of a node's listeners, in its log and in events: exchanged, refused, about to end.
+"""Reports on the certificates of a node's listeners, in its log and in events: exchanged, refused, about to expire.
 
-Bounds: the end of a certificate is reported once for each number of DAYS, and again after a restart; refusals of the
+Bounds: the expiry of a certificate is reported once for each number of DAYS, and again after a restart; refusals of the
 same kind at a listener once in REFUSED_AGAIN_MS, of REFUSED_MAX different ones in that time.
 """
 
@@ -30,7 +30,7 @@ REFUSED_MAX: Final = 50
 
 
 class CertificateReports:
-    """Those of one node; `note` writes an event."""
+    """The reports of one node; `note` writes an event."""
 
     def __init__(self, clock: Clock, note: Callable[[Event], None]) -> None:
         self._clock = clock
@@ -41,8 +41,8 @@ class CertificateReports:
         self._reported: dict[str, tuple[int, int]] = {}
 
     def exchanged(self, listener: str, before: Certificate | None, after: Certificate | None) -> None:
-        """A listener uses another key store or trust store from now on. A certificate is None where the node shows
-        none, because it only connects to this listener of others.
+        """A listener uses another key store or trust store from now on. A certificate is None if the node shows none,
+        because it only connects to this listener of other nodes.
         """
         subject = "" if after is None else after.subject
         LOGGER.info("certificate exchanged", extra=facts(listener=listener, subject=subject))

@@ -1,5 +1,5 @@
-"""What a change of the metadata says of failures: brokers that were lost and came back, leaders that were elected
-because of that, and in-sync sets below min.insync.replicas. Pure: the events follow from the images before and after.
+"""The failures that a change of the metadata shows: lost and returned brokers, leaders elected because of them, and
+in-sync sets below min.insync.replicas. Pure: the events follow from the images before and after.
 
 Each broker sees every change; one of them writes the events (`writer`).
 """
@@ -28,8 +28,8 @@ NO_LEADER: Final = -1
 
 
 def writer(image: MetadataImage) -> int:
-    """The broker that writes the events of this change: the leader of the topic, which need not be the one that is
-    reached; without a leader, the active broker with the lowest id, where they wait for one. -1 if there is none.
+    """The broker that writes the events of this change: the leader of the topic, which may be unreachable; without a
+    leader, the active broker with the lowest id, where the events wait for a leader. -1 without an active broker.
     """
     topic = image.topics.by_name(CLUSTER_EVENTS)
     leader = topic.partitions[0].leader if topic is not None and 0 in topic.partitions else NO_LEADER

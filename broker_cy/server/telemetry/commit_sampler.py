@@ -1,8 +1,8 @@
 """Samples committed offsets with the time of the record at each, which makes a group's time lag exact.
 
-The group coordinator reports what was committed; every PERIOD_S there is at most one sample of each of these
-partitions. Looking up a record's time reads its batch; LOOKUPS_MAX bounds the lookups, and the rest waits for the next
-period. Of more than NOTED_MAX partitions that wait, some have no sample.
+The group coordinator reports commits; each of their partitions gets at most one sample every PERIOD_S. Looking up a
+record's time reads its batch; LOOKUPS_MAX bounds the lookups, and the rest waits for the next period. If more than
+NOTED_MAX partitions wait, some get no sample.
 """
 
 from __future__ import annotations

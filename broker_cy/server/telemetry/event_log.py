@@ -3,8 +3,8 @@
 Changes of topics, settings and brokers come from the committed metadata, which every broker follows: the one that leads
 the topic by that change writes them (cluster_changes.writer). Their author is the client that the handler named with
 `acting` while it waited for the change, which only the active controller's node does. For changes that no client
-requested `by` is the broker itself; where there are several brokers, the author may be unknown, and `by` is empty. The
-author of a change of ACLs, users, quotas or delegation tokens is in the metadata (telemetry.security_changes).
+requested `by` is the broker itself; with several brokers, the author may be unknown, and `by` is empty. The author of a
+change of ACLs, users, quotas or delegation tokens is in the metadata (telemetry.security_changes).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who may read the metrics listener, and how: brokercy.metrics.token.file and brokercy.metrics.ssl.*.
+"""Access to the metrics listener: brokercy.metrics.token.file and brokercy.metrics.ssl.*.
 
 The token file has one token in each line, of at least TOKEN_CHARS_MIN characters; empty lines, and those that begin
-with #, do not count. A request carries one of them as `Authorization: Bearer TOKEN` (RFC 6750). Tokens are kept as
-digests and compared in constant time. The certificate is a PEM file, the chain with the server's own certificate first;
-its key is in the same file or in another one.
+with #, do not count. A request carries a token as `Authorization: Bearer TOKEN` (RFC 6750). Tokens are kept as digests
+and compared in constant time. The certificate is a PEM file, the chain with the server's own certificate first; its key
+is in the same file or in another one.
 
 Both are read again when a file has changed, so that tokens and certificates are replaced without a restart. An
 unreadable or invalid file is ignored, the current tokens and certificate stay in use, and the error is logged once for
@@ -37,7 +37,7 @@ _SCHEME: Final = "bearer"
 
 
 def access_of(settings: Mapping[str, Any], now_s: Callable[[], float]) -> MetricsAccess | None:
-    """None if anybody may read everything, unencrypted. Raises ListenError."""
+    """The configured access; None if any client may read all pages, unencrypted. Raises ListenError."""
     return MetricsAccess(settings, now_s) if any(settings[name] for name in NAMES) else None
 
 
@@ -113,7 +113,7 @@ class MetricsAccess:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
-        # Those of TLS 1.2; all of TLS 1.3 are allowed.
+        # The suites of TLS 1.2; all of TLS 1.3 are allowed.
         context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
 
         def encrypted() -> str:

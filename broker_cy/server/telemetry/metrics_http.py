@@ -77,7 +77,7 @@ class MetricsServer:
     ) -> None:
         self._loop = loop
         self._access = access
-        # Those in their TLS handshake, the oldest one first, and their sockets.
+        # Connections in their TLS handshake, the oldest one first, and their sockets.
         self._handshakes: dict[asyncio.Task[None], socket.socket] = {}
         self._socket = bound
         self._page = page
@@ -114,7 +114,7 @@ class MetricsServer:
             self._server = await asyncio.start_server(self._accept, sock=self._socket)
 
     async def stop(self) -> None:
-        """Accept no more connections, and close those that are open."""
+        """Stop accepting connections, and close the open ones."""
         if self._starting is not None:
             if self._access is not None and self._access.context is not None:
                 self._starting.cancel()
@@ -148,7 +148,7 @@ class MetricsServer:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Close a connection that waits for its peer, if there is one; returns whether one was closed."""
+        """Close a connection that waits for its peer, if any; return whether one was closed."""
         waiting = [(peer.waits_since, peer) for peer in self._peers if peer.waits_since is not None]
         if not waiting:
             return False

@@ -97,7 +97,7 @@ class MetricsSampler:
                     LOGGER.warning("could not sample metrics", exc_info=error)
 
     def _since(self, name: str, value: int) -> int:
-        """Return by how much a counter grew since the last sample."""
+        """Return the growth of a counter since the last sample."""
         before = self._counters.get(name, 0)
         self._counters[name] = value
         return value - before

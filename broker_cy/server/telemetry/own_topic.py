@@ -38,7 +38,7 @@ LOGGER = logging.getLogger("broker_cy.server.own_topics")
 WAITING_MAX = 10_000
 # Size of one batch before compression; the topic accepts max.message.bytes.
 BATCH_BYTES = 512 << 10
-# Bytes from which a batch is worth compressing.
+# The least size of a batch that is worth compressing.
 COMPRESS_BYTES = 512
 # Until records are sent again whose leader is not known, or does not take them.
 RETRY_S = 0.5

@@ -1,7 +1,7 @@
-"""Where a broker writes its own topics that it does not lead: to their leader, with a Produce like any other.
+"""Writes to own topics that another broker leads: they go to their leader, with an ordinary Produce.
 
-The leader takes it from a client that calls itself OWN_CLIENT. That keeps mistakes out, not attacks, as Kafka's rule
-for its internal topics does: who must not write has to be kept out of the inter-broker listener.
+The leader accepts it from a client with the client id OWN_CLIENT. Like Kafka's rule for its internal topics, that
+prevents mistakes, not attacks: keep clients that must not write away from the inter-broker listener.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OwnTopicLeader:
         self._calls = BrokerCalls(node_id, listener, image, outgoing, OWN_CLIENT)
 
     def replicas(self) -> int:
-        """How many replicas a new topic has: three where there are three brokers."""
+        """The number of replicas of a new topic: three if three brokers are active."""
         active = sum(broker.is_active for broker in self._image().brokers.values())
         return min(REPLICAS, max(1, active))
 

@@ -1,7 +1,7 @@
-"""What clients use of their quotas, for samples: those with a rate, and those that had to wait.
+"""The use of quotas by clients, for samples: clients with a rate, and clients that were throttled.
 
 Bounds: a sample lists QUOTAS_MAX, and the number of the others; METERS_PER_TURN are read in one turn of the loop, of at
-most `quotas.entities.ENTITIES_MAX` of each quota. Nothing is read while no quota is set.
+most `quotas.entities.ENTITIES_MAX` of each quota. No meter is read while no quota is set.
 """
 
 from __future__ import annotations

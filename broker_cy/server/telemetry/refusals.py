@@ -1,9 +1,9 @@
-"""Gathers refusals, of logins, TLS handshakes and rights, for events: equal ones are one event with their number.
+"""Gathers failed logins, failed TLS handshakes and denied accesses for events: equal ones are one event with a count.
 
-The first refusal after a quiet time is written FIRST_S later, with all others of that time; from then on what was
-gathered is written each PERIOD_S, until there was nothing. Bounds: KEYS_MAX different refusals of a kind in one period,
-the others are counted only, and texts of TEXT_CHARACTERS_MAX. An explanation of the authorizer is asked for once for
-each event, not for each refusal.
+The first refusal after a quiet time is written FIRST_S later, with all others of that time. From then on the gathered
+refusals are written each PERIOD_S, until a period has none. Bounds: KEYS_MAX different refusals of a kind in one
+period, further ones are only counted, and texts of TEXT_CHARACTERS_MAX. The authorizer explains each event once, not
+each refusal.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Kind(Generic[E]):
 
 
 class Refusals:
-    """Those of one broker; `note` writes an event."""
+    """The refusals of one broker; `note` writes an event."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop, note: Callable[[Event], None]) -> None:
         self._clock = clock
@@ -82,7 +82,7 @@ class Refusals:
         self._expect()
 
     def handshake_failed(self, listener: str, host: str, reason: str) -> None:
-        """One that was refused, by this node or by the client; nobody knows yet who that is."""
+        """A handshake that this node or the client refused; the client is not authenticated yet."""
         self.login_failed(listener, host, TLS, "", reason, again=False)
 
     def denied(

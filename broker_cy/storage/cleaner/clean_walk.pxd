@@ -1,4 +1,4 @@
-# The second walk of a cleaning: what stays of each batch (the first is map_walk).
+# The second walk of a cleaning: it keeps the live part of each batch (the first is map_walk).
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from broker_cy.storage.cleaner.map_walk cimport Looked

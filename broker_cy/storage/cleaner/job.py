@@ -26,14 +26,14 @@ from broker_cy.storage.cleaner.transactions import CleanedTransactions
 from broker_cy.storage.syncs import LogSyncs
 from broker_cy.storage.txn_index import ENTRY, AbortedTransaction
 
-# Most segments that are replaced at once. Kafka has no such bound; here the loop renames their files.
+# The most segments that one step replaces. Kafka has no such bound; here the loop renames their files.
 GROUP_SEGMENTS_MAX = 64
 OFFSETS_MAX = 2**31 - 1
 # Output is synced in steps of this size, so that no sync takes long: a stop of the broker waits for it.
 SYNC_STEP_BYTES = 32 << 20
 # A worker checks each time it has read this many bytes whether its cleaning was aborted.
 PAUSE_BYTES = 8 << 20
-# The same under a throttle, where it is also the amount that is read between two waits.
+# The same under a throttle; there it is also the amount that is read between two waits.
 THROTTLED_PAUSE_BYTES = 256 << 10
 # Producer ids and their last batches in a `.snapshot` file, behind a header of 10 bytes (storage.producer_state).
 PRODUCER = struct.Struct(">qhiqiqiq")
@@ -93,7 +93,7 @@ class Replacement:
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a cleaning did; times in seconds."""
+    """The statistics of a cleaning; times in seconds."""
 
     map_bytes: int = 0
     input_bytes: int = 0
@@ -218,7 +218,7 @@ class Cleaning:
         aborted = self._read_aborted()
         self._transactions = CleanedTransactions(aborted)
         # The map is built from the first dirty offset on. A transaction whose marker is before that would never end
-        # there, and what its producer committed since would count as aborted.
+        # there, and its producer's later commits would count as aborted.
         transactions = CleanedTransactions(entry for entry in aborted if entry[2] >= plan.first_dirty_offset)
         offsets = OffsetMap(plan.map_bytes, self.secret, plan.load_factor)
         self._offsets = offsets

@@ -125,7 +125,7 @@ class LogCleaner:
         return set(self._running)
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Apply changed settings: the throttle at once, the others with the next cleaning."""
+        """Apply changed settings: the throttle immediately, the others with the next cleaning."""
         self.settings = settings
         self.policy.backoff_ms = settings.backoff_ms
         self._throttle.bytes_per_s = settings.io_max_bytes_per_s

@@ -1,5 +1,5 @@
-# The walk that notes the newest offset of each key, and what both walks of a cleaning share. Each runs without the GIL until it
-# needs Python, and returns the reason.
+# The walk that notes the newest offset of each key, and the common parts of both walks of a cleaning. Each runs without the GIL
+# until it needs Python, and returns the reason.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from broker_cy.storage.cleaner.source cimport BatchSource

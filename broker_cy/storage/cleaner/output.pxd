@@ -6,7 +6,7 @@ from broker_cy.storage.cleaner.source cimport BatchSource
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:
-    # Bytes by which a record may grow when its timestamp is rewritten: in the timestamp delta and in the record length.
+    # The growth of a record, in bytes, when its timestamp is rewritten: in the timestamp delta and in the record length.
     RECORD_GROWTH_BYTES = 14
 
 # Adjacent records that stay: bytes [start, end) of a payload.

@@ -100,7 +100,7 @@ class CleanerPolicy:
 
     def __init__(self, backoff_ms: int) -> None:
         self.backoff_ms = backoff_ms
-        # The offset up to which each log is clean.
+        # The end offset of the clean part of each log.
         self.cleaned: dict[TopicPartition, int] = {}
         self.in_progress: set[TopicPartition] = set()
         self.uncleanable: set[TopicPartition] = set()
@@ -111,7 +111,7 @@ class CleanerPolicy:
         return now_ms >= self._next_look_ms
 
     def look_again(self, now_ms: int) -> None:
-        """Look for a log at once: a cleaning succeeded, and there may be more to do."""
+        """Look for a log immediately: a cleaning succeeded, and more logs may need one."""
         self._next_look_ms = now_ms
 
     def back_off(self, now_ms: int) -> None:

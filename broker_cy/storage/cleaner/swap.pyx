@@ -88,7 +88,7 @@ def install(Log log not None, files, replacement):
         for segment in old:
             rename_files(files, segment.base_offset, DATA_SUFFIXES, "", DELETED, renamed)
             if segment.base_offset != replacement.base_offset:
-                # Snapshots of producer state are kept where segments begin, and no segment begins here any more.
+                # Snapshots of producer state are kept at the starts of segments, and no segment starts here any longer.
                 rename_files(files, segment.base_offset, (SNAPSHOT_SUFFIX,), "", DELETED, renamed)
         names = [name for _, name in renamed]
         rename_files(files, replacement.base_offset, DATA_SUFFIXES, SWAP, "", renamed)
