@@ -42,7 +42,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Version(argparse.Action):
-    """Loads the library of TLS only if it is asked for."""
+    """Loads the library of TLS only for `--version`."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from broker_cy.core.tls_version import version_text

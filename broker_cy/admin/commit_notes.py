@@ -149,7 +149,7 @@ class CommitTail:
         self._lock = asyncio.Lock()
 
     async def look(self, topic: OwnTopic[Stamped], group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note the reported commits of a group; `problem` says why there can be none."""
+        """Note the reported commits of a group; `problem` says why none can exist."""
         async with self._lock:
             now_s = asyncio.get_running_loop().time()
             try:

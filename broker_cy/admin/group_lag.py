@@ -22,10 +22,9 @@ from broker_cy.client.turns import Turns
 
 
 class PartitionLag(NamedTuple):
-    """A partition for which a group committed an offset. `start` and `end` are None if they are not known; `problem`
-    says why.
+    """A partition with a committed offset of a group. `start` and `end` are None if unknown; `problem` says why.
 
-    `commit_ms` is when the group committed, None if it is not known (Kafka does not report it).
+    `commit_ms` is the time of the commit, None if unknown (Kafka does not report it).
     """
 
     partition: TopicPartition
@@ -106,11 +105,11 @@ class LagCalls:
     async def of(
         self, group_ids: Iterable[str], *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Outcome[str, GroupLag]:
-        """The lag of each group, in every partition for which it committed an offset.
+        """The lag of each group, in every partition with a committed offset.
 
-        One request fetches the offsets of many groups, and each partition's start and end are asked for once, after
-        the commits, so that no lag is too small. A partition that cannot be examined (its topic was deleted, say)
-        is reported with its problem.
+        One request fetches the offsets of many groups. Each partition's start and end are fetched once, after the
+        commits, so that no lag is too small. A partition that cannot be examined (for example of a deleted topic) is
+        reported with its problem.
         """
         committed = await self._group_offsets.fetch(group_ids)
         partitions = {key for offsets in committed.found.values() for key in offsets}

@@ -162,7 +162,8 @@ class Metadata:
         wanted = messages.MetadataRequest.MetadataRequestTopic
         request = messages.MetadataRequest(
             topics=None if names is None else [wanted(name=name) for name in names],
-            # Version 4 brought this field; without it a broker creates missing topics whatever the client wants.
+            # Version 4 added this field; without it a broker creates missing topics even if the client does not want
+            # that.
             allow_auto_topic_creation=create,
         )
         answer, _ = await self.pool.ask(peer, request, messages.MetadataResponse, deadline, at_least=4)

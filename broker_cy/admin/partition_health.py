@@ -127,7 +127,7 @@ class PartitionHealthCalls:
         found: dict[TopicPartition, EligibleReplicas],
         failed: dict[TopicPartition, ClientError],
     ) -> None:
-        """Ask for page after page. The broker answers by name, and says where the next page starts."""
+        """Fetch page after page. The broker answers in the order of names, with the start of the next page."""
         cursor: messages.DescribeTopicPartitionsRequest.Cursor | None = None
         while True:
             answer = await self._caller.ask(

@@ -3,7 +3,7 @@ replicas. Pure computation.
 
 Every plan keeps these invariants, which tests/broker_cy/admin/test_placement.py checks with random clusters:
 
-- a partition keeps its number of replicas, or gets the one that is asked for, on different brokers;
+- a partition keeps its number of replicas, or gets the requested one, on different brokers;
 - a replica moves only to a broker in service that is not cordoned, and that the plan does not empty;
 - a replica that has to leave goes to a rack without another replica of the partition, as long as there is one; one
   that moves to even out brokers is never in a fuller rack than before; the same holds for hosts, after racks;

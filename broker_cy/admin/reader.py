@@ -89,7 +89,7 @@ class Reader:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The offset that is asked for next, of the partitions that are not at their end."""
+        """The next offset to fetch, of the partitions that are not at their end."""
         return {key: position.offset for key, position in self._positions.items()}
 
     async def __aenter__(self) -> Reader:

@@ -25,9 +25,9 @@ BROKER_DEFAULT = -1
 # Topics of one request that changes them; partitions of one DeleteRecords request.
 TOPICS_MAX = 500
 PARTITIONS_MAX = 2_000
-# How often a broker is asked whether a change has arrived, about 2 s in all.
+# The number of checks whether a change has arrived at a broker, about 2 s in all.
 SETTLE_ATTEMPTS = 5
-# The moves under way are asked for this long: a quorum without a leader does not list them.
+# The time limit of the request for moves under way: a quorum without a leader does not list them.
 MOVES_S = 2.0
 # In DeleteRecords: everything up to the high watermark.
 HIGH_WATERMARK = -1

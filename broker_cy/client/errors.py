@@ -22,7 +22,7 @@ class Failure(Enum):
 class ClientError(Exception):
     """A call failed.
 
-    `broker` is "1 (127.0.0.1:9092)", an address where its id is not known, or empty if none was asked; `api` is
+    `broker` is "1 (127.0.0.1:9092)", an address if its id is unknown, or empty if no broker got a request; `api` is
     Kafka's name of the request; `code` is the broker's error code, None if no code was the reason; `what` names
     the topic, partition, group or setting concerned; `reason` is a sentence.
     """

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 SIZE_BYTES = 4
 # A larger size cannot be that of an answer. Fetch answers stay below fetch limits plus one batch; the largest
-# others, the offsets of thousands of groups, are asked for in pieces.
+# others, the offsets of thousands of groups, are requested in pieces.
 ANSWER_BYTES_MAX = 256 << 20
 _CORRELATION_ID_MASK = 0x7FFFFFFF
 _HEAD = struct.Struct(">ihhih")

@@ -38,7 +38,7 @@ _caches: Final = itertools.count()
 
 
 def _reason(error: gssapi.exceptions.GSSError) -> str:
-    """What Kerberos says, if it says something, else what GSSAPI says."""
+    """The reason that Kerberos gives, if any, else that of GSSAPI."""
     major = error.get_all_statuses(error.maj_code, True)
     minor = [text for text in error.get_all_statuses(error.min_code, False) if text not in ("Unknown error", "Success")]
     text = "; ".join(minor or major)[:REASON_CHARACTERS_MAX]
@@ -165,7 +165,7 @@ class Initiator:
             except gssapi.exceptions.GSSError as error:
                 if login.uses_tickets:
                     raise
-                # The library often says only that there is no ticket yet.
+                # The library often reports only that no ticket exists yet.
                 reason, keytab = _reason(error), login.location or "the default key table"
                 if login.location and not os.access(login.location, os.R_OK):
                     reason = "it cannot be read"

@@ -212,7 +212,7 @@ def librdkafka_settings(path: Path) -> dict[str, str]:
 
 
 def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
-    """The login that the settings say; None without SASL. Raises ClientError about `where`."""
+    """The login in the settings; None without SASL. Raises ClientError about `where`."""
     if protocol_of(settings, where) not in WITH_SASL:
         return None
     mechanism = settings.get(MECHANISM, "GSSAPI")

@@ -26,7 +26,7 @@ Versions = Mapping[int, VersionRange]
 
 
 class UnsupportedApi(Exception):
-    """The client and the broker have no version of an API in common; the text says which versions each has."""
+    """The client and the broker have no common version of an API; the text names the versions of each."""
 
 
 class Negotiation:
@@ -44,7 +44,7 @@ class Negotiation:
         return codec.encode(self._request, self.version)
 
     def take(self, answer: memoryview) -> messages.ApiVersionsResponse | None:
-        """Return the decoded answer, whose error code is not checked, or None if another version has to be asked for.
+        """Return the decoded answer, whose error code is not checked, or None if another version must be requested.
 
         A broker that does not know our version answers in version 0 (KIP-511). Raises WireError.
         """

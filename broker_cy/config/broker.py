@@ -66,7 +66,7 @@ class BrokerConfig(Mapping[str, Any]):
         cls, properties: Mapping[str, str], places: Mapping[str, startup.Place] = _NO_PLACES
     ) -> BrokerConfig:
         """Settings by Kafka's names, as in server.properties. Raises ConfigError, with one line, for invalid and
-        refused settings; `warnings` has events for settings without an effect. `places` says where each is written.
+        refused settings; `warnings` has events for settings without an effect. `places` has the place of each.
         """
         found = findings.examine(properties, places)
         found.refuse(found.of(findings.Kind.REFUSED))

@@ -51,7 +51,7 @@ class Kind(Enum):
 
 
 class Finding(NamedTuple):
-    """`detail` is a sentence about the setting, or what a line that lists several of a kind says of it."""
+    """`detail` is a sentence about the setting, or its part of a line that lists several of a kind."""
 
     setting: str
     kind: Kind
@@ -270,7 +270,7 @@ def _judge(name: str, text: str, texts: Mapping[str, str], shown: str) -> Findin
 
 def _judge_refused(name: str, text: str, setting: Setting, shown: str) -> Finding | None:
     if setting.type is ConfigType.CLASS:
-        # Any other class cannot be loaded, which says less than the reason.
+        # Any other class cannot be loaded, but that error says less than the reason.
         is_default = text.strip() == setting.default
     else:
         try:

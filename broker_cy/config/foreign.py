@@ -3,9 +3,9 @@
 The table `foreign_configs.tsv` has a row for each name, or for all names with a prefix (`confluent.*`):
 
 - `other`: a setting of another program, such as a plug-in; it is reported together with the others of its row;
-- `removed`: a setting of an older Kafka; `text` says what counts instead;
-- `refused`: without it, security, policies, addresses or data would not be what the file says; `text` is the reason
-  and the remedy. If the setting in `unless` is in the file (`name`, or `name=value`), there is no such effect.
+- `removed`: a setting of an older Kafka; `text` names its replacement;
+- `refused`: without it, security, policies, addresses or data would differ from the file; `text` is the reason and the
+  remedy. If the setting in `unless` is in the file (`name`, or `name=value`), it has no such effect.
 """
 
 from __future__ import annotations

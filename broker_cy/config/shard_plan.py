@@ -48,8 +48,8 @@ def check_count(count: int) -> None:
 
 
 def make(properties: Mapping[str, str], count: int, places: Mapping[str, Place] = _NO_PLACES) -> Plan:
-    """The settings of `count` shards, whose ports fit each other. `places` says where each is written. Raises
-    ConfigError, with one line that says what to change.
+    """The settings of `count` shards, whose ports fit each other. `places` has the place of each. Raises ConfigError,
+    with one line that says what to change.
     """
     check_count(count)
     config = BrokerConfig.from_properties(properties, places)

@@ -1,7 +1,7 @@
-"""The state of a broker, from what the cluster reports of it and from the newest event about it.
+"""The state of a broker, from the cluster's answer about it and from the newest event about it.
 
-DescribeCluster says only whether a broker is fenced. Why it is, and that a broker which still serves has begun to shut
-down, is in the cluster's events; with brokers that write none, these two are not known.
+DescribeCluster only reports whether a broker is fenced. The cluster's events have the reason, and show that a broker
+which still serves has begun to shut down; with brokers that write no events, both are unknown.
 """
 
 from __future__ import annotations

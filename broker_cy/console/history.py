@@ -1,7 +1,7 @@
 """History from the broker's own topics: a sample each second, and the events of the cluster.
 
 A follower reads the newest records first, and then each new one. A cluster without these topics (Apache Kafka, or a
-broker on which they are switched off) has no history: `error` says so, and everything else works without it.
+broker with these topics switched off) has no history: `error` says so, and all other parts work without it.
 """
 
 from __future__ import annotations

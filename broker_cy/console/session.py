@@ -37,7 +37,7 @@ from broker_cy.console.listeners import LoopOwner
 from broker_cy.console.moving import Moving, moving_now
 from broker_cy.security.acls import Binding
 
-# Partitions out of sync whose needs are asked for; of more topics than that only the first.
+# The limit of topics with partitions out of sync whose remedies are requested; beyond it, only the first ones.
 SICK_TOPICS_MAX = 1_000
 # They are found in an answer of this age at most: that of the feed of topics.
 TOPICS_AGE_S = 5.0

@@ -122,7 +122,7 @@ def _record(state: MetadataImage, wanted: Any) -> VersionedRecord:
     try:
         return credential(mechanism, wanted.name, wanted.salt, wanted.salted_password, wanted.iterations)
     except ValueError as error:
-        # As Kafka, whose answer does not say why.
+        # As in Kafka, whose answer gives no reason.
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "") from error
 
 

@@ -46,7 +46,7 @@ def is_expired(token: Any, now_ms: int) -> bool:
 
 
 def owner_of(request: Any, requester: str) -> str:
-    """Whose token is asked for; `requester` is a principal, as is what is returned."""
+    """The owner of the requested token; `requester` and the owner are principals."""
     name = request.owner_principal_name
     return f"{request.owner_principal_type}:{name}" if name else requester
 
@@ -149,7 +149,7 @@ class ExpireToken(Operation[Any]):
 
 @dataclass(slots=True)
 class SweepTokens(Operation[bool]):
-    """Remove the tokens that have expired, SWEPT_MAX of them; the reply says whether there may be more."""
+    """Remove the tokens that have expired, at most SWEPT_MAX; the reply is whether more may be left."""
 
     def run(self, state: MetadataImage, context: OperationContext) -> Step[bool]:
         records = []

@@ -1,6 +1,6 @@
-"""Reads what is at a URL: of an OAuth provider, which settings name. Blocks.
+"""Reads the content of a URL of an OAuth provider, which settings name. Blocks.
 
-Only that URL is asked: no redirection is followed, and no proxy of the environment used, as in Java.
+As in Java, only that URL is read: no redirection is followed, and no proxy of the environment is used.
 """
 
 from __future__ import annotations

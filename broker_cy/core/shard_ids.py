@@ -1,7 +1,7 @@
 """The ids of shards: brokers that one parent process runs on one host (docs/cluster.md).
 
-Shard i of a node has the node's own id plus i * STEP. Ids of nodes are below STEP, so that those of the shards of two
-nodes never meet, and say which node and which shard they belong to.
+Shard i of a node has the node's own id plus i * STEP. Ids of nodes are below STEP, so that shards of two nodes never
+have the same id, and an id shows its node and its shard.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def keep_running(
     """Run `work()` as a task until it returns, or until the task is cancelled. Any other exception is a defect: the
     loop's exception handler gets it (by default it logs the traceback), and `work()` is called again after a while.
 
-    `name` is that of the task and says in the log what failed. Errors that are expected belong into the work itself.
+    `name` is that of the task, and names the failed work in the log. The work itself must handle expected errors.
     """
     return loop.create_task(_run(loop, work, name), name=name)
 

@@ -208,8 +208,8 @@ def _answer(
         state.epoch,
         request.correlation,
         state.node_id,
-        # A follower may know more than a leader that has not committed anything yet, and Kafka's insists that the high
-        # watermark never goes back: -1 says that it is not known.
+        # A follower may know more than a leader that has not committed an entry yet, and Kafka's follower insists that
+        # the high watermark never goes back: -1 means that it is unknown.
         state.high_watermark if state.high_watermark > state.epoch_start_offset else -1,
         diverging,
         snapshot_id,

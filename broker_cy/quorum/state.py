@@ -140,7 +140,7 @@ class QuorumState:
         self.gone_epoch = -1  # the newest one whose leader is known to have gone
         self.deadline_ms = NEVER  # of an election, a fetch, a search for the leader, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
-        # When the leader is asked again to change this voter, or to make this observer one.
+        # When the next request to the leader is due to change this voter, or to make this observer a voter.
         self.report_ms = NEVER
         # The correlation of the newest fetch. It starts at random, so that no response to a fetch before a restart
         # matches.
@@ -149,9 +149,9 @@ class QuorumState:
         self.has_fetched = False  # since this node follows its leader
         self.leader_high_watermark = 0  # as the leader of a follower has sent it
         self.snapshot_fetch: SnapshotFetch | None = None
-        # A chunk is on its way to the disk, perhaps of a fetch that was given up: there is one file.
+        # A chunk is on its way to the disk, perhaps of an abandoned fetch: all fetches share one file.
         self.is_writing_chunk = False
-        # The bootstrap server, or the voter counted after them, that was asked last.
+        # The last bootstrap server, or voter counted after them, that got a request.
         self.sought = draw(0, max(bootstrap_servers - 1, 0))
         self.now_ms = 0
         self.truncate_to = -1
@@ -197,7 +197,7 @@ class QuorumState:
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether the log says that this replica is the only voter. Static voters are only what one file says."""
+        """Whether the log names this replica as the only voter. Static voters are only in the file of each node."""
         return self.kraft_version > 0 and self.voters.keys == (self.key,)
 
     @property

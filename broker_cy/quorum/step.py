@@ -38,7 +38,7 @@ def bootstrap_id(index: int) -> int:
 
 
 class Signal:
-    """An event that says nothing else: an empty tuple would equal each other one."""
+    """An event without further data: an empty tuple would equal each other one."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class RemoveVoter(NamedTuple):
 
 class UpgradeKRaftVersion(NamedTuple):
     """UpdateFeatures of kraft.version: from static voters (0) to voters in the log (1). With `validate_only` the reply
-    says whether it would be made.
+    only shows whether the change would be made.
     """
 
     level: int
@@ -264,7 +264,7 @@ class Timeouts(NamedTuple):
 
     An election starts after `election_ms` to twice as much without a leader, or if a follower fetched nothing for
     `fetch_ms`. A request without a response is repeated after `request_ms`. A follower lets the leader hold a fetch
-    with nothing new for `fetch_wait_ms`. A follower that could not write what it fetched fetches again after
+    without news for `fetch_wait_ms`. A follower that could not write the fetched entries fetches again after
     `backoff_ms`. Once the process of the leader is known to have ended, the first election timeouts are `gone_ms`, and
     twice as long each time.
     """

@@ -321,7 +321,7 @@ def from_response(me: Identity, sent: Request, response: Message) -> Response:
     code = found.error_code
     part = _only_part(found)
     if code or part is None:
-        # A response without the part that was asked for says nothing.
+        # A response without the requested part has no result.
         raise KafkaError(ErrorCode(code or ErrorCode.UNKNOWN_SERVER_ERROR), f"{type(response).__name__} has no result")
     error = ErrorCode(part.error_code)
     match sent, response:

@@ -146,7 +146,7 @@ def update_response(message: UpdateVoterResponse, listener: str) -> Message:
 
 
 def update_result(me: Identity, response: wire.UpdateRaftVoterResponse) -> UpdateVoterResponse:
-    """Raises KafkaError for a response that says nothing of the epoch."""
+    """Raises KafkaError for a response without the epoch."""
     leader, error = response.current_leader, ErrorCode(response.error_code)
     if leader.leader_epoch < 0:
         raise KafkaError(error, "the response to UpdateRaftVoter names no epoch")

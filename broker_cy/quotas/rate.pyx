@@ -1,5 +1,5 @@
 # cython: cdivision=True
-"""How much one entity has used of one quota; the .pxd says how it is measured."""
+"""The use of one quota by one entity; the .pxd describes its measurement."""
 
 from libc.math cimport ceil, floor
 from libc.stdlib cimport calloc, free

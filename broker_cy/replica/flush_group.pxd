@@ -80,7 +80,7 @@ cdef class FlushedLog:
     cdef list waiting_answers
     cdef bint expires                   # is in FlushGroup.expiring
     cdef list waiting_appends
-    cdef list undone_appends            # of waiting_appends, those of a write that failed; told after the answers of the turn
+    cdef list undone_appends            # those of waiting_appends whose write failed; completed after the answers of the turn
     cdef dict waiting_followers         # as waiting_fetches, but for writes, and they stay; None for the only replica
     # The offsets that the waiting followers know: ends of the written records, and of the committed ones.
     cdef int64_t told_written

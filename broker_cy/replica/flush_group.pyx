@@ -71,8 +71,8 @@ cdef class FlushGroup:
         self.verifies = True
         self.stagers = []
         self.expiring = []
-        # Imported here, because group_commit is compiled against this module. This one syncs at once; the server replaces it with
-        # one that has threads.
+        # Imported here, because group_commit is compiled against this module. This one syncs immediately; the server replaces it
+        # with one that has threads.
         from broker_cy.replica.group_commit import GroupCommit
         self.commit = GroupCommit(self, InlineJobs(), 1)
 

@@ -21,7 +21,7 @@ from broker_cy.replica.standing import Standing
 
 # The offsets of a follower that has not fetched yet in this leader epoch.
 UNKNOWN = -1
-# The broker epoch of a follower that has not fetched yet. A fetch below version 15 has none, and says -1.
+# The broker epoch of a follower that has not fetched yet. A fetch below version 15 has none, which is -1.
 NO_BROKER_EPOCH = -2
 ANY_BROKER_EPOCH = -1
 

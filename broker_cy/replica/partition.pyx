@@ -132,7 +132,7 @@ cdef class Partition(FlushedLog):
         return self.group.settle_moved([self])
 
     cdef int leave_role(self) except -1:
-        """Answer those that wait for what was asked of this replica in another role, or another leader epoch."""
+        """Answer requests that this replica got in another role, or in another leader epoch."""
         cdef list decided
         if self.waiting_appends:
             self.waiting_appends, decided = self.undecided_of(self.waiting_appends)
@@ -418,7 +418,7 @@ cdef class Partition(FlushedLog):
     # ---- read ----
 
     def check_leader_epoch(self, int32_t epoch):
-        """None if a client's leader epoch is ours or not given (-1), else the error, which says which side is behind."""
+        """None if a client's leader epoch is ours or missing (-1), else the error, which shows the side that is behind."""
         if epoch == NO_EPOCH or epoch == self.replica.leader_epoch:
             return None
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.replica.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH

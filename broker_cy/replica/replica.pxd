@@ -21,7 +21,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef enum Fate:
     PENDING                 # not decided: ask again after the next report
-    DONE                    # complete up to the level that was asked for
+    DONE                    # complete up to the requested level
     LOST                    # undone, or possibly not on disk although it has to be
     MOVED                   # this replica no longer leads, or the partition has moved to other brokers
     TOO_FEW                 # committed, and the in-sync set is smaller than min.insync.replicas since
@@ -68,7 +68,7 @@ cdef class Replica:
     cdef readonly object in_sync    # in_sync.InSync
     cdef readonly object members    # its committed set when this leader last moved its high watermark, or tried to
     cdef readonly bint under_min    # its set is smaller than min.insync.replicas
-    cdef int64_t known_high         # a follower's leader has said that this is committed
+    cdef int64_t known_high         # the high watermark that a follower's leader has sent
     cdef list marks             # (offset, bytes) of ends of writes above the high watermark; at most MARKS_MAX; None: one replica
 
     cdef inline void stage(self, int64_t end, int64_t size) noexcept:

@@ -185,8 +185,8 @@ cdef class Replica:
         return 0
 
     cpdef Output lead(self, object in_sync, object image, int64_t now_ms):
-        """Lead, as metadata says, a partition with several replicas, or one that had several. `in_sync` is that of the epoch before if
-        this replica led in it, too. Raises ValueError for an epoch that is over.
+        """Lead, as in the metadata, a partition with several replicas, or one that had several. `in_sync` is that of the previous
+        epoch if this replica led in it, too. Raises ValueError for an epoch that is over.
         """
         self.become(LEADER, image.leader_epoch)
         self.replicate()

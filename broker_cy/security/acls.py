@@ -1,9 +1,9 @@
 """Access control lists as Kafka has them (KIP-11, KIP-290): bindings of a resource pattern to an entry, filters that
 select bindings, and the rules for new ones.
 
-A binding says: `principal` from `host` is allowed or denied an operation on the resources that a pattern names. A
-literal pattern is one name, or `*` for every name; a prefixed pattern is each name that begins with it. Numbers are
-those of the protocol; a number that Kafka 4.3.1 does not know is UNKNOWN, as in Kafka, and never matches anything.
+A binding allows or denies `principal` from `host` an operation on the resources that a pattern names. A literal pattern
+is one name, or `*` for every name; a prefixed pattern stands for each name that begins with it. Numbers are those of
+the protocol; as in Kafka, a number that Kafka 4.3.1 does not know is UNKNOWN, and matches no resource.
 """
 
 from __future__ import annotations

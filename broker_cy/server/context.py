@@ -125,7 +125,7 @@ class RequestContext:
 
     def require_cluster(self, operation: Operation, *, is_brief: bool = False) -> None:
         """Raises KafkaError unless the client may do this with the cluster. Kafka's answers of some APIs are brief:
-        they do not say which right is missing.
+        they do not name the missing ACL.
         """
         authorization = self.broker.authorization
         if authorization is None:

@@ -64,7 +64,7 @@ def response_data(api_key: int, version: int, correlation_id: int, response: Mes
 
 
 def principal_data(principal: str, *, by_token: bool = False) -> bytes:
-    """`User:NAME` for an Envelope; `by_token`: who has logged in with a delegation token."""
+    """`User:NAME` for an Envelope; `by_token`: the user has logged in with a delegation token."""
     kind, _, name = principal.partition(":")
     data = messages.DefaultPrincipalData(type=kind, name=name, token_authenticated=by_token)
     return codec.encode_versioned(data, _PRINCIPAL_VERSION)

@@ -1,5 +1,5 @@
 """`broker-cy storage version-mapping` and `feature-dependencies`: Kafka's tables of features, as its kafka-storage.sh
-prints them. They say what a release of Kafka has, not what this broker serves.
+prints them. They describe the releases of Kafka, not this broker.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The keys of an OAuth provider (sasl.oauthbearer.jwks.endpoint.url): read at the start, and again at intervals and
 when a token names a key that is not among them.
 
-They are read from a file, or by HTTPS from a URL that the settings allow, in a worker thread: never from where a
-redirection points, and never more than jwt.SET_BYTES_MAX. If that fails, the keys stay as they were, and it is tried
-again with a growing pause.
+They are read from a file, or by HTTPS from a URL that the settings allow, in a worker thread. Redirections are not
+followed, and at most jwt.SET_BYTES_MAX are read. If that fails, the keys stay as they were, and the read is repeated
+with a growing pause.
 
 Bounds: one request at a time, of at most fetch.TIMEOUT_S for each of its waits; a request for missing keys at most each
-MISSING_S, whatever tokens name.
+MISSING_S, for any number of unknown keys in tokens.
 """
 
 from __future__ import annotations
@@ -83,5 +83,5 @@ class Jwks:
 
 
 def read_url(url: str) -> bytes:
-    """What is at the URL. Raises OSError, ValueError."""
+    """The content of the URL. Raises OSError, ValueError."""
     return fetch.read(url, SET_BYTES_MAX)

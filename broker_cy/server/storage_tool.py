@@ -42,7 +42,7 @@ _VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\[[^\]]*\]|[^:@]+):(?P<port>\d{1
 
 
 class Refusal(Exception):
-    """The command cannot do what was asked for; the message says why."""
+    """The command cannot carry out its task; the message says why."""
 
 
 EXAMPLES = """\

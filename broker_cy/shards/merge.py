@@ -100,7 +100,7 @@ class Merger:
         self._former = {sample: value for sample, value in self._former.items() if there.issuperset(passing(sample))}
 
     def render(self, running: Mapping[int, bool], own: Mapping[str, Mapping[int | None, int | float]]) -> bytes:
-        """The page of the node. `running` says of each shard whether its process runs: gauges of one that does not are
+        """The page of the node. `running` has for each shard whether its process runs: without a process its gauges are
         left out, its counters stay. `own` are the parent's metrics by name, and by shard or None.
         """
         found: dict[str, Values] = {}

@@ -33,7 +33,7 @@ class Kind(IntEnum):
 
 
 def frame(kind: Kind, content: object = None) -> bytes:
-    """One frame; `content` is bytes for PAGE, and what JSON can say otherwise."""
+    """One frame; `content` is bytes for PAGE, and a JSON value otherwise."""
     body = content if isinstance(content, bytes) else json.dumps(content or {}).encode()
     return HEADER.pack(len(body), kind) + body
 

@@ -20,7 +20,7 @@ from broker_cy.shards.link import PARENT_DIRECTORY, SOCKET
 from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError
 
 LOCK: Final = "lock"
-# Only this user may say that it is a shard.
+# Only processes of this user may connect as a shard.
 MODE: Final = 0o700
 
 

@@ -1,7 +1,7 @@
-"""The parent of the shards of one host: it carries out what `supervisor` decides.
+"""The parent of the shards of one host: it carries out the decisions of `supervisor`.
 
-A small process with asyncio's own loop. It reads the shards' ticks ten times a second, waits for pidfds, and does
-nothing else unless a shard ends or metrics are asked for.
+A small process with asyncio's own loop. It reads the shards' ticks ten times a second and waits for pidfds. It has no
+other work unless a shard ends or metrics are requested.
 """
 
 from __future__ import annotations
@@ -212,14 +212,14 @@ class Parent:
         if child is not None and child.pid == pid:
             child.signal(number)
             return
-        # Another process that says it is this shard: the kernel reported its id when it connected.
+        # Another process that connected as this shard: the kernel reported its id.
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
-    # --- what shards say (peers.Owner)
+    # --- messages of shards (peers.Owner)
 
     def hello(self, peer: Peer) -> None:
-        """A process says that it is a shard."""
+        """A process has connected as a shard."""
         child = self._children.get(peer.shard)
         if child is not None and child.pid == peer.pid:
             former = self._peers.get(peer.shard)

@@ -29,14 +29,14 @@ class Owner(Protocol):
     """The parent."""
 
     def hello(self, peer: Peer) -> None:
-        """A process says that it is a shard."""
+        """A process has connected as a shard."""
 
     def served(self, peer: Peer) -> None:
         """It serves clients."""
 
 
 class Peer:
-    """One connected process that says it is shard `shard`."""
+    """One process that has connected as shard `shard`."""
 
     def __init__(self, shard: int, pid: int, settings: str, ticks: Ticks) -> None:
         self.shard = shard
@@ -66,7 +66,7 @@ class Peer:
             return None
 
     async def follow(self, connected: socket.socket, owner: Owner) -> None:
-        """Read what it says until the connection ends. Raises OSError, EOFError, ValueError."""
+        """Read its messages until the connection ends. Raises OSError, EOFError, ValueError."""
         reader, self._writer = await asyncio.open_unix_connection(sock=connected)
         try:
             self._writer.write(frame(Kind.WELCOME))
@@ -144,7 +144,7 @@ class Peers:
             self._owner.hello(peer)
             await peer.follow(connected, self._owner)
         except EOFError:
-            pass  # it has ended, which its pidfd says, or closed the connection, and connects again
+            pass  # it has ended, which its pidfd reports, or it has closed the connection, and connects again
         except (OSError, ValueError, KeyError, TypeError) as error:
             LOGGER.warning("the connection to a shard failed", extra=facts(reason=error))
         finally:

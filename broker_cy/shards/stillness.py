@@ -32,8 +32,8 @@ BUSY: Final = "its event loop was busy for longer than broker.session.timeout.ms
 
 
 class Threads(NamedTuple):
-    """What /proc says about a process: the states of its threads (letters, as in proc(5)), and the CPU time of all of
-    them so far, in clock ticks.
+    """The state of a process in /proc: the states of its threads (letters, as in proc(5)), and their CPU time so far,
+    in clock ticks.
     """
 
     states: str

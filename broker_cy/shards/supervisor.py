@@ -62,7 +62,7 @@ class SpawnFailed(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A process says that it is this shard. `is_current`: it runs with the settings of this parent."""
+    """A process has connected as this shard. `is_current`: it runs with the settings of this parent."""
 
     shard: int
     pid: int

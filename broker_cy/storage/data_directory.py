@@ -238,7 +238,7 @@ def open_directories(
     may_format: bool = True,
 ) -> list[DataDirectory]:
     """Lock all data directories and format those that have no meta.properties yet and no logs either. Without
-    `may_format` at least one of them must be formatted, because only that says which cluster the node is part of.
+    `may_format` at least one of them must be formatted, because only that one names the cluster of the node.
 
     They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError
     and OSError, after unlocking all of them again.

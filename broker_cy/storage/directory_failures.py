@@ -89,7 +89,7 @@ class DirectoryFailures:
         self._checking: dict[str, bool] = {}
 
     def suspect(self, path: str | None, error: BaseException) -> None:
-        """An access to `path` failed; None: to any data directory. Errors that say nothing of the disk are ignored."""
+        """An access to `path` failed; None: to any data directory. Errors unrelated to the disk are ignored."""
         if errno_of(error, 0) not in DISK_FAILURES:
             return
         for directory in self._directories:

@@ -281,8 +281,8 @@ class LogManager:
     def _may_open_late(self, key: TopicPartition, path: str, context: LoadContext) -> bool:
         """Whether a log may be opened after the start.
 
-        Not after a power loss: the written points that the start writes say that the machine has not restarted since,
-        so every log has to be recovered by then. Not if a sync failed: the pages that have to be written again may be
+        Not after a power loss: the written points that the start writes mean that the machine has not restarted since,
+        so every log must be recovered by then. Not if a sync failed: the pages that must be written again may be
         evicted from memory. Not the topics that the broker itself needs.
         """
         if context.power_lost and not context.clean:

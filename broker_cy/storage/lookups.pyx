@@ -184,7 +184,7 @@ cdef object largest_of_first(Log log, Segment segment, object searched):
     position = segment.checked_start(start)
     if searched is None:
         raise MaximumDeleted(segment.path, position, segment.size, segment.base_offset, start)
-    # The header of a batch that begins before the log start does not say enough.
+    # The header of a batch that begins before the log start does not have enough information.
     if segment.find_batch(start, position, segment.size, &position, &header) and header.base_offset < start:
         found = largest_record(segment, position, &header, start)
     if searched[1] is not None and (found is None or searched[1][0] > found[0]):

@@ -39,7 +39,7 @@ cdef int64_t ANY_LENGTH = 0x7FFFFFFFFFFF
 
 
 cdef class ScanResult:
-    """Where a scan ended, and why if it was not the end of the file."""
+    """The end of a scan, and the reason unless it is the end of the file."""
 
     def __repr__(self):
         return f"ScanResult(position={self.position}, next_offset={self.next_offset}, problem={self.problem!r})"
@@ -390,8 +390,8 @@ def cut(Segment segment not None, int64_t size):
 
 
 def is_torn(Segment segment not None, int64_t position):
-    """Whether the bytes at `position` can be a batch whose write was interrupted: fewer than its header says, and so nothing after
-    it. Raises StorageError."""
+    """Whether the bytes at `position` can be a batch whose write was interrupted: fewer than in its header, so no bytes follow it.
+    Raises StorageError."""
     cdef uint8_t[BATCH_HEADER_BYTES] raw
     cdef BatchHeader header
     cdef Py_ssize_t got = 0

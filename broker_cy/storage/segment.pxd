@@ -35,7 +35,7 @@ cdef class Segment:
     # Bytes that existed when the segment was loaded and whose checksums have not been verified since: the part that a reader reads
     # is verified first (recovery.verify_part). 0 for bytes that this process wrote or recovered.
     cdef readonly int64_t unverified_bytes
-    cdef readonly list unverified       # their positions: (start, end), sorted; each begins and ends where a batch does
+    cdef readonly list unverified       # their positions: (start, end), sorted; each begins and ends at the bounds of batches
     cdef readonly bint deleted          # its files were renamed or removed: closed for good once pins == 0
     # The state that the next index entry and the next roll depend on.
     cdef int64_t index_interval_bytes   # index.interval.bytes, for an index that has to be rebuilt

@@ -26,8 +26,8 @@ MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
 
 def drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int, *, is_compacted: bool) -> None:
-    """Remove segments before the log start offset, up to the last one of them that is damaged or does not end where the
-    next segment begins. They were deleted, and perhaps never synced: this says nothing about the segments that follow.
+    """Remove segments before the log start offset, up to the last one of them that is damaged or does not end at the
+    start of the next one. They were deleted, and perhaps never synced: this implies nothing about later segments.
     Whole ones stay, because their producers count (maintenance.reload_producers).
     """
     count = 0
@@ -65,9 +65,9 @@ def _is_whole(segment: Segment, following: int, *, is_compacted: bool) -> bool:
 class SegmentRecovery:
     """Checks the records of one log at or after the offset `check_from`, and repairs the indexes.
 
-    After a power loss, all segments after the first damaged one are removed, as in Kafka: nothing of them was synced.
-    So are segments after one that ends too early, or is missing, unless `may_have_gap` (with the offset, and whether
-    records follow) says that compaction may have left that gap (Kafka keeps them). A gap within a segment is damage
+    After a power loss, all segments after the first damaged one are removed, as in Kafka: no part of them was synced.
+    Segments after one that ends too early, or is missing, are also removed, unless compaction may have left that gap by
+    `may_have_gap` (with the offset, and whether records follow); Kafka keeps them. A gap within a segment is damage
     unless `keeps_gaps`. Records that reach into the next segment always are: in Kafka a consumer receives the
     offsets twice, or never. For `may_cut` see MayCut.
     """
@@ -197,7 +197,7 @@ class SegmentRecovery:
 
 
 def _limits(segments: list[Segment]) -> list[int]:
-    """For each segment the base offset of the next one with records, NEVER if there is none. An empty file says nothing
+    """For each segment the base offset of the next one with records, NEVER without one. An empty file proves nothing
     about the records before it.
     """
     limits = []

@@ -74,7 +74,7 @@ async def plan_preferred(
 
 
 def unclean_form() -> Form:
-    """An unclean election is asked for by the name of its topic; no screen offers one of its rows."""
+    """An unclean election is requested by the name of its topic; no screen offers it for one of its rows."""
     return Form(
         "Elect leaders uncleanly",
         [

@@ -168,7 +168,7 @@ def progress_text(progress: MoveProgress) -> str:
 
 
 def moves_for(wish: Wish, now: ClusterReplicas) -> tuple[Move, ...]:
-    """The moves that reach what is wished. Raises ClientError, which says why it cannot be reached."""
+    """The moves that reach the goal. Raises ClientError, which says why the goal cannot be reached."""
     if wish.listed:
         known = {each.broker_id for each in now.brokers if each.info is not None}
         for key, replicas in wish.listed:

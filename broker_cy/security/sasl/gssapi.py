@@ -1,4 +1,4 @@
-"""GSSAPI (RFC 4752): Kerberos makes a security context, then both agree that it protects nothing else.
+"""GSSAPI (RFC 4752): Kerberos makes a security context, then both sides agree that it protects no later data.
 
     client: tokens of the context, which the server answers with tokens of the context, until it is complete
     client: nothing, if the last token of the context was that of the server
@@ -6,11 +6,11 @@
     client: wrapped, the layer that it wants, a size, and an authorization id
     server: nothing
 
-Records are protected by TLS or not at all, as in Kafka. An authorization id has no effect, as in Kafka: the user is the
-principal of the ticket, or what the rules make of it (security.kerberos). Some clients send the service's name there.
+As in Kafka, TLS protects records, or they are not protected. As in Kafka, an authorization id has no effect: the user
+is the principal of the ticket, or the result of the rules (security.kerberos). Some clients send the service's name.
 
 Calls of Kerberos may block, for files and, at the client, for the key distribution center: the server's half returns
-them as Work, and the client's half says that it `blocks`.
+them as Work, and the client's half has the flag `blocks`.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class ScramServer:
         """The decoy for an unknown user, and the credential of this one."""
         if not is_token:
             return self._decoys.of(self._mechanism, user), self._credentials(user)
-        # The salt of a token is that of its decoy: then it is the same on each node, and says nothing.
+        # The salt of a token is that of its decoy: so it is the same on each node, and reveals nothing.
         decoy = self._decoys.of(self._mechanism, _TOKEN_MARK + user)._replace(iterations=ITERATIONS_MIN)
         self._token = self._tokens(user, decoy.salt)
         return decoy, self._token.credential if self._token is not None else None

@@ -27,7 +27,7 @@ _LINE_CHARACTERS: Final = 64
 
 
 class StoreError(ValueError):
-    """The message says what does not fit, in Kafka's words where Kafka has some."""
+    """The message names the problem, in Kafka's words if Kafka has some."""
 
 
 class StoreSettings(NamedTuple):
@@ -204,8 +204,8 @@ def check_exchange(
     allows_dn_changes: bool,
     allows_san_changes: bool,
 ) -> None:
-    """Check Kafka's rule for stores that replace others while the node runs: who checks the old certificate must accept
-    the new one (KIP-226), unless one of the two settings of KIP-978 says that it may be another. Raises StoreError.
+    """Check Kafka's rule for stores that replace others while the node runs: a peer that checks the old certificate
+    must accept the new one (KIP-226), unless one of the two settings of KIP-978 allows another. Raises StoreError.
     """
     (old_stores, before), (new_stores, after) = old, new
     if before is None and after is not None:

@@ -104,8 +104,8 @@ cdef class ServerCore(FlushGroup):
 cdef class AnswerQueue(Outbox):
     cdef readonly ServerCore server
     cdef readonly str listener
-    cdef readonly str principal     # who the client is, as Kafka writes it
-    cdef readonly object rights              # rights.Rights of the client, from its first Produce or Fetch on where they count
+    cdef readonly str principal     # the client's principal in Kafka's form
+    cdef readonly object rights  # rights.Rights of the client, from its first Produce or Fetch on; None without an authorizer
     cdef readonly str client_host
     cdef readonly int client_port
     cdef Reply head

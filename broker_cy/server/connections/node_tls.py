@@ -120,7 +120,7 @@ class NodeTls:
                 raise
 
     def apply(self, settings: TlsSettings) -> None:
-        """Use the stores in these settings; stores that are no longer acceptable are reported, and not used."""
+        """Use the stores in these settings; unacceptable stores are reported, and not used."""
         for name, wanted in self._changed(settings):
             try:
                 self._exchange(name, wanted)

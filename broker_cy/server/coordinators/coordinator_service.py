@@ -222,7 +222,7 @@ class CoordinatorService(Generic[S, M]):
             self._open_runtimes(self._led_epochs(self._image))
 
     def partition_led(self, topic: str) -> None:
-        """A partition may lead only now, although the metadata say so for some time."""
+        """A partition may lead only now, although the metadata have named this broker as its leader for some time."""
         if topic == self.topic and not self._stopped:
             self._open_runtimes(self._led_epochs(self._image))
 

@@ -145,7 +145,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         transaction is being completed, this waits, up to `add.partitions.to.txn.retry.backoff.max.ms`. The partitions
         exist. Codes are the coordinator's: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         TRANSACTION_ABORTABLE (not part of it), INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-        COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR; NETWORK_EXCEPTION if it cannot be asked.
+        COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR; NETWORK_EXCEPTION if it cannot be reached.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         if add:
@@ -159,8 +159,8 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
     def verify_here(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
     ) -> asyncio.Future[Results]:
-        """The same without `add`, for AddPartitionsToTxn with `verify_only`: the coordinator is this broker, or the
-        answer says that it is not. It waits for a coordinator that is being loaded.
+        """The same without `add`, for AddPartitionsToTxn with `verify_only`: if this broker is not the coordinator, the
+        answer has that error. Waits for a coordinator that is being loaded.
         """
         if transactional_id:
             try:

@@ -57,7 +57,7 @@ class TxnVerifier:
         add: bool,
     ) -> asyncio.Future[Results]:
         """Return an error code for each partition, as TransactionService.verify; the future has no error. A coordinator
-        that cannot be asked gives NETWORK_EXCEPTION. One that knows only older versions does not verify: then the
+        that cannot be reached gives NETWORK_EXCEPTION. One that knows only older versions does not verify: then the
         partitions count as part of the transaction, as in Kafka.
         """
         answer = self._batches.ask(broker_id, Question(transactional_id, producer, tuple(partitions), add))

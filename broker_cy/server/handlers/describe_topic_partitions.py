@@ -82,7 +82,7 @@ def _partition(image: MetadataImage, topic: TopicImage, index: int, listener: st
 
 
 def _refused(name: str) -> Any:
-    """Nothing is said about a topic that the client may not describe, not even whether it exists."""
+    """The answer hides a topic that the client may not describe, even whether it exists."""
     return Response.DescribeTopicPartitionsResponseTopic(
         error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name
     )

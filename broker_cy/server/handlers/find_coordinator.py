@@ -87,7 +87,7 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
             if key_type == GROUP
             else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         )
-        # As in Kafka, answers about several keys say nothing more.
+        # As in Kafka, answers about several keys have no message.
         return Found(denied, MESSAGES[denied] if ctx.version < VERSION_KEYS else "")
     service: CoordinatorService[Any, Any] = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
     code = await service.ensure_topic()

@@ -18,7 +18,7 @@ from broker_cy.wire.frame import ApiKey
 def _failed(
     _: RequestContext, request: messages.ListPartitionReassignmentsRequest, error: KafkaError
 ) -> messages.ListPartitionReassignmentsResponse:
-    """As in Kafka, an answer with an error names what was asked for."""
+    """As in Kafka, an answer with an error names the requested partitions."""
     response = messages.ListPartitionReassignmentsResponse
     topics = [
         response.OngoingTopicReassignment(

@@ -238,7 +238,7 @@ cdef class UnopenedProduce:
         if connection.closed:
             return
         try:
-            # Until the answer says how long the client has to wait, it must not leave.
+            # The answer must not leave before it has the client's throttle time.
             connection.parsing = True
             try:
                 # A topic may have been created again meanwhile.

@@ -1,8 +1,8 @@
 """TxnOffsetCommit, versions 0 to 5: offsets that count once the producer's transaction is committed.
 
 2 has the leader epoch, 3 names the member (KIP-447), 4 knows TRANSACTION_ABORTABLE, and from 5 on the group's partition
-of `__consumer_offsets` is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn did that, and the
-transaction coordinator is asked whether it did.
+of `__consumer_offsets` is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn did that, and
+this broker verifies it with the transaction coordinator.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ ANSWER_S: Final = 4.0
 STOPPING_ANSWER_S: Final = 3.0
 # An orderly stop that takes longer ends without it: its leadership is taken from the broker when its session ends.
 SHUTDOWN_S: Final = 10.0
-# Between two log lines that say what a start waits for.
+# The time between two log lines with the reason of a waiting start.
 NOTE_S: Final = 10.0
 # The newest version of BrokerRegistration, which a registration in this process uses.
 REGISTRATION_VERSION: Final = 4

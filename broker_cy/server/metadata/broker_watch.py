@@ -200,7 +200,7 @@ class BrokerWatch:
             )
 
     def process_ended(self, broker_id: int, epoch: int) -> bool:
-        """The parent of a shard says that this incarnation of it has ended: that is certain. Returns whether it was
+        """The parent of a shard reports that this incarnation of it has ended: that is certain. Returns whether it was
         watched, and is dead from now on.
         """
         watched = self._tasks.get(broker_id)

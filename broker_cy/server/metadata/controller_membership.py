@@ -122,4 +122,4 @@ class ControllerMembership:
 
 
 def _nothing(_: Any) -> None:
-    """The response says nothing but that it was done."""
+    """The response has no content besides its success."""

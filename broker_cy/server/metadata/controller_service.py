@@ -481,11 +481,11 @@ class ControllerService:
             self._membership.hurry()
 
     def note_report(self, report: NoteRefusals) -> None:
-        """Another node says who refuses its connections. Nobody waits for it: it says so again."""
+        """Another node reports brokers that refuse its connections. No caller waits: the node repeats the report."""
         self._leadership.note_report(report)
 
     def process_ended(self, broker_id: int, epoch: int) -> None:
-        """The parent of the shards of this host says that this incarnation of one of them has ended."""
+        """The parent of the shards of this host reports that this incarnation of one of them has ended."""
         if self._watch is None:
             return
         LOGGER.warning("the process of a broker on this host has ended", extra=facts(broker=broker_id, epoch=epoch))

@@ -153,7 +153,7 @@ class Leadership:
             self._duties.note_refused({broker_id: epoch})
 
     def note_report(self, report: NoteRefusals) -> None:
-        """Another node says who refuses its connections."""
+        """Another node reports brokers that refuse its connections."""
         if self._duties is not None:
             self._duties.note_report(report)
 

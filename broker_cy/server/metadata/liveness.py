@@ -1,7 +1,7 @@
-"""Asks one incarnation of a node again and again whether it runs, on the connection that watches it (broker_watch).
+"""Probes one incarnation of a node repeatedly, on the connection that watches it (broker_watch).
 
-The question is ApiVersions, with a name of the client's software at which a node of broker-cy says that it is one.
-Others are not judged: a broker of Kafka has its session, and nothing else.
+The probe is an ApiVersions request with a special client software name; a node of broker-cy answers it with a feature
+of that name. Other nodes are not judged: a broker of Kafka has only its session.
 """
 
 from __future__ import annotations

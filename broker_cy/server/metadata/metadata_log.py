@@ -1,7 +1,7 @@
 """The files of `__cluster_metadata-0`: the log, `quorum-state` and the snapshots.
 
-Functions that block on the disk say so. On a running broker a worker thread calls them; they touch nothing that the
-loop changes.
+Functions that block on the disk are documented so. On a running broker a worker thread calls them; they touch no state
+that the loop changes.
 """
 
 from __future__ import annotations

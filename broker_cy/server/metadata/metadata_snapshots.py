@@ -46,9 +46,9 @@ class SnapshotKeeper:
         on_written: Callable[[SnapshotId], None],
         bytes_since_snapshot: int,
     ) -> None:
-        """`kraft(end_offset)` is the state of the quorum that a snapshot with this end contains; `in_transaction` says
-        whether the image ends within a metadata transaction; `on_written` is called for each snapshot, when those that
-        it makes superfluous are removed.
+        """`kraft(end_offset)` is the state of the quorum in a snapshot with this end; `in_transaction` returns whether
+        the image ends within a metadata transaction; `on_written` is called for each snapshot, after the removal of the
+        superfluous ones.
         """
         self._config = config
         self._clock = clock

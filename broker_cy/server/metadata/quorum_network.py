@@ -1,8 +1,8 @@
 """The messages of the metadata quorum on the network: requests to other nodes, and the requests that they send.
 
 A node has at most one request of each kind on its way to another node; while it waits for the response, only the newest
-further one is kept, because it says all that an older one did. A request that could not be delivered is repeated for
-as long as the machine waits for its response. Fetches have a connection of their own: they wait at the leader.
+further one is kept, because it replaces the older ones. An undelivered request is repeated as long as the machine waits
+for its response. Fetches have a connection of their own: they wait at the leader.
 """
 
 from __future__ import annotations
@@ -301,8 +301,8 @@ class QuorumNetwork:
     # --- changes of the voters
 
     async def add(self, request: messages.AddRaftVoterRequest) -> Message:
-        """The response to an AddRaftVoter. The new voter is asked which versions of kraft.version it supports. Raises
-        KafkaError if it cannot be reached.
+        """The response to an AddRaftVoter, after a request to the new voter for its supported levels of kraft.version.
+        Raises KafkaError if it cannot be reached.
         """
         try:
             voter = wire_admin.voter_to_add(self._me, request)

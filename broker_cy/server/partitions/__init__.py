@@ -1,1 +1,1 @@
-"""The partitions of this broker: opened, configured and deleted as the metadata says; requests that wait for them."""
+"""The partitions of this broker: opened, configured and deleted by the metadata; requests that wait for them."""

@@ -1,4 +1,4 @@
-"""Fetches partitions that follow one leader, over one connection, in one session (replicas.Replicas says which).
+"""Fetches partitions that follow one leader, over one connection, in one session (replicas.Replicas chooses them).
 
 One request is on its way at a time. A second one follows it when another partition is to be fetched: the leader holds
 the first one until it has records for it, up to replica.fetch.wait.max.ms, and answers it when the second one arrives.
@@ -284,7 +284,7 @@ class LeaderFetcher:
         self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Give the connection up: `_run` says what follows."""
+        """Abandon the connection: `_run` decides on the next step."""
         if self._is_running:
             self._stopped.set_exception(error)
 
@@ -377,8 +377,8 @@ class LeaderFetcher:
         return partition.log in self._follower.logs.truncations
 
     def _carry_out(self, partition: Partition, step: Step, records: memoryview | None) -> bool:
-        """Do what a step says, in its order. Returns False if the partition is fetched again later: its log was cut,
-        and a worker has to checkpoint that before anything is appended. Raises KafkaError, StorageError.
+        """Carry out a step, in its order. Returns False if the partition is fetched again later: its log was cut, and a
+        worker must checkpoint that before the next append. Raises KafkaError, StorageError.
         """
         if step.is_ignored:
             return True
@@ -412,7 +412,7 @@ class LeaderFetcher:
         return True
 
     def _append(self, partition: Partition, step: Step, records: memoryview | None) -> None:
-        """Do what remains of a step when the log is as long as it says."""
+        """Carry out the rest of a step after the log has the step's length."""
         if step.append and records is not None:
             follower_log.append_fetched(partition, records, step.append, self._follower.clock.wall_ms())
         if step.high_watermark != following.NONE:

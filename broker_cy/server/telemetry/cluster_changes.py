@@ -56,7 +56,7 @@ def _brokers(before: Mapping[int, BrokerImage], delta: ImageDelta, image: Metada
 
 
 def _cause(old: BrokerImage | None, new: BrokerImage | None) -> tuple[str, str]:
-    """The cause, and for one that was lost the reason, empty if the controller did not say it."""
+    """The cause, and for a lost broker the reason, empty if the controller did not name it."""
     if new is None:
         return "unregistered", ""
     if old is None or old.incarnation_id != new.incarnation_id:

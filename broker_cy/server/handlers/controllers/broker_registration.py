@@ -1,7 +1,7 @@
 """BrokerRegistration (62), versions 0-4: a broker asks to be a member of the cluster.
 
-The answer has the broker epoch once the registration is committed; the broker is fenced until its heartbeats say that
-it has applied it. See `controller.registration`.
+The answer has the broker epoch once the registration is committed; the broker is fenced until its heartbeats show that
+it has applied the registration. See `controller.registration`.
 """
 
 from __future__ import annotations
