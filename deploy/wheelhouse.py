@@ -1,19 +1,19 @@
-"""Builds the wheelhouse: a directory from which hosts without a package index install the broker and all it needs.
+"""Builds the wheelhouse: a directory from which hosts without a package index install the broker and its dependencies.
 
     .venv/bin/python deploy/wheelhouse.py [--extras dashboard,loadgen] [--out deploy/ansible/wheelhouse]
     .venv/bin/python deploy/wheelhouse.py --version 0.1.1 --from-wheel deploy/ansible/wheelhouse/broker_cy-0.1.0-*.whl
 
-It needs `make build` before: what is compiled is used. An OpenSSL is built once, and linked with. The wheels are those
-of requirements.lock, whose checksums pip compares, for the version of Python and the kind of machine that run this;
-hosts need the same. Beside the wheels are
+It needs `make build` first, because it uses the compiled files. An OpenSSL is built once and linked. The wheels are
+those of requirements.lock, whose checksums pip compares, for the current version of Python and kind of machine; hosts
+need the same. The directory also contains
 
 - SHA256SUMS, which `sha256sum --check` reads;
-- wheelhouse.json: the versions of the project that are there, the version of Python and the kind of machine;
-- requirements-EXTRA.txt for each extra, and requirements.txt for the broker alone: what has to be installed, with
+- wheelhouse.json: the versions of the project, the version of Python and the kind of machine;
+- requirements-EXTRA.txt for each extra, and requirements.txt for the broker alone: the packages to install, with
   checksums, for `pip install --no-index --require-hashes --no-deps --find-links`.
 
-With --version the wheel has that version, without being compiled again, and stands beside the wheels of other versions:
-to try an upgrade, or to tell builds of one version apart. --from-wheel takes a wheel instead of building one.
+With --version the wheel gets that version without being compiled again, and is added to the wheels of other versions,
+to try an upgrade or to distinguish builds of one version. --from-wheel takes a wheel instead of building one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "broker-cy"
-# Of the tree, what a wheel is built from, with object files, so that the build sees that nothing has to be compiled.
+# The parts of the tree that a wheel is built from, with object files, so that the build need not compile anything.
 SOURCES = (
     "setup.py",
     "setup.cfg",
@@ -75,7 +75,7 @@ class WheelhouseError(Exception):
 
 
 def run(argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str] | None = None) -> None:
-    """Run a program to its end. Raises WheelhouseError with the end of what it said."""
+    """Run a program to its end. Raises WheelhouseError with the end of its output."""
     words = [str(part) for part in argv]
     try:
         done = subprocess.run(
@@ -88,10 +88,10 @@ def run(argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str] | 
 
 
 def build_wheel(directory: Path) -> Path:
-    """Build the wheel of the tree in a copy of it, so that nothing of an earlier build is in it.
+    """Build the wheel of the tree in a copy of it, so that it contains nothing of an earlier build.
 
-    It contains an OpenSSL: the hosts need none that fits, and it is faster (docs/performance.md).
-    BROKER_CY_OPENSSL=system links with the one of the system instead.
+    It contains an OpenSSL, so that the hosts need no compatible one, and because it is faster (docs/performance.md).
+    BROKER_CY_OPENSSL=system links with that of the system instead.
     """
     environment = {"BROKER_CY_OPENSSL": "vendored", **os.environ}
     # Its output is shown, because it says why the library of the system is used instead.
@@ -99,7 +99,8 @@ def build_wheel(directory: Path) -> Path:
         raise WheelhouseError("OpenSSL cannot be built: tools/openssl.sh said why")
     tree = directory / "tree"
     tree.mkdir()
-    # What an earlier build copied may have been removed since; only compiled files are compared with their sources.
+    # Files that an earlier build copied may have been removed since; only compiled files are compared with their
+    # sources.
     ignored = shutil.ignore_patterns("__pycache__", "openssl", "bdist.*", "*.py", "*.egg-info")
     for name in SOURCES:
         source = ROOT / name
@@ -111,7 +112,7 @@ def build_wheel(directory: Path) -> Path:
             shutil.copy2(source, tree / name)
     openssl = ROOT / "build" / "openssl"
     if openssl.exists():
-        # Not copied, as it is large, and only linked with.
+        # Not copied, because it is large and only needed for linking.
         (tree / "build").mkdir(exist_ok=True)
         (tree / "build" / "openssl").symlink_to(openssl)
     _count_as_built(tree)
@@ -123,7 +124,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def _count_as_built(tree: Path) -> None:
-    """Let compiled files count as newer than their sources if `make build` made them after the last change."""
+    """Make compiled files newer than their sources if `make build` made them after the last change."""
     sources = [path for kind in ("*.pyx", "*.pxd") for path in tree.rglob(kind)]
     built = [path for path in tree.rglob("*.so") if "build" not in path.relative_to(tree).parts]
     if built and min(path.stat().st_mtime for path in built) > max(path.stat().st_mtime for path in sources):
@@ -156,7 +157,7 @@ def with_version(wheel: Path, version: str, directory: Path) -> Path:
             if name == f"{new_info}/METADATA":
                 content = content.replace(f"\nVersion: {old}\n".encode(), f"\nVersion: {version}\n".encode(), 1)
             if name == "broker_cy/__init__.py":
-                # What `broker-cy --version` shows, which the installation compares.
+                # The output of `broker-cy --version`, which the installation compares.
                 content = content.replace(f'__version__ = "{old}"'.encode(), f'__version__ = "{version}"'.encode(), 1)
             _write(target, name, content, entry.external_attr)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
@@ -184,7 +185,7 @@ def locked() -> dict[str, str]:
 
 
 def needed(wheel: Path, extra: str, wheels: Path, lock: dict[str, str]) -> list[str]:
-    """The names of what the project needs with an extra, directly and indirectly; missing wheels are fetched."""
+    """The names of the project's direct and indirect dependencies with an extra; missing wheels are fetched."""
     found: list[str] = []
     waiting = [(wheel, frozenset({"", extra}))]
     done: set[tuple[Path, frozenset[str]]] = set()
@@ -215,7 +216,7 @@ def by_name(wheels: Path) -> dict[str, Path]:
 
 
 def fetch(names: Sequence[str], wheels: Path, lock: dict[str, str]) -> None:
-    """Have the wheels of these names, with one call of pip for those that are missing; pip's cache is used."""
+    """Provide the wheels of these names, with one call of pip for missing ones; pip's cache is used."""
     here = by_name(wheels)
     missing = [name for name in names if name not in here]
     if missing:
@@ -227,7 +228,7 @@ def fetch(names: Sequence[str], wheels: Path, lock: dict[str, str]) -> None:
 
 
 def extras_there(out: Path) -> list[str]:
-    """The extras that the wheelhouse has been built for."""
+    """The extras that the wheelhouse was built for."""
     return sorted(path.stem.partition("-")[2] for path in out.glob("requirements-*.txt"))
 
 
@@ -273,7 +274,7 @@ def fill(out: Path, extras: Sequence[str], version: str | None, given: Path | No
             (out / (f"requirements-{extra}.txt" if extra else "requirements.txt")).write_text("".join(lines))
         for name in kept:
             (wheels / name).rename(out / name)
-        # Those of an earlier lock file: pip would have a choice.
+        # The remaining wheels are those of an earlier lock file; pip could choose them.
         shutil.rmtree(wheels)
     _describe(out)
     return target
@@ -294,7 +295,7 @@ def _describe(out: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build the wheelhouse that the command line describes; the result is the exit code."""
+    """Build the wheelhouse that the command line describes; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     out = ROOT / "deploy" / "ansible" / "wheelhouse"
     parser.add_argument("--out", type=Path, default=out, help="the directory (default: deploy/ansible/wheelhouse)")
@@ -307,7 +308,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     extras = extras_there(given.out) if given.extras is None else [part for part in given.extras.split(",") if part]
     try:
         if given.version:
-            # As file names have it.
+            # Normalized as in file names.
             given.version = str(Version(given.version))
         if given.from_wheel and not given.from_wheel.is_file():
             raise WheelhouseError(f"--from-wheel {given.from_wheel}: no such file")

@@ -1,16 +1,16 @@
-"""On a host: an archive of what somebody needs who was not there: logs, configuration, metrics, versions, state of the
+"""On a host: an archive for the diagnosis of a problem by others: logs, configuration, metrics, versions, state of the
 cluster.
 
 usage: support_bundle.py ARCHIVE < settings.json
 
 The settings are {"host", "since", "lines", "command", "clusters", "metrics_url", "metrics_token_file", "authority",
-"directories"}; `clusters` are files with a login, of which the first one that is there is used; `metrics_url` is empty
-where no broker is.
+"directories"}; `clusters` are files with a login, the first one that exists is used; `metrics_url` is empty on a host
+without a broker.
 
-No secret leaves the host. What is a secret is known in three ways, and any of them is enough: the name of a setting
-says so, the form of a text says so (keys in PEM, logins, tokens), or the text occurs in a file that has secrets on this
-host. A file is read with a bound, and the archive says what was cut off. Uses the standard library alone, as the
-release may be what is broken.
+No secret leaves the host. A text counts as a secret if one of these is true: the name of its setting is that of a
+secret, its form is that of a secret (keys in PEM, logins, tokens), or it occurs in a file of this host that has
+secrets. Files are read up to a limit, and the archive says what was cut off. The program uses only the standard
+library, because the release itself may be broken.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ CONFIGURATION = (
     "/etc/systemd/journald.conf.d/*",
     "/etc/security/limits.d/*broker*",
 )
-# Files that are nothing but a secret: only their names and sizes are in the archive.
+# Files that consist of a secret: the archive has only their names and sizes.
 WHOLE_SECRETS = re.compile(r"(password|secret|token|\.key)$|(^|/)(node\.pem|key\.pem|ca\.key)$")
-# Settings whose value is a secret, and those that only name a file or a variable with one.
+# Settings whose value is a secret, and settings that only name a file or a variable with a secret.
 SECRET_NAME = re.compile(r"(?i)(password|passphrase|secret|token|credential|jaas|keystore\.key|webhook|api[_-]?key)")
 NO_SECRET_NAME = re.compile(r"(?i)(\.file|_file|\.env|\.location|endpoint\.url|lifetime\.ms|time\.ms|interval\.ms)$")
 SETTING = re.compile(r"^(\s*(?:export\s+)?[\"']?([A-Za-z0-9_.-]+)[\"']?\s*[=:]\s*)(\S.*)$")
-# Whatever the setting around it is called.
+# Secrets by their form, regardless of the name of their setting.
 FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), HIDDEN),
     (
@@ -76,16 +76,16 @@ FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\$argon2id?\$\S+"), HIDDEN),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"), HIDDEN),
 )
-# The URL of a webhook is a secret as a whole: whoever knows it may post.
+# The whole URL of a webhook is a secret: everyone who knows it may post.
 WEBHOOK = re.compile(r"^\s*url\s*=\s*\"([^\"]+)\"", re.M)
 SECRET_CHARACTERS_MIN = 8  # shorter texts occur in others by chance
 
 
 class Redactor:
-    """Takes secrets out of texts."""
+    """Removes secrets from texts."""
 
     def __init__(self, known: Iterable[str]) -> None:
-        # A longer one may contain a shorter one.
+        # The longest first, because a longer secret may contain a shorter one.
         self._known = sorted((each for each in known if len(each) >= SECRET_CHARACTERS_MIN), key=len, reverse=True)
 
     def clean(self, text: str) -> str:
@@ -105,7 +105,7 @@ class Redactor:
 
 
 def secrets_of(path: str, text: str) -> set[str]:
-    """Return the secrets in a file of configuration: each may occur in a log as well."""
+    """Return the secrets in a file of configuration: each may also occur in a log."""
     if WHOLE_SECRETS.search(path):
         return {text.strip(), *(line.strip() for line in text.split("\n"))} - {""}
     found = set(WEBHOOK.findall(text)) if path.endswith("alerts.toml") else set()
@@ -120,13 +120,13 @@ def secrets_of(path: str, text: str) -> set[str]:
 
 
 def read(path: str) -> str:
-    """Return the begin of a file."""
+    """Return the beginning of a file."""
     with open(path, "rb") as file:
         return file.read(TEXT_BYTES_MAX).decode(errors="replace")
 
 
 def run(*argv: str, environment: dict[str, str] = {}) -> str:  # noqa: B006 (is not changed)
-    """Return what a command prints, or why it did not."""
+    """Return the output of a command, or the reason why it failed."""
     try:
         done = subprocess.run(
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=COMMAND_S, check=False,
@@ -141,7 +141,7 @@ def run(*argv: str, environment: dict[str, str] = {}) -> str:  # noqa: B006 (is 
 
 
 def metrics(settings: dict[str, Any]) -> str:
-    """Return the page of metrics, or why there is none."""
+    """Return the page of metrics, or the reason why it is missing."""
     request = urllib.request.Request(settings["metrics_url"])
     try:
         if os.path.exists(settings["metrics_token_file"]):
@@ -157,7 +157,7 @@ def metrics(settings: dict[str, Any]) -> str:
 
 
 def state(settings: dict[str, Any]) -> dict[str, str]:
-    """Return what the cluster says of itself; each host asks, as hosts may see different things."""
+    """Return the state of the cluster. Each host asks, because hosts may get different answers."""
     logins = [path for path in settings["clusters"] if os.path.exists(path)]
     if not logins or not os.path.exists(settings["command"]):
         return {"cluster/none.txt": f"{settings['command']}, or a login for it, is not on this host\n"}
@@ -183,7 +183,7 @@ def state(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def host(settings: dict[str, Any]) -> dict[str, str]:
-    """Return what the host says of itself."""
+    """Return the state of the host."""
     found = {
         "host/os-release.txt": read("/etc/os-release"),
         "host/uname.txt": run("uname", "-a"),
@@ -217,9 +217,9 @@ def host(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def journal_time(since: str) -> str:
-    """Return `-2d` of our commands for journalctl, whose `-2m` are months elsewhere: whole microseconds.
+    """Convert a time such as `-2d` of our commands for journalctl, where `-2m` can mean months: whole microseconds.
 
-    A duration as broker_cy/client/quantities.py has it, which cannot be imported here; one test is about both.
+    Durations have the form of broker_cy/client/quantities.py, which cannot be imported here; one test compares both.
     """
     text = since[1:].strip()
     duration = Fraction(0)
@@ -236,7 +236,7 @@ def journal_time(since: str) -> str:
 
 
 def configuration() -> tuple[dict[str, str], set[str]]:
-    """Return the files of configuration, and the secrets in them."""
+    """Return the configuration files, and the secrets in them."""
     found: dict[str, str] = {}
     known: set[str] = set()
     for path in sorted({path for pattern in CONFIGURATION for path in glob.glob(pattern) if os.path.isfile(path)}):
@@ -253,7 +253,7 @@ def configuration() -> tuple[dict[str, str], set[str]]:
 def collect(settings: dict[str, Any]) -> dict[str, str]:
     """Return the texts of the archive, without secrets."""
     texts, known = configuration()
-    # Secrets that are known elsewhere in the inventory come with the settings, and are looked for as well.
+    # The settings contain secrets from elsewhere in the inventory; they are removed, too.
     redactor = Redactor(known | set(settings.get("secrets", ())))
     texts.update(host(settings))
     texts.update(state(settings))
@@ -280,7 +280,7 @@ def write(path: str, host_name: str, texts: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Write the archive that the command line names."""
+    """Write the archive named on the command line."""
     settings = json.load(sys.stdin)
     os.umask(0o077)
     texts = collect(settings)

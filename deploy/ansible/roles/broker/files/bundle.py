@@ -1,9 +1,9 @@
 """On the control node: one archive of the wheels that a release needs, taken from the wheelhouse.
 
 Reads {"wheelhouse", "version", "extras", "directory", "check"} as JSON on the standard input. The archive has broker-cy
-of that version, and what it and its extras need, directly or not, for any interpreter; pip on the host chooses among
-those. It is written once for the same wheels, and its name contains their digest. Prints its path, and how many wheels
-it has.
+of that version, and its direct and indirect dependencies, with those of the extras, for any interpreter; pip on the
+host selects from these. It is written once for the same wheels, and its name contains their digest. Prints its path and
+its number of wheels.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 PRODUCT = "broker-cy"
-# How many archives stay on the control node.
+# The number of archives that are kept on the control node.
 ARCHIVES = 8
 
 
 class Wheel:
-    """A file of the wheelhouse; what it requires is read only if it is needed."""
+    """A file of the wheelhouse; its requirements are read only if needed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Wheel:
         self.name = str(name)
 
     def requires(self, extras: frozenset[str]) -> Iterator[Requirement]:
-        """Requirements for another system are left out by pip later: those of any Python are wanted here."""
+        """Return the requirements for any Python; pip later leaves out those for another system."""
         with zipfile.ZipFile(self.path) as archive:
             metadata = next(each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
             headers = HeaderParser().parsestr(archive.read(metadata).decode())
@@ -102,13 +102,13 @@ def closure(wheels: dict[str, list[Wheel]], version: str, extras: frozenset[str]
         for requirement in wheel.requires(its_extras):
             name = canonicalize_name(requirement.name)
             fitting = [each for each in wheels.get(name, []) if requirement.specifier.contains(each.version, True)]
-            # A requirement of another interpreter alone may be missing; pip says so if it is one of this host.
+            # A requirement for another interpreter may be missing; pip reports it if this host needs it.
             ahead += [(each, frozenset(requirement.extras)) for each in fitting]
     return chosen
 
 
 def remove_old(target: Path) -> None:
-    """Archives that were written before the newest ones are made again if they are needed."""
+    """Remove all but the newest archives; a removed one is built again if needed."""
     found = sorted(target.parent.glob(f"{PRODUCT}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in found[ARCHIVES:]:
         path.unlink(missing_ok=True)

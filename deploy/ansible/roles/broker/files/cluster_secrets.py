@@ -1,7 +1,8 @@
-"""On the control node: the cluster id, the passwords and the token of a cluster, made once and kept in one directory.
+"""On the control node: the cluster id, the passwords and the token of a cluster, generated once and kept in one
+directory.
 
-Reads what is wanted as JSON on the standard input, and prints everything as JSON, with the names of what is new. With
-"check" nothing is written; what would be made is then only an example. Existing files always win.
+Reads the request as JSON on the standard input, and prints everything as JSON, with the names of new files. With
+"check" nothing is written; new values are then only examples. Existing files always take precedence.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TOKEN_BYTES = 32
 
 
 class Store:
-    """The directory, which only its owner may read."""
+    """The directory; only its owner may read it."""
 
     def __init__(self, directory: Path, is_check: bool) -> None:
         self._directory = directory
@@ -29,7 +30,7 @@ class Store:
         self.made: list[str] = []
 
     def get(self, name: str, fresh: str) -> str:
-        """The content of the file `name`, which is made with `fresh` if it is not there."""
+        """The content of the file `name`, which is created with `fresh` if it does not exist."""
         path = self._directory / name
         if path.exists():
             found = path.read_text(encoding="utf-8").strip()
@@ -72,19 +73,21 @@ def new_cluster_id() -> str:
 
 
 def _text(value: uuid.UUID) -> str:
-    """In Kafka's form; empty for one that a command line would take for an option."""
+    """The id in Kafka's form; empty if a command line would interpret it as an option."""
     text = base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
     return "" if text.startswith("-") else text
 
 
 def cluster_id_of(store: Store, path: Path, formatted: dict[str, str], *, joins: bool) -> str:
-    """That of the hosts wins over that of the file: the directory may have been lost, the records were not."""
+    """Return the cluster id. The hosts' id takes precedence over that of the file: the directory may have been lost,
+    but not the records.
+    """
     ids = sorted(set(formatted.values()))
     if len(ids) > 1:
         whose = ", ".join(f"{host}: {found}" for host, found in sorted(formatted.items()))
         raise SystemExit(f"the hosts belong to different clusters ({whose}): give each cluster an inventory of its own")
     if not ids and joins:
-        # Somebody else's: it is asked for, and put here by who knows it.
+        # The cluster is not in this inventory: the operator has to write its id into the file.
         return path.read_text(encoding="utf-8").strip() if path.exists() else ""
     if not ids:
         return store.get("cluster-id", new_cluster_id())

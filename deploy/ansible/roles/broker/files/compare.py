@@ -1,8 +1,8 @@
-"""On a host: what a service lacks there, so that a run which finds everything in place needs one task for it.
+"""On a host: compares a service with its wanted state, so that a run without changes needs one task for it.
 
 Reads {"user", "directories", "files", "units", "watch"} as JSON on the standard input; directories and files are
-{"path", "mode", "owner", "group"}, files with "digest" as well. Prints {"user": whether it is there, "differs":
-[paths], "units": {name: whether it is enabled, runs, and runs since the last change of a file}}. Nothing is changed.
+{"path", "mode", "owner", "group"}, files with "digest" as well. Prints {"user": whether it exists, "differs": [paths],
+"units": {name: whether it is enabled, runs, and runs since the last change of a file}}. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def differs(wanted: dict[str, str]) -> bool:
 
 
 def changed_at(paths: list[str]) -> int:
-    """The second of the last change of a file; 0 if there is none."""
+    """The second of the last change of a file; 0 without a file."""
     return max((int(os.stat(path).st_mtime) for path in paths if os.path.exists(path)), default=0)
 
 

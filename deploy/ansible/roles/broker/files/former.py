@@ -1,8 +1,8 @@
-"""On a host whose broker is about to be restarted: remember what it runs with, or bring that back.
+"""On a host whose broker is about to be restarted: remember its release and settings, or restore them.
 
 Reads {"home", "properties", "former"} as JSON on the standard input. Without "former" it keeps a copy of the settings
 beside them, and prints the releases of `current` and `previous` as JSON. With "former", which is that output, and a
-broker that is stopped, it puts the links and the settings back, and prints what it changed, a line each.
+stopped broker, it restores the links and the settings, and prints its changes, one per line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def point(link: str, version: str | None) -> None:
     if version is None:
         os.unlink(link)
     else:
-        # Replaced in one step: there is always a release to start.
+        # The link is replaced atomically, so that there is always a release to start.
         temporary = f"{link}.{os.getpid()}"
         os.symlink(os.path.join("releases", version), temporary)
         os.rename(temporary, link)
@@ -34,7 +34,7 @@ def point(link: str, version: str | None) -> None:
 
 
 def copy(source: str, destination: str) -> None:
-    """With owner and mode, and complete at any time."""
+    """Copy a file with owner and mode; the target is complete at any time."""
     temporary = f"{destination}.{os.getpid()}"
     shutil.copy2(source, temporary)
     stat = os.stat(source)
@@ -59,7 +59,7 @@ def main() -> None:
     for name, link in links.items():
         point(link, former[name])
     if os.path.exists(kept) and content(kept) != content(settings):
-        # So that the settings which did not work can be looked at.
+        # Keeps the settings that did not work for inspection.
         copy(settings, settings + ".failed")
         copy(kept, settings)
         print(settings)

@@ -1,8 +1,8 @@
-"""Wait until a cluster may lose a host: every broker and voter is there, and every replica is in sync.
+"""Wait until a cluster may lose a host: every broker and voter is up, and every replica is in sync.
 
-It asks the command line of broker-cy (`cluster health --json`, `quorum show --json`), whose output is the same in all
-releases, and needs nothing but Python. One line of JSON says what was found. The exit code is 0 if the gate opened, 1
-if it stayed shut until the timeout.
+It uses the command line of broker-cy (`cluster health --json`, `quorum show --json`), whose output is the same in all
+releases, and needs only Python. It prints the findings as one line of JSON. The exit code is 0 if the gate opened, 1 if
+it stayed closed until the timeout.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import sys
 import time
 from typing import Any
 
-# Between two looks at a cluster that is not ready yet. A look itself takes about half a second of a core.
+# The pause between two checks of a cluster that is not ready yet. A check takes about half a second of a core.
 PAUSE_S = 0.5
-# One call of the command line. Its own limit is shorter, so that it can say what is wrong.
+# The time limit of one call of the command line. Its own limit is shorter, so that it can report the problem.
 CALL_S = 20.0
-# A voter that follows has caught up within this time: it fetches at least each 500 ms.
+# A following voter has caught up within this time, because it fetches at least every 500 ms.
 BEHIND_MS = 3_000
 
 
@@ -56,14 +56,14 @@ def parse() -> argparse.Namespace:
 
 
 def look(options: argparse.Namespace) -> list[str]:
-    """What is wrong now, in words; empty if the gate may open. Raises Unanswered."""
+    """Return the current problem in words; empty if the gate may open. Raises Unanswered."""
     wrong = partitions_wrong(ask(options, "cluster", "health"), options)
-    # Only a cluster whose partitions are right is asked about its voters: that saves a call in each look.
+    # Voters are only checked if the partitions are right: this saves a call in each check.
     return wrong or voters_wrong(ask(options, "quorum", "show"), options)
 
 
 def ask(options: argparse.Namespace, *words: str) -> Any:
-    """The JSON document that a command prints. Raises Unanswered."""
+    """Return the JSON document that a command prints. Raises Unanswered."""
     command = [
         options.cli,
         *words,
@@ -82,7 +82,7 @@ def ask(options: argparse.Namespace, *words: str) -> Any:
     except OSError as error:
         raise Unanswered(f"{options.cli}: {error.strerror}") from None
     try:
-        # The exit code is 1 as well if something is wrong with the cluster: only the document counts.
+        # The exit code is also 1 if the cluster has a problem: only the document counts.
         return json.loads(done.stdout)
     except ValueError:
         said = (done.stderr or done.stdout).strip().splitlines()
@@ -97,7 +97,7 @@ def partitions_wrong(health: dict[str, Any], options: argparse.Namespace) -> lis
     if away:
         wrong.append(f"not in service: broker {listed(away)}")
     counts = ["offline_partitions", "below_min_isr_partitions"]
-    # A node that is away by intention takes its replicas with it: then those of the others cannot be distinguished.
+    # The replicas of a node that is down on purpose are out of sync, too: those of the others cannot be distinguished.
     if not options.away:
         counts.append("under_replicated_partitions")
     wrong += [f"{health[name]} {name.replace('_', ' ')}" for name in counts if health[name]]
@@ -110,7 +110,7 @@ def voters_wrong(quorum: dict[str, Any], options: argparse.Namespace) -> list[st
     voters = [each for each in quorum["voters"] if each["replica_id"] not in options.away]
     if quorum["leader_id"] < 0:
         return ["the metadata quorum has no leader"]
-    # All times are of the leader's clock, and the leader shows itself as heard from now.
+    # All times are from the leader's clock, and the leader reports the current time for itself.
     heard = [each["last_fetch_ms"] or 0 for each in quorum["voters"] + quorum["observers"]]
     own = [each["last_fetch_ms"] for each in quorum["voters"] if each["replica_id"] == quorum["leader_id"]]
     now_ms = own[0] if own and own[0] is not None else max(heard, default=0)

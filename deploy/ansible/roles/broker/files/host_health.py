@@ -1,7 +1,7 @@
-"""The state of one host for playbooks/health.yml, as one line of JSON: `facts` for people, `wrong` and `soon` for what
-needs somebody.
+"""The state of one host for playbooks/health.yml, as one line of JSON: `facts` for readers, `wrong` and `soon` for
+problems that need attention.
 
-It changes nothing and needs nothing but Python, so that it also works where the release of broker-cy does not.
+It changes nothing and needs only Python, so that it also works if the release of broker-cy does not.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import subprocess
 from datetime import UTC, datetime
 
-# One program that is asked.
+# The time limit of one program.
 CALL_S = 10
-# Shares of a disk in use: from the first on somebody should look, from the second on the broker is about to stop.
+# Shares of a disk in use: above the first the disk needs attention, above the second the broker is about to stop.
 DISK_SOON, DISK_WRONG = 0.80, 0.95
 CERTIFICATE_SOON_DAYS = 21
 
@@ -47,7 +47,7 @@ def service(facts: dict[str, object], wrong: list[str], soon: list[str]) -> None
     facts["status"] = found.get("StatusText", "")
     if facts["service"] != "active":
         wrong.append(f"the service is {facts['service']} ({found.get('SubState', 'unknown')}): journalctl -u broker-cy")
-    # Starts by systemd after a failure, since somebody started the unit last.
+    # Restarts by systemd after failures, since the last manual start of the unit.
     if found.get("NRestarts", "0") not in ("", "0"):
         soon.append(f"systemd has started the service again {found['NRestarts']} times")
 
@@ -55,7 +55,7 @@ def service(facts: dict[str, object], wrong: list[str], soon: list[str]) -> None
 def disk(path: str, facts: dict[str, object], wrong: list[str], soon: list[str]) -> None:
     try:
         stat = os.statvfs(path)
-        # What the kernel has in its memory says nothing about the disk; opening a file asks the file system.
+        # Data in the kernel's memory says nothing about the disk; opening a file accesses the file system.
         for name in sorted(os.listdir(path)):
             if name == "meta.properties":
                 with open(os.path.join(path, name), "rb") as file:
@@ -84,7 +84,7 @@ def certificate(path: str, facts: dict[str, object], wrong: list[str], soon: lis
 
 
 def said(*command: str) -> str:
-    """What a program prints; empty if it is not there, fails, or takes too long."""
+    """Return the output of a program; empty if it does not exist, fails, or takes too long."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=CALL_S, check=False, env={**os.environ, "LC_ALL": "C"}

@@ -1,7 +1,7 @@
-"""On a host: a release in a virtual environment of its own, checked before anything uses it.
+"""On a host: a release in its own virtual environment, checked before it is used.
 
-Reads {"root", "version", "extras", "archive", "python"} as JSON on the standard input. Packages come from the archive
-alone. The marker installed.json is written at the end: a release without it is not used, and is made again.
+Reads {"root", "version", "extras", "archive", "python"} as JSON on the standard input. Packages come only from the
+archive. The marker installed.json is written at the end: a release without it is not used and is installed again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 
 PIP = ["-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "--no-input", "-q"]
-# Where Debian and Ubuntu have the wheel of pip from which `python -m venv` would install it.
+# The wheel of pip in Debian and Ubuntu, from which `python -m venv` would install it.
 PIP_WHEELS = "/usr/share/python-wheels/pip-*.whl"
 TIME_LIMIT_S = 600
 
@@ -39,13 +39,13 @@ def main() -> None:
     marker = os.path.join(release, "installed.json")
     extras = set(asked["extras"])
     if os.path.exists(marker):
-        # Further extras: what is there already stays as it is, so a process that runs from it is not disturbed.
+        # Extras are added: installed packages do not change, so a process that runs from them is not disturbed.
         with open(marker, encoding="utf-8") as file:
             extras |= set(json.load(file)["extras"])
     elif os.path.exists(release):
         shutil.rmtree(release)
     python = os.path.join(release, "bin", "python")
-    # A release needs no pip of its own, and to install one takes as long as all the rest.
+    # A release does not need its own pip, and installing one takes as long as everything else.
     pip = next(iter(sorted(glob.glob(PIP_WHEELS), reverse=True)), "")
     if not os.path.exists(python):
         run([asked["python"], "-m", "venv", *(["--without-pip"] if pip else []), release])

@@ -1,7 +1,7 @@
-"""What is on a host already, as one JSON document, so that a run which finds everything in place needs one task for it.
+"""Prints the state of a host as one JSON document, so that a run without changes needs one task for it.
 
-Runs as root with the interpreter of the host, before anything is installed: it uses the standard library alone. Of
-files that may have secrets it reports digests only.
+Runs as root with the interpreter of the host before anything is installed, so it uses only the standard library. For
+files that may have secrets it reports only digests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import subprocess
 import sys
 from typing import Any
 
-# A change of this setting alone needs no restart: a node that runs has its quorum, and reads it with its next start.
+# A change of only this setting needs no restart: a running node already has its quorum, and reads the setting at its
+# next start.
 WITHOUT_RESTART = re.compile(r"^controller\.quorum\.bootstrap\.servers=.*\n?", re.MULTILINE)
 QUORUM_STATE = "__cluster_metadata-0/quorum-state"
 UNIT_FIELDS = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
@@ -54,7 +55,7 @@ def described(path: str) -> dict[str, str] | None:
 
 
 def releases(root: str) -> dict[str, Any]:
-    """The extras of each release that was installed to its end."""
+    """The extras of each completely installed release."""
     found = {}
     try:
         names = sorted(os.listdir(root))
@@ -75,8 +76,8 @@ def link(path: str) -> str:
 
 
 def meta(directories: list[str]) -> dict[str, Any] | None:
-    """The first meta.properties: the cluster, the node and the directory that it belongs to. `started`: whether a node
-    has run with these directories. It writes quorum-state, which formatting does not.
+    """The first meta.properties: its cluster, node and directory. `started`: whether a node has run with these
+    directories: a node writes quorum-state, formatting does not.
     """
     for directory in directories:
         text = text_of(os.path.join(directory, "meta.properties"))

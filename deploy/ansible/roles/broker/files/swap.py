@@ -1,8 +1,7 @@
-"""On a host whose broker is stopped: the settings that were prepared, and the release that is wanted, become the ones
-in use.
+"""On a host whose broker is stopped: activate the prepared settings and the wanted release.
 
-Reads {"home", "version", "properties", "keep"} as JSON on the standard input, and prints what it changed, a line each.
-Of older releases, as many stay as "keep" says, those of `current` and `previous` always.
+Reads {"home", "version", "properties", "keep"} as JSON on the standard input, and prints its changes, one per line. It
+keeps "keep" releases, and always those of `current` and `previous`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def target(link: str) -> str | None:
 
 
 def point(link: str, version: str) -> None:
-    """Replaced in one step: a service that starts meanwhile finds the one or the other."""
+    """Replace the link atomically: a service that starts meanwhile finds the old or the new one."""
     temporary = f"{link}.{os.getpid()}"
     os.symlink(os.path.join("releases", version), temporary)
     os.rename(temporary, link)

@@ -1,8 +1,8 @@
-"""On one host of the cluster: users and their rights become what the inventory says, with the commands of broker-cy.
+"""On one host of the cluster: sets users and their ACLs to those of the inventory, with the commands of broker-cy.
 
 Reads {"command", "users", "admin", "passwords", "authorizer", "check"} as JSON on the standard input, and prints
-{"changed": [..]}. With "check" nothing is changed. Users that the inventory does not name, and the rights of users
-without `acls`, are left alone.
+{"changed": [..]}. With "check" nothing is changed. Users that are not in the inventory, and the ACLs of users without
+`acls`, are not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import tomllib
 
-# The cluster of the file by which the node itself is known: it needs no password, so one that is wrong can be replaced.
+# The cluster of the file that logs in as the node itself: it needs no password, so a wrong password can be replaced.
 CLUSTER = "node"
 TIME_LIMIT_S = 60
 AT_ONCE = 2
@@ -101,7 +101,7 @@ def login_fails(commands: Commands, file: str, number: int, name: str) -> bool:
 
 
 def wrong_passwords(commands: Commands, names: Sequence[str], passwords: dict[str, str]) -> set[str]:
-    """Those who cannot log in with the password that they are to have: salted ones cannot be compared."""
+    """Return the users who cannot log in with their configured password; salted passwords cannot be compared."""
     own = tomllib.loads(Path(os.environ["BROKER_CY_CLUSTERS"]).read_text(encoding="utf-8"))["clusters"]["local"]
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "clusters.toml")

@@ -1,4 +1,4 @@
-"""Bring the accounts of a dashboard to what the standard input says; prints what it changed as JSON.
+"""Set the accounts of a dashboard to those on the standard input; prints the changes as JSON.
 
 usage: accounts.py USERS_FILE [check]
 

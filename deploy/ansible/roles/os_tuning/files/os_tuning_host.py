@@ -1,6 +1,6 @@
-"""Runs on a host as `python3 -c TEXT`: how the host is set, and what it does not let be set.
+"""Runs on a host as `python3 -c TEXT`: reports the settings of the host, and those that cannot be changed.
 
-It reads JSON on the standard input, prints one JSON object, and changes nothing. It has only the standard library, and
+It reads JSON on the standard input, prints one JSON object, and changes nothing. It uses only the standard library and
 runs with Python 3.8.
 """
 
@@ -17,7 +17,7 @@ HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
 
 
 def value_of(path: str) -> str | None:
-    """The content of a file of /proc/sys or /sys with single spaces, or none if it is not there."""
+    """The content of a file of /proc/sys or /sys with single spaces, or None if it does not exist."""
     try:
         with open(path, encoding="utf-8") as file:
             return " ".join(file.read().split())
@@ -26,7 +26,7 @@ def value_of(path: str) -> str | None:
 
 
 def writable(path: str) -> bool:
-    """Whether root may write there: a container has parts of /proc and /sys read-only."""
+    """Whether root may write there: in a container, parts of /proc and /sys are read-only."""
     try:
         os.close(os.open(path, os.O_WRONLY))
     except OSError:
@@ -45,14 +45,14 @@ def sysctl(name: str, wanted: str) -> dict[str, Any]:
 
 
 def huge_pages(name: str, wanted: str) -> dict[str, Any]:
-    """The kernel shows all choices, with the one in force in brackets."""
+    """The kernel lists all choices, with the current one in brackets."""
     path = f"{HUGE_PAGES}/{name}"
     chosen = re.search(r"\[(.+?)\]", value_of(path) or "")
     return state(path, wanted, chosen.group(1) if chosen else None)
 
 
 def read_ahead(path: str, wanted: str) -> dict[str, Any]:
-    """Of the disk below a directory, or below that in which it will be."""
+    """The read-ahead of the disk of a directory, or of its nearest existing parent."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     device = os.stat(path).st_dev
@@ -72,7 +72,9 @@ def read_ahead(path: str, wanted: str) -> dict[str, Any]:
 
 
 def text_of(path: str) -> str | None:
-    """The content of a file that root alone may change and everybody may read; none if it is not there, or not such."""
+    """The content of a file that only root may change and all users may read; None if it does not exist or has other
+    permissions.
+    """
     try:
         found = os.stat(path)
         with open(path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The checks of what the hosts answered."""
+"""The checks of the hosts' answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight_words import MIB, Findings, Host, listed, size
 
-# Kernels report the size of the memory without what they keep for themselves.
+# Kernels report the size of the memory without their own part.
 MEMORY_SHARE = 0.93
 
 
@@ -87,7 +87,7 @@ def check_system(host: Host, limits: dict[str, Any], findings: Findings) -> None
 
 
 def planned(host: Host) -> dict[str, dict[str, str]]:
-    """The file systems that os_tuning makes or mounts later in the play, by their paths."""
+    """The file systems that os_tuning creates or mounts later in the play, by path."""
     disks = host.options["disks"] if host.options else []
     return {str(disk.get("path", "")).rstrip("/") or "/": disk for disk in disks if isinstance(disk, dict)}
 
@@ -144,7 +144,7 @@ def check_directories(host: Host, limits: dict[str, Any], findings: Findings) ->
                 host.name,
             )
         need = limits["min_free_mb"] * MIB
-        # A directory in use fills up by design: retention and alerts watch it, and a change must stay possible.
+        # A directory in use fills up by design: retention and alerts limit it, and a change must remain possible.
         if found["free_bytes"] < need and found["node_id"] is None:
             findings.fail(
                 "disk_space",
@@ -189,7 +189,7 @@ def check_disks(host: Host, findings: Findings) -> None:
 
 
 def check_identity(hosts: list[Host], findings: Findings) -> None:
-    """Directories that another node has formatted: disks that were exchanged, or ids that were changed."""
+    """Directories formatted by another node: disks were swapped, or ids were changed."""
     clusters: dict[str, list[str]] = defaultdict(list)
     for host in hosts:
         for found in (host.answer or {}).get("directories", []):
@@ -272,7 +272,9 @@ def check_clocks(hosts: list[Host], limits: dict[str, Any], findings: Findings) 
 
 
 def apart_of_each_other(hosts: list[Host], most: float) -> dict[tuple[str, str], float]:
-    """Hosts that asked each other: precise to one exchange. By names in order: how far the first is ahead."""
+    """Return the clock differences of hosts that contacted each other, precise to one exchange: for each sorted pair of
+    names, the time by which the first is ahead.
+    """
     found: dict[tuple[str, str], float] = {}
     for host in hosts:
         for tried in host.tried:
@@ -285,7 +287,9 @@ def apart_of_each_other(hosts: list[Host], most: float) -> dict[tuple[str, str],
 
 
 def apart_of_control(hosts: list[Host], most: float) -> dict[tuple[str, str], float]:
-    """The others: a host read its clock between the two times of the control node, which is certain and not precise."""
+    """Return the clock differences of the other hosts. A host read its clock between two times of the control node, so
+    the result is certain but not precise.
+    """
     clocks = []
     for host in hosts:
         if host.answer:

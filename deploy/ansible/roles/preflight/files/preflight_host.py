@@ -1,9 +1,9 @@
 """Runs on a host as `python3 -c TEXT ACT`, reads JSON from the standard input, prints JSON, and changes nothing.
 
-`ask` describes the host, and opens listeners on those ports of the broker that are free, so that the other hosts can
-try them; they end by themselves after `listen_s`. `reach` tries the listeners of other hosts, and compares the clocks.
-`stop` ends the listeners. `disks` describes devices for os_tuning. The file has only the standard library and runs with
-Python 3.8, because it has to say when a host is too old.
+`ask` describes the host, and opens listeners on the free ports of the broker, so that the other hosts can try them;
+they end after `listen_s`. `reach` tries the listeners of other hosts and compares the clocks. `stop` ends the
+listeners. `disks` describes devices for os_tuning. The file uses only the standard library and runs with Python 3.8,
+because it must be able to report that a host is too old.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A file system that does not answer, or a Python that hangs, is reported and not waited for.
 COMMAND_S = 10
-# What a peer gets to answer a connection: a lost packet is sent again after 1 and after 3 seconds.
+# The time limit for a peer to accept a connection: a lost packet is sent again after 1 and after 3 seconds.
 CONNECT_S = 4
 # The signatures of file systems, RAID members and partition tables that blkid reports by name.
 BLKID_TAGS = ("TYPE", "PTTYPE", "UUID")
@@ -80,14 +80,14 @@ def system() -> dict[str, Any]:
 
 
 def python(path: str) -> dict[str, Any]:
-    """The version of the Python that is to run the broker, and whether it can make virtual environments."""
+    """The version of the Python that is to run the broker, and whether it can create virtual environments."""
     code, said = output(path, "-c", "import platform; print(platform.python_version())")
     venv, why = output(path, "-c", "import ensurepip, venv") if code == 0 else (1, "")
     return {"path": path, "version": said if code == 0 else None, "error": said, "venv": venv == 0, "venv_error": why}
 
 
 class Timex(ctypes.Structure):
-    """`struct timex` of adjtimex(2), as far as it is read, with room for the rest."""
+    """The used part of `struct timex` of adjtimex(2), with room for the rest."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -101,7 +101,7 @@ class Timex(ctypes.Structure):
 
 
 def clock() -> dict[str, Any]:
-    """What the kernel says about the clock; `synchronised` is none where a container may not ask for it."""
+    """The kernel's view of the clock; `synchronised` is None if a container may not query it."""
     timex, synchronised, error_us = Timex(), None, None
     with contextlib.suppress(OSError, AttributeError):
         if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex)) >= 0:
@@ -125,7 +125,9 @@ def within(path: str, directory: str) -> bool:
 
 
 def directory(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
-    """Where a directory is, or would be made: its file system, what is free there, and to which node it belongs."""
+    """The place of a directory that exists or would be created: its file system, the free space, and the node that it
+    belongs to.
+    """
     existing = os.path.realpath(path)
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)
@@ -150,7 +152,7 @@ def directory(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def disk(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
-    """A device that os_tuning is to format or to mount. `state` is blank, xfs, other or absent; `content` says why."""
+    """A device that os_tuning will format or mount. `state` is blank, xfs, other or absent; `content` says why."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -167,7 +169,7 @@ def disk(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
     at = [each["path"] for each in mounted if each["device"] == number]
     content = [f"{name} {value}" for name, value in sorted(tags.items())]
     content += [f"used by {name}" for name in sorted(parts)] + [f"mounted at {each}" for each in at]
-    # blkid ends with 2 if it finds nothing, and with 8 if what it finds contradicts itself.
+    # blkid exits with 2 if it finds nothing, and with 8 if its findings are ambiguous.
     if code not in (0, 2):
         content.append(said or f"blkid ended with {code}")
     state = "xfs" if tags.get("TYPE") == "xfs" and not parts else "other" if content else "blank"
@@ -192,7 +194,7 @@ def own(address: str) -> bool:
 
 
 def owners() -> dict[str, dict[str, Any]]:
-    """The processes that hold sockets, by the number of the socket; only of processes that this user may look into."""
+    """The processes that hold sockets, by the number of the socket; only of processes that this user may inspect."""
     found: dict[str, dict[str, Any]] = {}
     for link in glob.glob("/proc/[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
@@ -228,7 +230,9 @@ def listening() -> Iterator[tuple[str, int, str]]:
 
 
 def ports(wanted: dict[str, int]) -> dict[str, Any]:
-    """Who listens at the ports that the broker needs. It listens at all addresses: a program at any is in its way."""
+    """The programs that listen at the broker's ports. The broker listens at all addresses, so a program at any address
+    is a conflict.
+    """
     taken = {port: number for _, port, number in listening()}
     holders = owners() if any(port in taken for port in wanted.values()) else {}
     unknown: dict[str, Any] = {"pid": 0, "command": "", "unit": ""}
@@ -243,7 +247,7 @@ def ports(wanted: dict[str, int]) -> dict[str, Any]:
 
 
 def serve(sockets: list[socket.socket], name: str, listen_s: float) -> None:
-    """Tells everyone who connects the name of the host and its time, until the time is over."""
+    """Sends the name of the host and its time to each connection, for `listen_s` seconds."""
     import selectors
 
     waiting = selectors.DefaultSelector()
@@ -260,7 +264,7 @@ def serve(sockets: list[socket.socket], name: str, listen_s: float) -> None:
 
 
 def opened(port: int) -> socket.socket:
-    """A listener at all addresses, of IPv6 as well where the host has it."""
+    """A listener at all addresses, including IPv6 if the host supports it."""
     both = socket.has_dualstack_ipv6()
     with contextlib.ExitStack() as on_failure:
         each = socket.socket(socket.AF_INET6 if both else socket.AF_INET, socket.SOCK_STREAM)
@@ -275,7 +279,7 @@ def opened(port: int) -> socket.socket:
 
 
 def listeners(options: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Opens listeners at the free ports, in a process of their own that lives on when the host has answered."""
+    """Opens listeners at the free ports, in a separate process that continues after the host has answered."""
     sockets: list[socket.socket] = []
     errors: dict[str, str] = {}
     for what, state in found.items():
@@ -318,7 +322,7 @@ def ask(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def tried(target: dict[str, Any]) -> dict[str, Any]:
-    """One connection to a listener of another host. Its clock is ahead by `ahead_s`, give or take `bound_s`."""
+    """One connection to a listener of another host. Its clock is ahead by `ahead_s`, plus or minus `bound_s`."""
     result: dict[str, Any] = {**target, "error": "", "said": None}
     try:
         begun = time.time()
@@ -344,7 +348,7 @@ def tried(target: dict[str, Any]) -> dict[str, Any]:
 
 
 def reach(options: dict[str, Any]) -> dict[str, Any]:
-    """Tries those listeners of the brokers that this host needs; `answers` is what the brokers' hosts printed."""
+    """Tries those listeners of the brokers that this host needs; `answers` has the output of the brokers' hosts."""
     answers = [json.loads(answer) for answer in options["answers"]]
     names = {answer["address"]: resolved(answer["address"]) for answer in answers}
     targets = [
@@ -353,14 +357,14 @@ def reach(options: dict[str, Any]) -> dict[str, Any]:
             "address": answer["address"],
             "port": state["port"],
             "what": what,
-            # Of a broker that runs, and of a program that is reported anyway, no greeting can be expected.
+            # A running broker, or another program, which is reported anyway, sends no greeting.
             "listener": not state["taken"],
         }
         for answer in answers
         for what, state in answer.get("ports", {}).items()
         if what in options["needs"]
         and names[answer["address"]]["addresses"]
-        # Behind a NAT a node often does not reach itself; only a node that is alone has nobody else to say it.
+        # Behind a NAT a node often cannot reach itself; only a single node has no other host to try it.
         and (answer["name"] != options["name"] or len(answers) == 1)
     ]
     with ThreadPoolExecutor(max_workers=32) as pool:
@@ -368,7 +372,7 @@ def reach(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def stop(options: dict[str, Any]) -> dict[str, Any]:
-    """Ends the listeners that the process `pid` has opened, and waits until their ports are free again."""
+    """Ends the listeners of the process `pid`, and waits until their ports are free again."""
     pid = json.loads(options["answer"])["pid"]
     if b"\0ask\0" not in text_of(f"/proc/{pid}/cmdline").encode():
         return {}

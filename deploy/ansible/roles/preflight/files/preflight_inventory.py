@@ -1,4 +1,4 @@
-"""The checks of the inventory, for which no host is asked."""
+"""The checks of the inventory, which need no host."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ROLE_OF_GROUP = {
     "load_workers": "load_worker",
     "monitoring": "monitoring",
 }
-# Processes of a node with --shards have node.id + 1000 and so on.
+# Processes of a node with --shards have the ids node.id + 1000 and so on.
 HIGHEST_NODE_ID = 999
-# As `broker-cy acls create` has them; the cluster has no name.
+# The same as in `broker-cy acls create`; the cluster has no name.
 KINDS_OF_RESOURCES = ("topic", "group", "transactional-id", "delegation-token", "user")
 OPERATIONS = (
     *("all", "read", "write", "create", "delete", "alter", "describe", "cluster-action", "describe-configs"),
     *("alter-configs", "idempotent-write", "create-tokens", "describe-tokens", "two-phase-commit"),
 )
-# A name is taken for a misspelled one from this likeness on: 1 is the same name.
+# A name counts as misspelled from this similarity on: 1 is the same name.
 LIKENESS = 0.75
-# Without a role's prefix it has to be more alike, because the inventory may have variables of other collections.
+# Without a role's prefix it must be more similar, because the inventory may have variables of other collections.
 LIKENESS_OF_OTHERS = 0.88
 # Values are not shown whole: a list of users may be long.
 SHOWN = 60
@@ -42,7 +42,7 @@ SECRET = re.compile(r"password|secret|token|private|key", re.IGNORECASE)
 
 
 def parsed(path: Path) -> Any:
-    """The content of a YAML file, by the parser in C where there is one: it is ten times as fast."""
+    """The content of a YAML file, parsed by the C parser if available, which is ten times as fast."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
 
@@ -52,7 +52,7 @@ def options_of(roles: Path) -> dict[str, dict[str, dict[str, Any]]]:
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted(roles.glob("*/meta/argument_specs.yml")):
         specs = parsed(path)["argument_specs"]
-        # The main entry point decides where several have the option.
+        # The main entry point takes precedence if several have the option.
         entries = sorted(specs.items(), key=lambda entry: entry[0] == "main")
         found[path.parent.parent.name] = {
             name: {**option, "main": entry == "main"}
@@ -63,8 +63,8 @@ def options_of(roles: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def used_inside(roles: Path) -> set[str]:
-    """All words of the collection: facts and results that stay with a host, and options of playbooks given with
-    `-e`, are no variables of a role. A misspelled one is nowhere.
+    """All words of the collection: facts and results that stay with a host, and options of playbooks given with `-e`,
+    are not variables of a role. A misspelled name does not occur in it.
     """
     words: set[str] = set()
     for directory in (*(path for path in roles.iterdir() if path.is_dir()), roles.parent / "playbooks"):
@@ -87,7 +87,7 @@ def shown(name: str, value: object, option: dict[str, Any]) -> str:
 
 
 def check_variables(hosts: list[Host], roles: Path, findings: Findings) -> None:
-    """Unknown names, wrong types, and what is required and missing; once for all hosts with the same fault."""
+    """Unknown names, wrong types, and missing required variables; once for all hosts with the same fault."""
     by_role = options_of(roles)
     internal = used_inside(roles)
     known = {name for options in by_role.values() for name in options}
@@ -127,10 +127,10 @@ def missing(host: Host, by_role: dict[str, dict[str, dict[str, Any]]]) -> Iterat
 
 
 def type_faults(name: str, value: object, by_role: dict[str, dict[str, dict[str, Any]]]) -> Iterator[str]:
-    """What is wrong with the value, according to Ansible's own check of the roles' arguments, and with its range."""
+    """The error of a value, by Ansible's own check of the roles' arguments and by its range."""
     option = next(options[name] for options in by_role.values() if name in options)
     spec = {key: content for key, content in option.items() if key not in ("description", "main", "version_added")}
-    # A value of null is what a variable without a default has; Ansible skips it as well.
+    # A variable without a default has the value null; Ansible skips it, too.
     if value is None and not option.get("required"):
         return
     try:
@@ -154,7 +154,7 @@ def type_faults(name: str, value: object, by_role: dict[str, dict[str, dict[str,
 
 
 def right_faults(users: list[dict[str, Any]]) -> Iterator[str]:
-    """What `broker-cy acls create` would refuse only when the cluster serves already."""
+    """Errors that `broker-cy acls create` would report only when the cluster is already serving."""
     for user in users:
         for right in user.get("acls") or []:
             whose = f"broker_users, acls of {user['name']}"
@@ -174,7 +174,7 @@ def as_word(text: str) -> str:
 
 
 def check_groups(hosts: list[Host], groups: dict[str, list[str]], findings: Findings) -> None:
-    """A misspelled group would leave its hosts out without a word."""
+    """A misspelled group would silently leave its hosts out."""
     for group, members in sorted(groups.items()):
         if group not in (*GROUPS, "all", "ungrouped") and members and (near := nearest(group, set(GROUPS), 0.8)):
             findings.fail("groups", f"The inventory has a group {group}, which no playbook uses: did you mean {near}?")
@@ -230,7 +230,7 @@ def check_racks(hosts: list[Host], findings: Findings) -> None:
 
 
 def check_addresses(hosts: list[Host], findings: Findings) -> None:
-    """Addresses that two brokers share, and those at which nobody but the host itself can reach it."""
+    """Addresses that two brokers share, and those that only the host itself can reach."""
     by_address: dict[str, list[str]] = defaultdict(list)
     brokers = [host for host in hosts if host.broker]
     for host in brokers:

@@ -1,7 +1,7 @@
-"""On the control node: all checks at once, from what the inventory says and from what the hosts answered.
+"""On the control node: all checks of the inventory and of the hosts' answers.
 
-Reads JSON on the standard input, as the tasks of the role give it, and prints {"report": [..], "warnings": [..]}:
-lines for people, none of which shows a secret. It has the Python of Ansible, whose check of arguments it uses.
+Reads JSON on the standard input, as the tasks of the role pass it, and prints {"report": [..], "warnings": [..]}:
+readable lines without secrets. It runs with the Python of Ansible, because it uses Ansible's check of arguments.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from preflight_settings import check_settings
 from preflight_wheels import check_wheelhouse
 from preflight_words import CHECKS, Findings, Host
 
-# What the tasks of the role set for each host: no variables of the inventory.
+# Variables that the tasks of the role set for each host; they are not from the inventory.
 OWN = ("preflight_options", "preflight_asked", "preflight_reached", "preflight_answered")
 
 
 def answer_of(result: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The JSON that a host printed, or why there is none, from the result of a task."""
+    """The JSON that a host printed, or the reason why it is missing, from the result of a task."""
     if result.get("unreachable"):
         return None, f"cannot be reached: {result.get('msg', '')}"
     if result.get("rc") != 0:
@@ -69,7 +69,7 @@ def judge(given: dict[str, Any]) -> Findings:
 
 
 def report(findings: Findings) -> list[str]:
-    """The lines of the refusal; none if nothing is wrong."""
+    """The lines of the report; empty if there are no problems."""
     if not findings.failures:
         return []
     many = "This is" if len(findings.failures) == 1 else f"These {len(findings.failures)} are"

@@ -1,6 +1,6 @@
-"""The check of `broker_settings`: each name is a setting with an effect, as the tables in the wheel say.
+"""The check of `broker_settings`: each name must be a setting with an effect, according to the tables in the wheel.
 
-The broker judges values and everything else when the role writes its file, with brokercy.config.strict.
+The broker checks values and everything else when the role writes its file, with brokercy.config.strict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_strict(settings: Mapping[str, object]) -> bool:
 
 
 def tables_of(directory: Path, version: str) -> dict[str, str]:
-    """What the release does with each setting; empty if there is no wheel, which another check reports, or one that is
+    """The release's use of each setting; empty without a wheel, which another check reports, or with a wheel that is
     older than the tables.
     """
     wheel = next(iter(sorted(directory.glob(f"broker_cy-{version.replace('-', '_')}-*.whl"))), None)
@@ -60,7 +60,7 @@ def tables_of(directory: Path, version: str) -> dict[str, str]:
 
 
 def fault_of(name: str, tables: Mapping[str, str]) -> str:
-    """What is wrong with the name of a setting; empty if nothing is, or if its value decides."""
+    """The error of a setting's name; empty if it is valid, or if its value decides."""
     if name in WITHOUT_A_ROW or name.startswith(PROVIDER):
         return ""
     base = base_of(name, tables)

@@ -1,4 +1,4 @@
-"""The checks of the wheelhouse on the control node: complete, unchanged, and fit for the hosts."""
+"""The checks of the wheelhouse on the control node: complete, unchanged, and suitable for the hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight_words import Findings, Host, listed
 
 SUMS = "SHA256SUMS"
 BUILD = "build it with deploy/wheelhouse.py"
-# More faults than these are one and the same: another directory, or a copy that was cut off.
+# More faults than these have one cause: another directory, or an incomplete copy.
 SHOWN = 3
 
 
@@ -125,7 +125,7 @@ def check_tags(mine: list[Path], wheels: list[Path], hosts: list[Host], findings
     for what, pairs in lacking.items():
         names = sorted({pair.split("\0")[0] for pair in pairs})
         on = sorted({pair.split("\0")[1] for pair in pairs})
-        # A pure dependency for another Python alone may be absent on purpose; the broker itself may not.
+        # A pure dependency that is only for another Python may be absent on purpose; the broker itself must not.
         report = findings.fail if "broker_cy" in names else findings.warn
         report(
             "wheelhouse",

@@ -1,4 +1,4 @@
-"""What all checks of the control node share: the findings, and the hosts as the tasks describe them."""
+"""Shared parts of the checks on the control node: the findings, and the hosts as the tasks describe them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 # The groups of the inventory that playbooks use.
 GROUPS = ("brokers", "dashboards", "analytics", "load_workers", "monitoring")
-# The names of the checks, as `preflight_skip` takes them.
+# The names of the checks for `preflight_skip`.
 CHECKS = (
     "addresses",
     "answers",
@@ -47,16 +47,16 @@ class Host:
     name: str
     groups: list[str]
     variables: dict[str, Any]
-    # Variables with other prefixes than the roles', of which only the names are known here.
+    # Variables with other prefixes than the roles'; only their names are known here.
     others: list[str] = field(default_factory=list)
-    # What the role asked for: addresses, ports and directories with their defaults. None for hosts outside of the play.
+    # The role's request: addresses, ports and directories with their defaults. None for hosts outside of the play.
     options: dict[str, Any] | None = None
     answer: dict[str, Any] | None = None
-    # Why there is no answer.
+    # The reason of a missing answer.
     error: str = ""
     tried: list[dict[str, Any]] = field(default_factory=list)
     resolved: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # When the control node began to ask, and when it had all answers, on its own clock.
+    # The times at which the control node began to ask and had all answers, on its own clock.
     asked_between: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -79,7 +79,7 @@ class Host:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found, in order, with the hosts that it is said of. A check of `skip` only warns."""
+    """The findings, in order, with their hosts. A check in `skip` only warns."""
 
     skip: frozenset[str] = frozenset()
     _failures: dict[str, list[str]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Findings:
 
 
 def _lines(found: dict[str, list[str]]) -> list[str]:
-    """One line for what is the same on several hosts."""
+    """One line for a finding that is the same on several hosts."""
     return [
         text.replace("{}", f"{listed(list(dict.fromkeys(hosts)))}: " if hosts else "", 1)
         for text, hosts in found.items()
@@ -114,12 +114,12 @@ def _lines(found: dict[str, list[str]]) -> list[str]:
 
 
 def truth(value: object) -> bool:
-    """A variable as Ansible's `bool` filter reads it: an inventory in the INI format has only texts."""
+    """A variable as read by Ansible's `bool` filter: an inventory in the INI format has only texts."""
     return value is True or str(value).strip().lower() in ("true", "yes", "on", "1", "y", "t", "1.0")
 
 
 def size(count: float) -> str:
-    """A number of bytes for people: 512 MiB, 3.9 GiB."""
+    """A readable number of bytes: 512 MiB, 3.9 GiB."""
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
 
 

@@ -1,16 +1,16 @@
-"""On the control node: the authority of a cluster, and the certificates that hosts lack.
+"""On the control node: the authority of a cluster, and missing certificates of hosts.
 
-Reads what is wanted as JSON on the standard input:
+Reads the request as JSON on the standard input:
 
     directory       where the authority is kept: ca.pem and ca.key, during a rotation next.pem or previous.pem as well
     given           {"certificate", "key", "passphrase"}: files of an authority that the operator has; empty for our own
-    step            "" for a run as always; "trust", "exchange" or "withdraw" for one step of a rotation
+    step            "" for a normal run; "trust", "exchange" or "withdraw" for one step of a rotation
     hosts           {"name", "unit", "names", "certificate"}: the certificate is the one on the host, or empty
     validity_days, renew_days, authority_days, organization
     check           nothing is written
 
 Prints {"authority": PEM, "issued": {host: PEM of key and chain}, "reasons": {host: text}, "probe": PEM, "changed":
-[..]}. The keys of hosts are not kept here: whoever needs one again gets another certificate.
+[..]}. The keys of hosts are not kept here: a host that lost its key gets a new certificate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 STEPS = ("", "trust", "exchange", "withdraw")
-# Nodes take whoever has a certificate with this unit for one of them.
+# Nodes treat every client with a certificate of this unit as a node.
 NODE_UNIT = "broker-cy-node"
 # Clocks of hosts may be behind that of the control node.
 CLOCK_SKEW = datetime.timedelta(hours=1)
@@ -80,7 +80,7 @@ class Directory:
         self.changed: list[str] = []
 
     def read(self, name: str) -> str:
-        """Empty if there is no such file; what would have been written counts as well."""
+        """Return the content of a file; empty if it does not exist. Content that would be written counts, too."""
         if name in self._planned:
             return self._planned[name] or ""
         path = self._path / name
@@ -110,7 +110,7 @@ class Directory:
 
 
 class Given:
-    """An authority of the operator: two files, whose key stays where it is."""
+    """An authority of the operator: two files; the key is not copied."""
 
     def __init__(self, asked: dict[str, str]) -> None:
         self.certificate_file, self.key_file = asked["certificate"], asked["key"]
@@ -168,10 +168,10 @@ def load_key(text: str, whose: str, passphrase: str = "") -> CertificateIssuerPr
 
 
 def new_authority(asked: dict[str, Any]) -> tuple[str, str]:
-    """Certificate and key of an authority of our own."""
+    """Certificate and key of a generated authority."""
     key = ec.generate_private_key(ec.SECP384R1())
     begin = now()
-    # The names of two authorities differ: otherwise a client takes the one for the other during a rotation.
+    # The names of two authorities must differ: otherwise a client confuses them during a rotation.
     common = f"{asked['organization']} authority {begin:%Y-%m-%d %H:%M:%S}"
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -229,7 +229,7 @@ def subject_of(host: dict[str, Any]) -> x509.Name:
 
 
 def why_new(host: dict[str, Any], authority: Authority, renew: datetime.timedelta) -> str:
-    """Why a host needs another certificate; empty if the one that it has is good."""
+    """The reason why a host needs a new certificate; empty if its current one is good."""
     try:
         found = certificates(host["certificate"])
     except ValueError:
@@ -255,7 +255,9 @@ def why_new(host: dict[str, Any], authority: Authority, renew: datetime.timedelt
 
 
 def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPrivateKeyTypes, validity: float) -> str:
-    """Key and chain of a host in one text: a reader of the file never sees the key of one and the chain of another."""
+    """Key and chain of a host in one text: a reader of the file never sees the key of one certificate and the chain of
+    another.
+    """
     own = ec.generate_private_key(ec.SECP256R1())
     begin = now()
     end = min(begin + day(validity), authority.certificate.not_valid_after_utc)
@@ -278,13 +280,13 @@ def issue(host: dict[str, Any], authority: Authority, key: CertificateIssuerPriv
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)  # type: ignore[arg-type]
         .sign(key, None if isinstance(key, (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)) else hashes.SHA256())
     )
-    # The roots are with those who check; what is between them and the host comes with the certificate.
+    # Clients have the roots; the chain between root and host is sent with the certificate.
     between = [each for each in authority.chain if each.issuer != each.subject]
     return key_pem(own) + pem([certificate, *between])
 
 
 def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> None:
-    """One step of an exchange of authorities. Each may be repeated, and a usual run may come between two of them."""
+    """One step of an exchange of authorities. Each may be repeated, and normal runs may occur between them."""
     if step == "trust" and files.authority("previous") is not None:
         raise SystemExit(
             "the rotation before is not at its end (there is ca/previous.pem): "
@@ -303,7 +305,7 @@ def rotate(step: str, files: Directory, given: Given, asked: dict[str, Any]) -> 
         files.write("next.pem", certificate)
         files.changed.append("the next authority")
     if step == "exchange" and files.read("next.pem"):
-        # The certificate last: before it is there, the step is done again from its beginning.
+        # The certificate is written last: until it exists, the step is repeated from its beginning.
         files.write("previous.pem", files.read("ca.pem"))
         if files.read("next.key"):
             files.write("ca.key", files.read("next.key"))
@@ -349,8 +351,8 @@ def key_of(files: Directory, authority: Authority, given: Given) -> CertificateI
 
 
 def probe_of(files: Directory, given: Given) -> str:
-    """A certificate of the next authority, with which a run finds out whether a node trusts it by now. It counts for a
-    day.
+    """A certificate of the next authority, which is used to check whether a node already trusts that authority. It is
+    valid for one day.
     """
     authority = files.authority("next")
     if authority is None:
@@ -370,7 +372,7 @@ def main() -> None:
     authority = current_of(files, given, asked)
     rotate(asked["step"], files, given, asked)
     authority = files.authority("ca") or authority
-    # As soon as something is wrong with a certificate; `renew_all`: each gets another one.
+    # A certificate is renewed if it has a problem; with `renew_all`, all are renewed.
     reasons = {
         host["name"]: "it is renewed" if asked["renew_all"] else why_new(host, authority, day(asked["renew_days"]))
         for host in asked["hosts"]

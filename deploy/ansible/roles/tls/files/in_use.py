@@ -1,8 +1,8 @@
-"""On a host whose broker runs: waits until the broker uses what the files of certificates have by now.
+"""On a host whose broker runs: waits until the broker uses the current certificate files.
 
-Reads {"ports", "node_ports", "directory", "probe", "seconds"} as JSON on the standard input. Each of `ports` has to
-show the certificate of node.pem. Where `probe` is a key and a certificate, each of `node_ports` has to accept it, so
-that the node trusts who has signed it.
+Reads {"ports", "node_ports", "directory", "probe", "seconds"} as JSON on the standard input. Each of `ports` must show
+the certificate of node.pem. If `probe` is a key and a certificate, each of `node_ports` must accept it, which shows
+that the node trusts its issuer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 PAUSE_S = 0.5
 CONNECT_S = 5.0
-# ApiVersions, version 0, of a client without a name: with TLS 1.3 a client learns with the first answer whether its
-# certificate is accepted.
+# ApiVersions, version 0, of a client without a name: with TLS 1.3 a client learns only from the first answer whether
+# its certificate is accepted.
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -38,7 +38,7 @@ def accepted(port: int, context: ssl.SSLContext) -> bool:
 
 def context_of(identity: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Who answers at the host's own ports is compared by its certificate.
+    # The server at the host's own ports is verified by comparing its certificate.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if identity is not None:
@@ -47,7 +47,7 @@ def context_of(identity: str | None) -> ssl.SSLContext:
 
 
 def wrong(asked: dict[str, Any], own: str, probe: str | None) -> str:
-    """What is not as it has to be; empty for nothing."""
+    """Return the first problem; empty if there is none."""
     node = os.path.join(asked["directory"], "node.pem")
     for port in asked["ports"]:
         try:

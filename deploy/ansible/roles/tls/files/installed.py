@@ -1,4 +1,4 @@
-"""The certificates that a host has, and the modes of their directories, as JSON. Keys are not read out."""
+"""The certificates that a host has, and the modes of their directories, as JSON. Keys are not included."""
 
 from __future__ import annotations
 
