@@ -114,9 +114,9 @@ def serve(
     hints: bool = False,
     link: Link | None = None,
 ) -> int:
-    """Report that the broker is ready, to the parent of a shard if there is one, run the loop until a signal arrives,
-    then shut down cleanly. A node that has left the metadata quorum because of a failure ends by itself, as if it were
-    killed: nothing that it could still write or answer is of use.
+    """Report that the broker is ready, to the parent if it is a shard, run the loop until a signal arrives, then shut
+    down cleanly. A node that has left the metadata quorum because of a failure ends by itself, as if it were killed:
+    its further writes and answers would be useless.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -65,7 +65,9 @@ class AclCalls:
         )
 
     async def delete(self, filters: Iterable[Filter]) -> Outcome[Filter, tuple[Binding, ...]]:
-        """Delete what each filter selects, and return it. A request that may have been carried out is not repeated."""
+        """Delete and return the ACLs that each filter selects. A request that may have been carried out is not
+        repeated.
+        """
 
         async def send(
             peer: Peer, keys: list[Filter], deadline: Deadline

@@ -1,4 +1,4 @@
-"""The brokers with what they hold, cordoning (KIP-1066), and ending the registration of one that will not come back."""
+"""The brokers and their replicas, cordoning (KIP-1066), and unregistering a broker that will not come back."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class AdminClient:
         login: ClientLogin | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`login` is what each connection logs in with, None for listeners without SASL; `tls` protects connections to
+        """`login` is the login of each connection, None for listeners without SASL; `tls` protects connections to
         listeners with TLS.
         """
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)

@@ -113,7 +113,7 @@ def decode_partition(
             if end is not None and next_offset >= end:
                 break
     except WireError as error:
-        # The start of the next batch cannot be found: skip to the high watermark, and read what is written later.
+        # The start of the next batch cannot be found: skip to the high watermark, and read later records.
         damage.append(f"offset {next_offset}: {error}")
         next_offset = max(next_offset, part.high_watermark, start + 1)
     return Chunk(

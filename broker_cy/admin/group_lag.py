@@ -42,7 +42,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def first_unread(self) -> int:
-        """The offset that the group will read next: after what was deleted before it was read."""
+        """The offset that the group will read next: behind records that were deleted before it read them."""
         return max(self.committed, self.start or 0)
 
     @property

@@ -101,7 +101,7 @@ class _Cached(NamedTuple):
 
 
 class Metadata:
-    """Asks any broker for what is not known, and keeps the answer."""
+    """Asks any broker for unknown metadata, and keeps the answer."""
 
     def __init__(self, pool: Pool, bootstrap: Sequence[Address]) -> None:
         if not bootstrap:

@@ -196,7 +196,7 @@ class Mover:
         ordered = await self._parts.reassignments.alter({key: cancelled[key].before for key in outcome.found})
         self.left_behind += ordered.failed.values()
         for key, error in outcome.failed.items():
-            # It was complete before the cancellation arrived: that is what the plan wanted.
+            # It was complete before the cancellation arrived, as the plan wanted.
             if error.code is not None and error.code.name == "NO_REASSIGNMENT_IN_PROGRESS":
                 self._state.done += [move for move in self.moves if move.partition == key]
             else:

@@ -30,7 +30,7 @@ class EligibleReplicas:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHealth:
-    """A partition and what it lacks. `min_in_sync` is None if the topic's settings could not be read, `eligible` if the
+    """A partition and its problems. `min_in_sync` is None if the topic's settings could not be read, `eligible` if the
     broker does not report it.
     """
 

@@ -22,7 +22,7 @@ AWAY_MS = 10_000
 
 
 class QuorumEndpoint(NamedTuple):
-    """A listener with which other nodes of the quorum reach a controller."""
+    """A listener of a controller for other nodes of the quorum."""
 
     listener: str
     host: str

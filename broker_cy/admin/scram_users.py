@@ -1,7 +1,7 @@
 """Users that log in with SCRAM: list, set and delete their credentials (APIs 50 and 51, KIP-554).
 
-A password is salted here and never sent; the salt is drawn for each credential. Brokers do not show what they keep of
-it.
+A password is salted here and never sent; the salt is drawn for each credential. Brokers do not show the keys that they
+store.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ScramUserCalls:
         return Outcome(dict(sorted(found.items())), failed)
 
     async def alter(self, wanted: Mapping[CredentialKey, NewCredential | None]) -> Outcome[CredentialKey, bool]:
-        """Set credentials, or delete those that are None. Raises ClientError for what no broker accepts."""
+        """Set credentials, or delete those that are None. Raises ClientError for values that no broker accepts."""
         for key, new in wanted.items():
             _check(key, new)
         found: dict[CredentialKey, bool] = {}
@@ -113,7 +113,7 @@ class ScramUserCalls:
             results = {each.user: problem_of(each.error_code, each.error_message) for each in answer.results}
             return {key: results[key.user] or True for key in keys if key.user in results}
 
-        # Deleting again what has been deleted would be an error.
+        # Repeating a deletion would be an error.
         repeatable = all(new is not None for new in wanted.values())
         return await self._caller.spread(
             wanted,

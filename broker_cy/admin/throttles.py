@@ -62,7 +62,7 @@ class ThrottleCalls:
         return Throttle(rates, replicas)
 
     def plan(self, moves: Iterable[Move], brokers: Iterable[int], bytes_per_s: int, now: Throttle) -> SetThrottle:
-        """The changes that limit `moves` on each of `brokers` to `bytes_per_s`; `now` is what is set already."""
+        """The changes that limit `moves` on each of `brokers` to `bytes_per_s`; `now` has the current limits."""
         start: dict[ConfigResource, tuple[ConfigChange, ...]] = {}
         end: dict[ConfigResource, tuple[ConfigChange, ...]] = {}
         for broker in brokers:

@@ -144,9 +144,9 @@ class TopicCalls:
         return outcome
 
     async def _settle(self, names: Iterable[str], is_done: Callable[[str, TopicInfo | None], bool]) -> None:
-        """Wait until a broker knows what the controller did, so that the next call does not see the topic as it was.
+        """Wait until a broker knows the controller's change, so that the next call does not see the old topic.
 
-        The change itself is done, so that a broker that is late or away is not an error.
+        The change itself is done, so a broker that is late or away is not an error.
         """
         waiting = list(names)
         deadline = self._caller.deadline()

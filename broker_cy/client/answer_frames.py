@@ -46,7 +46,7 @@ class AnswerFrames(asyncio.BufferedProtocol):
         """The peer sends nothing more, or has sent bytes that no broker sends."""
         raise NotImplementedError
 
-    # --- what the loop calls
+    # --- called by the loop
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._long is not None:

@@ -237,7 +237,7 @@ class Connection(AnswerFrames):
         # Two writes for a large body: joining head and body would copy it.
         self._transport.writelines((self._exchange.head(api_key, version, len(body), ticket), body))
 
-    # --- what the loop reports
+    # --- reports of the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport has the methods of asyncio.Transport, but not its type.
@@ -271,7 +271,7 @@ class Connection(AnswerFrames):
             return
         self.closed = reason
         if self._again is not None:
-            # The task may be what closes it.
+            # The task itself may close it.
             self._again.cancel()
         held, self._held = self._held or [], None
         for _, _, _, waiting in held:

@@ -77,7 +77,7 @@ def by_of(event: Event) -> str:
 
 
 def line_of(event: Event) -> str:
-    """Return a description of what happened."""
+    """Return a description of the event."""
     match event:
         case Rebalance():
             reasons = ", ".join(dict.fromkeys(trigger.reason for trigger in event.triggers)) or "unknown reason"

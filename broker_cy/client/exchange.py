@@ -27,7 +27,7 @@ _I32 = struct.Struct(">i")
 
 
 class ExchangeError(Exception):
-    """The peer sent what no broker sends; the connection cannot be used any further."""
+    """The peer sent bytes that no broker sends; the connection cannot be used any further."""
 
 
 class Exchange(Generic[T]):

@@ -90,7 +90,7 @@ def parse_size(text: str) -> int:
 
 
 def is_zoneless(text: str) -> bool:
-    """Return whether a text is a time whose meaning depends on the zone in which it was typed."""
+    """Return whether a text is a time whose meaning depends on the user's time zone."""
     match = _TIME.fullmatch(text)
     return match is not None and match["zone"] is None
 

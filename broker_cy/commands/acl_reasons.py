@@ -1,5 +1,5 @@
-"""`broker-cy acls explain`, `unused` and `preview`: which ACL decides, or comes near; and what follows from the
-accesses of the past.
+"""`broker-cy acls explain`, `unused` and `preview`: the ACL that decides, or comes near; and conclusions from past
+accesses.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[
 
 
 def confirm_typed(expected: str, question: str, *, yes: bool) -> None:
-    """As `confirm`, for what cannot be undone: the answer has to be `expected`."""
+    """As `confirm`, for irreversible changes: the answer must be `expected`."""
     if yes or not sys.stdin.isatty():
         confirm(question, yes=yes)
         return

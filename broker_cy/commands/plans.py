@@ -75,7 +75,7 @@ def show(plan: Plan, *, as_json: bool) -> None:
 
 
 def _report(target: Target, plan: Plan, report: Report | None) -> int:
-    """Print what was done (None: only planned), and return the exit code."""
+    """Print the result (None: only planned), and return the exit code."""
     failed = () if report is None else report.failed
     if target.as_json:
         print_json(
@@ -98,7 +98,7 @@ def _report(target: Target, plan: Plan, report: Report | None) -> int:
 
 
 async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Report:
-    """Execute moves with progress. Ctrl-C, SIGTERM and SIGHUP cancel what is under way and remove the throttle."""
+    """Execute moves with progress. Ctrl-C, SIGTERM and SIGHUP cancel the moves under way and remove the throttle."""
     with ProgressLine(quiet=target.as_json) as line, _ended_by_signals():
         try:
             return await act.follow(client, line.show)

@@ -1,6 +1,6 @@
 """The authorizer of a node: authorizer.class.name, and the settings that Kafka's StandardAuthorizer reads itself.
 
-Kafka has no definition of the latter, so that DescribeConfigs shows them as it does: as what may be a secret.
+Kafka has no definition of the latter, so DescribeConfigs shows them as Kafka does: as possible secrets.
 """
 
 from __future__ import annotations

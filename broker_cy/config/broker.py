@@ -251,7 +251,7 @@ class BrokerConfig(Mapping[str, Any]):
         return changed
 
     def validate_dynamic(self, properties: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
-        """Return what the settings would be, after a check whether `properties` may become all dynamic settings of this
+        """Return the resulting settings, after a check whether `properties` may become all dynamic settings of this
         broker, or of all brokers. Raises ConfigError with Kafka's message (RequirementError for Kafka's `requirement
         failed`).
         """

@@ -80,7 +80,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Synonym:
-    """A broker setting to which a topic setting falls back; its value times `factor` is the topic's (hours to ms)."""
+    """A broker setting that is a topic setting's fallback; its value times `factor` is the topic's (hours to ms)."""
 
     name: str
     factor: int

@@ -165,7 +165,7 @@ class Findings(NamedTuple):
 
 
 def examine(properties: Mapping[str, str], places: Mapping[str, Place]) -> Findings:
-    """Resolve the variables and judge each name. Raises ConfigError for what is no file of a broker."""
+    """Resolve the variables and judge each name. Raises ConfigError for a file that is not a broker's."""
     given = providers.Providers(properties)
     found = [Finding(name, Kind.REFUSED, text) for name, text in given.problems.items()]
     texts, hidden, secrets = {}, set(), set()

@@ -34,14 +34,14 @@ NAMES: Final = frozenset(
     {_URL, _REFRESH, _BACKOFF, _BACKOFF_MAX, _AUDIENCE, _ISSUER, _SCOPE, _SUBJECT, _SKEW, ALLOWED_URLS, _TOKEN_URL}
 ) | frozenset(_OF_PROVIDER)
 OF_LISTENER: Final = NAMES - {ALLOWED_URLS}
-# Kafka's validator of signed tokens, which is what is served here; without it Kafka takes tokens without a signature.
+# Kafka's validator of signed tokens, the only one served here; without it Kafka accepts unsigned tokens.
 _VALIDATORS: Final = frozenset(
     {
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
         "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
     }
 )
-# Kafka's client of a provider, which is what is served here.
+# Kafka's client of a provider, the only one served here.
 _LOGIN_HANDLERS: Final = frozenset(
     {
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",

@@ -1,4 +1,4 @@
-"""Java's .properties files and `--set name=value`, with ConfigError for what is wrong (core.properties)."""
+"""Java's .properties files and `--set name=value`, with ConfigError for invalid input (core.properties)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ As in Kafka, `config.providers` lists names, `config.providers.NAME.class` is th
 `config.providers.NAME.param.X` a parameter. Kafka's three classes are built in, and there are no others. Differences
 from Kafka:
 
-- what a provider returns is not searched for variables; Kafka's broker does that once more, when it merges settings;
+- values of a provider are not searched for variables; Kafka's broker does that once more, when it merges settings;
 - a variable without a value is refused, as is any other `${`; Kafka keeps its text, which becomes the password;
 - one newline at the end of a file of a directory is dropped, so that it does not end up inside a password;
 - blanks around names in lists are dropped, and unknown parameters are refused;

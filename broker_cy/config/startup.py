@@ -173,8 +173,8 @@ def refusal(name: str, shown: str, setting: Setting) -> str:
 
 
 def check_served(values: Mapping[str, Any]) -> None:
-    """Check what depends on the roles of the node (Kafka's KafkaConfig), and refuse what Kafka allows and this broker
-    does not support: more data directories. Raises ConfigError.
+    """Check the settings that depend on the roles of the node (Kafka's KafkaConfig), and refuse several data
+    directories, which Kafka allows and this broker does not support. Raises ConfigError.
     """
     _check_roles(values)
     directories = data_directories(values)
@@ -288,7 +288,7 @@ def _controller_protocol(controllers: Sequence[str], protocols: Mapping[str, str
 
 
 def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net: Network) -> sasl.SaslSettings:
-    """Return what listeners with SASL offer, and how this node logs in to others. Raises ConfigError."""
+    """Return the offers of listeners with SASL, and this node's login to other nodes. Raises ConfigError."""
     return sasl.resolve(
         values,
         properties,
@@ -299,7 +299,7 @@ def sasl_settings(values: Mapping[str, Any], properties: Mapping[str, str], net:
 
 
 def tls_settings(values: Mapping[str, Any], properties: Mapping[str, str], net: Network) -> tls.TlsSettings:
-    """Return what listeners with TLS offer, and how this node connects to others. Raises ConfigError."""
+    """Return the offers of listeners with TLS, and this node's TLS to other nodes. Raises ConfigError."""
     return tls.resolve(
         values,
         properties,

@@ -140,5 +140,5 @@ def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_what_happens(name: str, text: str) -> bool:
-    """Return whether an inert setting describes what happens anyway, as a switch that is off does."""
+    """Return whether an inert setting describes the actual behaviour, as a switch that is off does."""
     return TOPIC[name].type is ConfigType.BOOLEAN and text.strip().lower() == "false"

@@ -44,7 +44,7 @@ class Field:
         return is_zoneless(text.strip().removeprefix("s@").removeprefix("@"))
 
     def problem(self, text: str) -> str:
-        """Return what is wrong with `text`; empty if it is allowed."""
+        """Return the problem of `text`; empty if it is allowed."""
         try:
             self.check(text)
         except ValueError as error:

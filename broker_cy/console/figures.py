@@ -144,7 +144,7 @@ def newest_of(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _weights(samples: Sequence[Sample]) -> dict[int, float]:
-    """Return what turns amounts of a broker's samples into amounts per second; rates of brokers can be added."""
+    """Return the factor from amounts of a broker's samples to amounts per second; rates of brokers can be added."""
     covered_ms: dict[int, int] = {}
     for sample in samples:
         covered_ms[sample.broker] = covered_ms.get(sample.broker, 0) + sample.interval_ms
@@ -166,7 +166,7 @@ def busiest(samples: Sequence[Sample]) -> list[BusyTopic]:
 
 
 def health_of(cluster: ClusterDescription | None, topics: TopicCounts | None, sample: Sample | None) -> list[Fact]:
-    """Return what is known about the cluster's health; None for parts that are not known yet."""
+    """Return the known facts about the cluster's health; None for parts that are not known yet."""
     facts: list[Fact] = []
     if cluster is not None:
         fenced = sum(broker.is_fenced for broker in cluster.brokers)

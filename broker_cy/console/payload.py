@@ -1,7 +1,7 @@
-"""Keys and values of records in readable form, limited to what a screen can show.
+"""Keys and values of records in readable form, limited to the size that a screen can show.
 
-A broker does not know formats (there is no schema registry): UTF-8 that is JSON is shown as JSON, other UTF-8 as text,
-and everything else as bytes.
+A broker does not know formats (it has no schema registry): UTF-8 that is JSON is shown as JSON, other UTF-8 as text,
+and all other values as bytes.
 """
 
 from __future__ import annotations

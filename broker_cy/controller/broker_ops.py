@@ -65,7 +65,7 @@ class StartBroker(Operation[int]):
         changes += [fence_record(other, fenced=True) for other in others]
         for change in changes:
             replay(after, change.message)
-        # A node that is alone knows best what it has: it opens the logs wherever they are.
+        # A single node knows its logs itself: it opens them in any directory.
         rules = Rules(after, context.config, any_directory=True)
         records += changes
         for topic in state.topics:

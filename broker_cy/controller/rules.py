@@ -113,7 +113,7 @@ class Rules:
         self._unclean: dict[UUID, bool] = {}
 
     def may_lead(self, broker_id: int, partition: PartitionImage) -> bool:
-        """Whether the broker may lead the partition, apart from what its replica contains: it is neither fenced nor in
+        """Whether the broker may lead the partition, apart from the records of its replica: it is neither fenced nor in
         controlled shutdown, and the directory of its replica is online.
         """
         broker = self._usable.get(broker_id)

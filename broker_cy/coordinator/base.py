@@ -36,12 +36,12 @@ class StateMachine(Generic[K, S]):
         self.image = image
 
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> S:
-        """The committed metadata are `image` now, and `delta` is what changed: return what follows."""
+        """The committed metadata are `image` now, with the changes `delta`: return the resulting step."""
         self.take_image(image)
         return self.new_step()
 
     def written(self, steps: Iterable[S], now: Now) -> S:
-        """The records of these steps are written: return what follows."""
+        """The records of these steps are written: return the resulting step."""
         out = self.new_step()
         for step in steps:
             for follow in step.follows:
@@ -49,8 +49,8 @@ class StateMachine(Generic[K, S]):
         return out
 
     def failed(self, steps: Sequence[S], code: ErrorCode, now: Now) -> S:
-        """The records of these steps, which must be the newest, could not be written: undo them, and return what
-        follows.
+        """The records of these steps, which must be the newest, could not be written: undo them, and return the
+        resulting step.
         """
         for step in reversed(steps):
             for before in reversed(step.before):
@@ -63,8 +63,8 @@ class StateMachine(Generic[K, S]):
         return out
 
     def timed_out(self, steps: Iterable[S], now: Now) -> S:
-        """The records of these steps are in the log, and were not committed in time: return what follows for the
-        requests that wait. The state stays; `written` or `failed` of these steps comes later.
+        """The records of these steps are in the log, and were not committed in time: return the step for the requests
+        that wait. The state stays; `written` or `failed` of these steps comes later.
         """
         out = self.new_step()
         for step in steps:

@@ -16,7 +16,7 @@ NO_OFFSET = -1
 
 
 class _Written:
-    """The offsets of a group without what steps have changed whose records are not written yet, and may never be: in a
+    """The offsets of a group without the changes of steps whose records are not written yet, and may never be: in a
     cluster, another broker may coordinate the group by now.
     """
 

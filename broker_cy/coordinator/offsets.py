@@ -132,7 +132,7 @@ class OffsetStore:
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
     def replay_tombstone(self, group_id: str, topic: str, partition: int) -> OffsetsBefore:
-        """The offset is deleted, and with it what open transactions have committed there."""
+        """Delete the offset, and with it the pending offsets of open transactions there."""
         place = (group_id, topic, partition)
         before = self._remove(group_id, topic, partition)
         dropped: list[tuple[int, Place, CommittedOffset | None]] = []

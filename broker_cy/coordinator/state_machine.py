@@ -160,7 +160,7 @@ class GroupStateMachine(GroupShard):
         require_stable: bool,
         unwritten: Iterable[Step] = (),
     ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
-        """Without what the steps `unwritten`, the oldest first, have changed."""
+        """Without the changes of the steps `unwritten`, the oldest first."""
         return fetch.fetch_offsets(self, request, require_stable=require_stable, unwritten=unwritten)
 
     def describe(self, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:

@@ -22,7 +22,7 @@ Place = tuple[str, str, int]  # group, topic, partition
 
 
 class Now(NamedTuple):
-    """One moment on both clocks: `wall_ms` goes into records, `mono_ms` is what timeouts are counted on."""
+    """One moment on both clocks: `wall_ms` goes into records, `mono_ms` is the clock of timeouts."""
 
     wall_ms: int
     mono_ms: int

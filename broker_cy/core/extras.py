@@ -12,7 +12,7 @@ _OWN: Final = ("broker_cy", "bench", "admin_tui", "dashboard", "loadgen", "spark
 
 
 def run(program: str, extra: str, modules: Iterable[str], start: Callable[[], int], exit_code: int) -> int:
-    """Return what `start` returns, or `exit_code` after a message if a library of the extra is not installed.
+    """Return the result of `start`, or `exit_code` after a message if a library of the extra is not installed.
 
     `modules` are libraries of the extra, without which `program` cannot run. They are searched for, not imported,
     because this runs at the start of the program. A library that is missed later, such as one that they need, has the

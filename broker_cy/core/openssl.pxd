@@ -26,7 +26,7 @@ cpdef enum:
     # Bytes that a peer may send in its handshake. A chain of certificates has a few thousand.
     SHAKE_BYTES_MAX = 131072
 
-    RECORD_BYTES_MAX = 16640            # of ciphertext: 16,384 of data, and what TLS 1.2 and 1.3 allow around it
+    RECORD_BYTES_MAX = 16640            # of ciphertext: 16,384 of data, and the overhead that TLS 1.2 and 1.3 allow
     # Encrypted and sent in one call: the plaintext and the ciphertext of it stay in the processor's cache.
     SEND_BYTES_MAX = 262144
 

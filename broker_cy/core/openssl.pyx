@@ -348,7 +348,7 @@ def read_pkcs12(bytes data not None, bytes password not None):
             sk_X509_pop_free(others, X509_free)
 
 
-# ---- what sessions have in common ----
+# ---- common to all sessions ----
 
 cdef class TlsContext:
     """Versions, ciphers, certificates: of all connections of one listener, or to one kind of peer."""
@@ -681,7 +681,7 @@ cdef class TlsSession:
                 self.has_ended = True
                 break
             if n != SSL_ERROR_WANT_READ:
-                # Not what the peer encrypted, or an alert: the connection is over.
+                # The data was modified, or it is an alert: the connection is over.
                 ERR_clear_error()
                 self.wire.left = 0
                 self.has_ended = True
@@ -752,7 +752,7 @@ cdef class TlsSession:
     # ---- output ----
 
     cdef ssize_t flush(self) noexcept nogil:
-        """Send what the socket did not take before. 0, or a negative errno."""
+        """Send the output that the socket did not take before. 0, or a negative errno."""
         cdef ssize_t n
         while self.unsent_size > 0:
             n = c_send(self.fd, self.unsent + self.unsent_at, self.unsent_size, MSG_NOSIGNAL | MSG_DONTWAIT)

@@ -45,7 +45,7 @@ def data_of(tags: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def read(data: bytes) -> Author:
-    """The author in what `data_of` returned; NOBODY if it is empty or not understood."""
+    """The author in a result of `data_of`; NOBODY if it is empty or not understood."""
     try:
         texts = json.loads(data) if data else []
     except ValueError:

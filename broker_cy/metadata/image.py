@@ -320,8 +320,8 @@ class MetadataImage:
     `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
     entity that needs no form of its own (ACLs, which `security.authorizer` indexes; SCRAM credentials, of
     `controller.scram_ops`; quotas), by a key that identifies the entity. `tokens` are the DelegationTokenRecords by
-    their ids. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost. `authors` has who
-    asked for the changes since the image below, by keys of `kept` and (TOKEN, id) (metadata.authors).
+    their ids. Snapshots contain these records, so no record of a log written by Apache Kafka is lost. `authors` has the
+    requesters of the changes since the image below, by keys of `kept` and (TOKEN, id) (metadata.authors).
     """
 
     __slots__ = (

@@ -56,7 +56,7 @@ class Loader:
             self._reached(batch.last_offset, batch.leader_epoch)
 
     def follow(self, content: bytes) -> ImageDelta:
-        """`load_log`, and return what has changed. Nothing has if MetadataLogError is raised."""
+        """`load_log`, and return the changes. If MetadataLogError is raised, nothing has changed."""
         assert self._target is self.image
         self._target = self.image.branch()
         transaction = self._transaction

@@ -58,5 +58,5 @@ def default_level(name: str, metadata_version: int) -> int:
 
 
 def loses_metadata(current: int, level: int) -> bool:
-    """Whether a downgrade of metadata.version loses what records of the levels between have."""
+    """Whether a downgrade of metadata.version loses fields of records of the levels between."""
     return any(level < each <= current for each in CHANGED)

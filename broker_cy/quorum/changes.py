@@ -192,7 +192,7 @@ def not_written(state: QuorumState, end_offset: int) -> None:
 
 
 def report(state: QuorumState) -> None:
-    """Tell the leader what has changed of this voter; a leader changes its own entry."""
+    """Report the changes of this voter to the leader; a leader changes its own entry."""
     known = state.voters.get(state.node_id)
     if known is None or not state.is_voter or not state.me.endpoints:
         return

@@ -14,7 +14,7 @@ BEFORE_THE_LOG = -1
 
 
 class VotersAt(NamedTuple):
-    """In force from the batch at `offset` on; BEFORE_THE_LOG for what is configured, or in a snapshot."""
+    """In force from the batch at `offset` on; BEFORE_THE_LOG for configured voters, or those in a snapshot."""
 
     offset: int
     kraft_version: int
@@ -55,7 +55,7 @@ class VoterHistory:
         return found
 
     def truncate(self, end_offset: int) -> bool:
-        """Drop what is at `end_offset` or behind; return whether that changes anything."""
+        """Drop the entries at `end_offset` or behind; return whether any was dropped."""
         length = len(self._entries)
         while self._entries[-1].offset >= end_offset and len(self._entries) > 1:
             self._entries.pop()

@@ -59,7 +59,7 @@ Control = Leadership | KRaftVersion | VoterSet
 
 class Batch(NamedTuple):
     """The entries `offset` to `end_offset` (exclusive), all of one epoch. `content` is the batch as it is stored, which
-    the quorum does not interpret; None if this node makes it from `control`. `control` is what the quorum reads in it.
+    the quorum does not interpret; None if this node makes it from `control`. `control` is the part that it interprets.
     """
 
     offset: int

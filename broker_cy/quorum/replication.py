@@ -80,7 +80,7 @@ def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> 
 
 
 def _truncate(state: QuorumState, diverging: OffsetAndEpoch) -> None:
-    """Truncate to what the leader may also have."""
+    """Truncate to the entries that the leader may also have."""
     shared = state.log.end_of(diverging.epoch)
     # Without entries of that epoch here, the next fetch asks about the newest epoch before it. Truncating it to the
     # leader's offset could cut a batch, whose epoch is another one there.
@@ -183,7 +183,7 @@ def _acknowledge(state: QuorumState, progress: Progress, end_offset: int, before
 
 
 def _snapshot_needed(state: QuorumState, end: OffsetAndEpoch) -> OffsetAndEpoch | None:
-    """The snapshot for a replica whose log ends at `end`, if this log no longer has what it needs (KIP-630)."""
+    """The snapshot for a replica whose log ends at `end`, if this log no longer has the next entries (KIP-630)."""
     start = state.log.start
     if state.snapshot_id is None or not (
         end.offset == 0  # A snapshot is smaller than the log.
@@ -236,8 +236,8 @@ def synced(state: QuorumState, end_offset: int) -> None:
 
 
 def advance(state: QuorumState) -> None:
-    """Move the high watermark: of the leader to what a majority of the voters has on disk, of a follower to that of its
-    leader, as far as its own disk has it.
+    """Move the high watermark: a leader's to the end that a majority of the voters has on disk, a follower's to that of
+    its leader, as far as its own disk has it.
     """
     if state.role is Role.FOLLOWER:
         state.high_watermark = max(state.high_watermark, min(state.leader_high_watermark, state.synced_end))

@@ -117,7 +117,7 @@ class QuorumState:
         self.others: tuple[int, ...]
         self.is_voter: bool
         self.log = log
-        # The newest one on disk. It is offered to followers that need what is no longer in the log.
+        # The newest one on disk. It is offered to followers that need entries that the log no longer has.
         self.snapshot_id = snapshot_id
         self.timeouts = timeouts
         self.bootstrap_servers = bootstrap_servers
@@ -239,7 +239,7 @@ class QuorumState:
         self.snapshot_fetch = None
 
     def _leave(self) -> None:
-        """Lead no longer. The fetches that wait are answered by what the epoch has become (`answer_parked`)."""
+        """Stop leading. The waiting fetches are answered by the state of the epoch (`answer_parked`)."""
         self.progress = {}
         self.observers = {}
         self.finish_change(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} leads no longer")
@@ -323,7 +323,7 @@ class QuorumState:
             self.hurry = 0 if is_over else self.hurry + 1
         self.deadline_ms = self.now_ms + election_ms + self._draw(0, election_ms)
 
-    # --- what leaves
+    # --- messages
 
     def send(self, to: int, message: Message) -> None:
         self.to_send.append(Send(to, message))

@@ -165,7 +165,7 @@ class ChangeVoters(NamedTuple):
 
 
 class Stop(Signal):
-    """Take part no longer: the node stops, or no longer knows what is on its disk."""
+    """Leave the quorum: the node stops, or no longer knows the content of its disk."""
 
 
 Event = (
@@ -277,7 +277,7 @@ class Timeouts(NamedTuple):
     gone_ms: int = 50
 
 
-# --- what DescribeQuorum shows
+# --- for DescribeQuorum
 
 
 class ReplicaDescription(NamedTuple):

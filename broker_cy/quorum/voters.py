@@ -1,6 +1,6 @@
-"""The voters of the metadata quorum as values: who a replica is (id and directory id), and which replicas form a
-majority. With kraft.version 0 the set is configured (controller.quorum.voters) and without directory ids; with
-kraft.version 1 it is in the log (VotersRecord, KIP-853).
+"""The voters of the metadata quorum as values: the identity of a replica (id and directory id), and the majority. With
+kraft.version 0 the set is configured (controller.quorum.voters) and without directory ids; with kraft.version 1 it is
+in the log (VotersRecord, KIP-853).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MAX_KRAFT_VERSION = 1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the log. A wiped disk that comes back with its id has another directory id, so that it does not
-    count for what the old one has voted or acknowledged. ZERO: not known (kraft.version 0, old request versions).
+    """A replica of the log. A wiped disk that comes back with its id has another directory id, so that votes and
+    acknowledgements of the old disk do not count for it. ZERO: unknown (kraft.version 0, old request versions).
     """
 
     id: int

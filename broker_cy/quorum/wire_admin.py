@@ -160,8 +160,8 @@ def update_result(me: Identity, response: wire.UpdateRaftVoterResponse) -> Updat
 def describe_response(
     request: wire.DescribeQuorumRequest, described: Description | None, version: int, wall_offset_ms: int
 ) -> Message:
-    """The response to encode in `version`. `described` is None unless this node leads. `wall_offset_ms` is what must be
-    added to a time of the machine's clock to get the wall clock's.
+    """The response to encode in `version`. `described` is None unless this node leads. Add `wall_offset_ms` to a time
+    of the machine's clock to get the wall clock's.
     """
     is_metadata = len(request.topics) == 1 and request.topics[0].topic_name == TOPIC
     if not is_metadata or [part.partition_index for part in request.topics[0].partitions] != [PARTITION]:

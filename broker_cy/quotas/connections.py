@@ -67,7 +67,7 @@ class ConnectionRates:
         return rate
 
     def limit_address(self, address: str | None, limit: float | None) -> None:
-        """The quota of an address, None: the default; no quota for the limit None. Raises ValueError for what is no
+        """The quota of an address, None: the default; no quota for the limit None. Raises ValueError unless it is an
         address.
         """
         name = None if address is None else str(ipaddress.ip_address(address))

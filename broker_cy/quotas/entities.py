@@ -92,7 +92,7 @@ class Entities(Generic[M]):
         self._drop_shared(list(self._shared))
 
     def expire(self, now_ms: int) -> None:
-        """Drop what was not used for an hour."""
+        """Drop meters without use for an hour."""
         self._drop([tags for tags, meter in self._meters.items() if meter.is_idle(now_ms - IDLE_MS)])
         self._drop_shared([limit for limit, meter in self._shared.items() if meter.is_idle(now_ms)])
 

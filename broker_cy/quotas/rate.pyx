@@ -99,11 +99,11 @@ cdef class Rate:
     # ---- for callers in Python ----
 
     def record(self, double value, int64_t now_ms):
-        """Add what was used; a negative value takes it back."""
+        """Add a use; a negative value takes it back."""
         self.add(value, now_ms)
 
     def charge(self, double value, int64_t now_ms):
-        """Add what was used. Returns how long the client has to wait."""
+        """Add a use. Returns the client's throttle time."""
         return self.charge_at(value, now_ms)
 
     def rate(self, int64_t now_ms):
@@ -122,7 +122,7 @@ cdef class Rate:
 
 
 cdef class PacedRate(Rate):
-    """With a bound of waits, what is owed is bounded, too: it is never more than what may be used in a burst."""
+    """With a bound of waits, the debt is bounded, too: it is never more than the use that a burst may have."""
 
     def __init__(self, tuple entity, double limit, int windows, int64_t window_ms, int64_t now_ms,
                  int64_t wait_ms_max=WAIT_MS_MAX):
@@ -154,7 +154,7 @@ cdef class PacedRate(Rate):
             return 0
         if self.limit <= 0:
             return self.wait_ms_max
-        # Rounded up: who comes back then is in time.
+        # Rounded up: a client that comes back then is in time.
         wait = ceil(-credit * 1000 / self.limit)
         return self.wait_ms_max if wait > self.wait_ms_max else <int64_t>wait
 

@@ -85,7 +85,7 @@ cdef class FlushedLog:
     # The offsets that the waiting followers know: ends of the written records, and of the committed ones.
     cdef int64_t told_written
     cdef int64_t told_high
-    cdef public object on_written       # called with a following partition when what it fetched is written
+    cdef public object on_written       # called with a following partition when its fetched records are written
 
     cdef int follow_log_start(self) except -1
     cdef int write_staged(self) except -1

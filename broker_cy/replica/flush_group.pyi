@@ -24,7 +24,7 @@ class FlushGroup:
     def before_ticks(self) -> None: ...
 
 class FlushedLog:
-    """The part of a partition that a FlushGroup writes: its log, its replica, and those who wait for either."""
+    """The part of a partition that a FlushGroup writes: its log, its replica, and the waiters for either."""
 
     topic: str
     index: int

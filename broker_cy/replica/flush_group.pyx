@@ -199,7 +199,7 @@ cdef class FlushedLog:
     # ---- write ----
 
     cdef int write_staged(self) except -1:
-        """Write the staged batches, and report what became of them; if that fails they are undone."""
+        """Write the staged batches, and report their fate; if the write fails they are undone."""
         cdef int error
         cdef list undone
         cdef Output progress
@@ -226,7 +226,7 @@ cdef class FlushedLog:
         return 0
 
     cdef int take(self, Output progress) except -1:
-        """Do what a report of progress to the replica asks for."""
+        """Carry out the output of a report of progress to the replica."""
         if progress.moved:
             self.log.producers.forget_completed(progress.high_watermark)
         if progress.wants_round:
@@ -385,8 +385,8 @@ cdef class FlushedLog:
         return 0
 
     cdef int tell_replicas(self) except -1:
-        """Wake the followers that wait for what was written, or for what was committed if consumers read from them, or this
-        follower's own fetches.
+        """Wake the followers that wait for written records, or for committed ones if consumers read from them, or this follower's
+        own fetches.
         """
         cdef int64_t bytes = self.replica.written.bytes
         if self.replica.role == FOLLOWER:

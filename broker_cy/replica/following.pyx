@@ -104,7 +104,7 @@ def has_all(Replica replica not None, high_watermark: int) -> bool:
 
 
 def opening_high_watermark(checkpointed: int, log_start: int) -> int:
-    """With what high watermark a replica opens its log: deletions may have been checkpointed after it (KAFKA-9491)."""
+    """The high watermark of a replica when it opens its log: deletions may have been checkpointed after it (KAFKA-9491)."""
     return max(checkpointed, log_start)
 
 

@@ -1,7 +1,7 @@
 """Group commit: partitions whose flush.messages is reached share rounds of fdatasync in worker threads.
 
 A round takes every partition that reached flush.messages before it starts; while it runs, the next one collects partitions. When
-the whole round is done, it is reported to the partitions' replicas, which decide what can be read and is acknowledged. So the
+the whole round is done, it is reported to the partitions' replicas, which decide on reads and acknowledgements. So the
 loop never waits for the disk, and the more producers wait, the more of them one sync serves. The number of partitions bounds a
 round: each is in it at most once.
 """
@@ -67,7 +67,7 @@ cdef class GroupCommit:
         """Called when a job of the round is done; the last one completes the round."""
         cdef FlushedLog partition
         if error is not None:
-            # Not the error of a sync, which its job keeps, but a defect: it is unknown what is on disk.
+            # Not the error of a sync, which its job keeps, but a defect: the content of the disk is unknown.
             for _, job in self.round:
                 if job is not None and job.error is None:
                     job.error = OSError(errno.EIO, f"the sync was not done: {error!r}")

@@ -64,7 +64,7 @@ class Proposal(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """The answer to an AlterPartition. Without an error the other fields are what the controller committed."""
+    """The answer to an AlterPartition. Without an error the other fields are those that the controller committed."""
 
     error: ErrorCode
     leader_epoch: int = -1
@@ -153,7 +153,7 @@ class InSync:
     # --- inputs
 
     def image(self, image: Assigned, log_end: int, now_ms: int) -> bool:
-        """Take committed metadata, in which this broker leads. Returns whether it was new."""
+        """Take committed metadata that names this broker as the leader. Returns whether it was new."""
         self.now_ms = max(self.now_ms, now_ms)
         if (image.leader_epoch, image.partition_epoch) <= (self.leader_epoch, self.partition_epoch):
             return False  # The answer to an AlterPartition was faster.

@@ -10,7 +10,7 @@ NO_EPOCH = -1
 
 
 class FollowerFetch(NamedTuple):
-    """One partition of a follower's fetch; -1 for what the version of the request does not have."""
+    """One partition of a follower's fetch; -1 for fields that the version of the request does not have."""
 
     broker_id: int
     broker_epoch: int

@@ -449,7 +449,7 @@ cdef class Partition(FlushedLog):
         self.offline_reason = reason
 
     def lose_disk(self):
-        """The disk of its log has failed: answer all that waits for what is on it."""
+        """The disk of its log has failed: answer all requests that wait for it."""
         self.take(self.replica.lose(EIO))
         self.group.settle_moved([self])
 

@@ -1,4 +1,4 @@
-"""Appending what clients have produced. Called for each batch, as C functions."""
+"""Appending the batches of clients. Called for each batch, as C functions."""
 
 from libc.stdint cimport int16_t, int64_t, uint8_t
 

@@ -58,9 +58,9 @@ cdef class Replica:
     cdef readonly Mark high         # the high watermark
     cdef readonly int64_t synced_end    # everything before it is on disk
     # A sync that an acknowledgement waits for: reads and acknowledgements end before it. NONE: without such a sync.
-    cdef readonly Mark round_from   # start of what the running round has to sync first
+    cdef readonly Mark round_from   # start of the records that the running round must sync first
     cdef readonly int64_t round_end     # the running round syncs up to here
-    cdef readonly Mark next_from    # start of what the next round has to sync first
+    cdef readonly Mark next_from    # start of the records that the next round must sync first
     cdef readonly int error         # errno of the last write if it failed, or of the sync that failed; 0
     cdef readonly bint sync_lost    # a sync failed: nothing more is acknowledged until the next start
     # For partitions with several replicas. The other fields are as before a follower was added.

@@ -38,7 +38,7 @@ cdef class Replica:
 
     @property
     def local_end_offset(self):
-        """Where what this replica has, as flush.messages requires it, ends."""
+        """The end of the records that this replica has, on disk if flush.messages requires that."""
         return self.local_end().offset
 
     def report_staged(self, int64_t end, int64_t size):
@@ -46,7 +46,7 @@ cdef class Replica:
         self.stage(end, size)
 
     def fate_of(self, int64_t offset, bint committed):
-        """`fate`, for Python: the name of what became of the record at `offset`."""
+        """`fate`, for Python: the name of the fate of the record at `offset`."""
         return FATES[self.fate(offset, COMMITTED if committed else LOCAL)]
 
     cpdef int become(self, Role role, int32_t leader_epoch) except -1:
@@ -78,7 +78,7 @@ cdef class Replica:
     cpdef Output wrote(self, int64_t end, int64_t synced_end, int64_t flush_messages):
         """All staged batches are in the files, which end at `end` and are on disk up to `synced_end`.
 
-        If `flush_messages` records are not on disk then, and no running round includes them, what was written now waits for the
+        If `flush_messages` records are not on disk then, and no running round includes them, the records written now wait for the
         next round.
         """
         cdef Mark start = self.written
@@ -115,13 +115,13 @@ cdef class Replica:
         return self.advance(False)
 
     cpdef Output lose(self, int error):
-        """A sync failed: the kernel may have dropped what it should have written."""
+        """A sync failed: the kernel may have dropped data that it should have written."""
         self.sync_lost = True
         self.error = error
         return self.advance(False)
 
     cdef Mark local_end(self) noexcept:
-        """Where what this replica may acknowledge by itself ends."""
+        """The end of the records that this replica may acknowledge by itself."""
         if self.round_from.offset != NONE:
             return self.round_from
         return self.next_from if self.next_from.offset != NONE else self.written

@@ -2,7 +2,7 @@
 the follower that fetches, and the replicas that it applies to.
 
 A pure state machine, without a clock. As in Kafka, all copied bytes of the listed replicas count, but only a replica
-that is not in sync waits: a limit that is too low for what is produced must not make in-sync sets smaller.
+that is not in sync waits: a limit below the produce rate must not make in-sync sets smaller.
 """
 
 from __future__ import annotations

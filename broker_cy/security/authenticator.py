@@ -115,7 +115,7 @@ class Refused(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """Read nothing more, make these calls, which may block, and `finish` with what they return. Nothing is sent yet."""
+    """Stop reading, make these calls, which may block, and `finish` with their result. No answer is sent yet."""
 
     key: int
     payload: bytes

@@ -169,7 +169,7 @@ class Authorizer:
         self.forget()
 
     def forget(self) -> None:
-        """Have everything decided again, also what connections keep."""
+        """Have all decisions made again, also those that connections keep."""
         self.epoch += 1
         self._masks.clear()
         self._mask_count = 0
@@ -288,7 +288,7 @@ class Authorizer:
     def explain(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> Explanation:
-        """The decision of `allows`, with what made it."""
+        """The decision of `allows`, with its reason."""
         if principal in self.super_users:
             return Explanation(True, Reason.SUPER_USER)
         bit = 1 << operation

@@ -31,7 +31,7 @@ LOGGER = logging.getLogger("broker_cy.server.authorization")
 
 # Between two looks at whether the ACLs are loaded, at the start.
 LOAD_POLL_S: Final = 0.005
-# Kafka's messages for what is refused.
+# Kafka's messages for denied operations.
 MESSAGES: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
@@ -99,7 +99,7 @@ class Authorization:
         try:
             self.authorizer.change(delta.acls)
         except Exception:
-            # A decision by half of the ACLs might allow what another one denies.
+            # A decision by half of the ACLs might allow an operation that another ACL denies.
             LOGGER.exception("could not apply a change of ACLs; all are read again")
             self.authorizer.replace(image.acls())
 

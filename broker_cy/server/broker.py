@@ -164,7 +164,7 @@ class Broker:
             )
 
     def stop_reports(self) -> None:
-        """Write what was gathered for events. Called before the log of events ends."""
+        """Write the gathered events. Called before the log of events ends."""
         self.refusals.stop()
         if self.authorization is not None and self.authorization.journal is not None:
             self.authorization.journal.stop()

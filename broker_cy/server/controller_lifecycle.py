@@ -96,8 +96,8 @@ class ControllerServer:
             broker.outgoing,
             self._metadata_pool,
         )
-        # It has no partition to write events to: refusals are sent to a broker, and brokers report what they see in the
-        # metadata.
+        # It has no partition to write events to: refusals are sent to a broker, and brokers report changes that they
+        # see in the metadata.
         broker.partitions = PartitionTable()
         broker.events = EventLog(
             self.config,

@@ -27,7 +27,7 @@ def print_levels(release: str) -> None:
 
 
 def print_dependencies(text: str) -> None:
-    """Print what a level, given as `name=level`, needs of other features. Raises NoSuchFeature."""
+    """Print the levels of other features that a level, given as `name=level`, needs. Raises NoSuchFeature."""
     name, equals, number = (part.strip() for part in text.partition("="))
     if not equals:
         raise NoSuchFeature(

@@ -58,8 +58,8 @@ class LoopJobs:
         self._timers[timer] = None
 
     def stop(self) -> None:
-        """Cancel the timers, and drop the results of running work. The next start removes what an unfinished deletion
-        left.
+        """Cancel the timers, and drop the results of running work. The next start removes the files that an unfinished
+        deletion left.
         """
         self._stopped = True
         for timer in self._timers:

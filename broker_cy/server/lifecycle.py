@@ -277,7 +277,7 @@ class BrokerServer:
         )
 
     def missing(self) -> list[str]:
-        """Return what prevents this broker from being ready, one line each."""
+        """Return the reasons why this broker is not ready, one line each."""
         if self._core.stopping:
             return ["the broker is stopping"]
         own = self.broker.image.brokers.get(self.broker.node_id)

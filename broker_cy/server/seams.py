@@ -92,5 +92,5 @@ class Seams(NamedTuple):
 
 
 def of_the_machine(loop: asyncio.AbstractEventLoop) -> Seams:
-    """Return what the machine offers to the broker of this process, which runs on `loop`."""
+    """Return the machine's seams for the broker of this process, which runs on `loop`."""
     return Seams(MACHINE_CLOCK, MACHINE_RANDOMNESS, loop, ThreadWorkers(), SocketNetwork())

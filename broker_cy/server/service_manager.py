@@ -7,7 +7,7 @@ datagram. The broker waits for none of them; a failure is logged once and does n
   `systemctl status`.
 * WATCHDOG=1 twice in each WATCHDOG_USEC (`WatchdogSec=` of the unit), sent by the event loop itself: a broker whose
   loop is stuck sends nothing, and systemd restarts it.
-* EXTEND_TIMEOUT_USEC= while logs are recovered and while the stop writes what is left, so that `TimeoutStartSec=` and
+* EXTEND_TIMEOUT_USEC= while logs are recovered and while the stop writes the last data, so that `TimeoutStartSec=` and
   `TimeoutStopSec=` need not cover the worst case.
 """
 

@@ -1,4 +1,4 @@
-"""`broker-cy storage`: format the directories of a node before its first start, show what is formatted, and make ids.
+"""`broker-cy storage`: format the directories of a node before its first start, show the formatted ones, and make ids.
 It has the options, output and exit codes of Kafka's kafka-storage.sh, and writes the same files.
 
 A node that was never formatted formats itself when it starts, as the only voter of a new cluster. The nodes of a larger

@@ -1,7 +1,7 @@
-"""The delegation tokens of this node: who logs in with them, and the sessions that end with them.
+"""The delegation tokens of this node: their logins, and the sessions that end with them.
 
 The credential of a token is computed with its first login: a few milliseconds of SCRAM's iterations, once for each
-token, mechanism and node. Kafka does that on each node for each token that is made.
+token, mechanism and node. Kafka does that on each node for each new token.
 
 Bounds: CREDENTIALS_MAX credentials are kept, the newest ones.
 """

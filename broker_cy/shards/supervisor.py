@@ -279,7 +279,7 @@ class Supervisor:
     def _backoff_ms(failures: int) -> int:
         return min(BACKOFF_MS_MIN << min(failures, 16), BACKOFF_MS_MAX)
 
-    # --- what follows from the state
+    # --- actions that follow from the state
 
     def _roll(self, now_ms: int, actions: list[Action]) -> None:
         """End one shard that was adopted and runs with other settings, if all others serve. One that this parent has

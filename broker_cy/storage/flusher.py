@@ -211,8 +211,8 @@ class Flusher:
     def write_checkpoints(self, *names: str, then: Callable[[], None] | None = None) -> None:
         """Write the named checkpoints (all by default) in a worker. At most one write runs at a time, so that a burst
         of deletions needs neither all workers nor a write each; names that are passed during it are written after it.
-        `then()` is called on the loop after the write, also if that failed; who passes it waits for the call before
-        passing another one.
+        `then()` is called on the loop after the write, also if that failed; the caller waits for this call before it
+        passes another one.
         """
         self._names_due.update(names or offset_checkpoints.ALL)
         if then is not None:

@@ -26,8 +26,8 @@ NO_EPOCH = -1
 
 
 def previous_epoch(directories: Sequence[DataDirectory], ends: Mapping[str, int | None]) -> int:
-    """The broker epoch of the last process, NO_EPOCH if it does not prove that it lost nothing. `ends` has, by
-    directory, what `clean_broker_epoch` returned.
+    """The broker epoch of the last process, NO_EPOCH without a proof that it lost no records. `ends` has the results of
+    `clean_broker_epoch` by directory.
     """
     found = set()
     for directory in directories:

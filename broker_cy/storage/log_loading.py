@@ -135,7 +135,7 @@ class LogLoading:
 
 
 def with_cleaned(context: LoadContext, root: str) -> LoadContext:
-    """Read what the cleaner has noted in the data directory `root`. Blocks: at a start or in a worker."""
+    """Read the cleaner's notes in the data directory `root`. Blocks: at a start or in a worker."""
     cleaned = checkpoints.Entries({}, {})
     with suppress(OSError, ValueError):  # the cleaner reports a damaged checkpoint
         cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")

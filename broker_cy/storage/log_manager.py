@@ -61,7 +61,7 @@ STRAY = Exception("stray")
 
 
 class LogManager:
-    """Logs by (topic, partition). Everything but what `jobs` runs is called on the loop's thread."""
+    """Logs by (topic, partition). All calls are on the loop's thread, except those that `jobs` runs."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class LogManager:
         )
         # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None
-        # Compacts logs, if there is one; it is notified of logs that are truncated or deleted.
+        # Compacts logs, if set; it is notified of logs that are truncated or deleted.
         self.cleaner: LogCleaner | None = None
         # Number of partitions in each data directory: a new one is created in the directory with the fewest.
         self._held = {directory.path: 0 for directory in directories}

@@ -151,7 +151,7 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms, remove=None):
         (remove or remove_segment)(log.directory, segment.base_offset)
     segment = <Segment>log.segments[len(log.segments) - 1]
     log.active = segment
-    # Slices that are not sent yet would be sent with what is appended next.
+    # Slices that are not sent yet would be sent with the next appended records.
     segment.cuts += 1
     if segment.locate(offset, &position, &header):
         offset = max(min(offset, <int64_t>header.base_offset), log.log_start_offset)

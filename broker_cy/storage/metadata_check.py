@@ -1,9 +1,9 @@
 """Checks whether the metadata log of a data directory may be loaded, without changing anything on disk.
 
 A torn tail of any other log costs that partition only records that were not acknowledged. The metadata log determines
-which topics exist: if it were truncated below what was committed, every directory of a topic that it then no longer
-contains would be a stray. So, as in Kafka, damage to committed metadata ends the start; only what comes after them may
-be truncated.
+which topics exist: if it were truncated below the committed end, every directory of a topic that it then no longer
+contains would be a stray. So, as in Kafka, damage to committed metadata ends the start; only later entries may be
+truncated.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Managed(Protocol):
 
 
 class PeriodicWork:
-    """Schedules the periodic work of `manager`; `tick` does what is due. Logs that are not open yet are left alone."""
+    """Schedules the periodic work of `manager`; `tick` does the due work. Logs that are not open yet are skipped."""
 
     def __init__(self, manager: Managed) -> None:
         self._manager = manager

@@ -1,4 +1,4 @@
-"""The `.snapshot` file of a log's producer state: version i16 (1), CRC-32C u32 of what follows, count i32, entries of 46 bytes.
+"""The `.snapshot` file of a log's producer state: version i16 (1), CRC-32C u32 of the rest, count i32, entries of 46 bytes.
 
 An entry: producer id i64, epoch i16, last sequence i32, last offset i64, offset delta i32, timestamp i64, coordinator epoch i32,
 first offset of the open transaction i64 (-1: none).

@@ -11,7 +11,7 @@ cdef enum:
 cdef enum ProducerCheck:            # ErrorCode values
     PRODUCER_OK = 0
     PRODUCER_OUT_OF_ORDER = 45      # OUT_OF_ORDER_SEQUENCE_NUMBER
-    PRODUCER_DUPLICATE = 46         # DUPLICATE_SEQUENCE_NUMBER: never sent; answer with what was stored the first time
+    PRODUCER_DUPLICATE = 46         # DUPLICATE_SEQUENCE_NUMBER: never sent; answer with the stored result of the first time
     PRODUCER_INVALID_EPOCH = 47     # INVALID_PRODUCER_EPOCH
     PRODUCER_INVALID_TXN_STATE = 48
     PRODUCER_COORDINATOR_FENCED = 52    # TRANSACTION_COORDINATOR_FENCED

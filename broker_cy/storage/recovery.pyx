@@ -316,8 +316,8 @@ def next_offset_of_file(path, int64_t base_offset, int64_t size):
 
 
 cdef int64_t trusted_start(Segment segment, int64_t from_offset) except -1:
-    """Position from which to read to see everything at or after `from_offset`: that of the newest index entry below it. Drops the
-    index entries after that one. 0 if there is no such entry, or if it does not point to the right batch."""
+    """The position for a read of all records at or after `from_offset`: that of the newest index entry below it. Drops the index
+    entries after that one. 0 without such an entry, or if it does not point to the right batch."""
     cdef uint8_t raw[12]
     cdef uint8_t raw_header[BATCH_HEADER_BYTES]
     cdef BatchHeader header

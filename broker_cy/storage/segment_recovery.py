@@ -191,7 +191,7 @@ class SegmentRecovery:
             ),
         )
         recovery.cut(segment, result.position)
-        # Otherwise the next power loss could bring back what is truncated here, after records written since.
+        # Otherwise the next power loss could bring back the truncated records here, after records written since.
         disk.sync_file(segment.path)
         return True, result.next_offset
 

@@ -58,7 +58,7 @@ cdef inline object new_message(Node node):
 
 
 cdef inline int read_end(Node node, Cursor cursor, object message) except -1:
-    """Read what follows the body of a structure: its tagged fields, in flexible versions."""
+    """Read the part after the body of a structure: its tagged fields, in flexible versions."""
     if node.flexible:
         if cursor.ptr < cursor.end and cursor.ptr[0] == 0:
             cursor.ptr += 1

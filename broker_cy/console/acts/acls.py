@@ -87,7 +87,7 @@ def _check_new(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 async def plan_create_acl(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `new_acl_form`. Raises ClientError."""
+    """Plan the values entered into `new_acl_form`. Raises ClientError."""
     kind, name = values["resource"]
     is_prefixed = values["pattern"] == _PREFIXED
     binding = Binding(

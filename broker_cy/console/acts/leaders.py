@@ -87,7 +87,7 @@ def unclean_form() -> Form:
 
 
 async def plan_unclean_of(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `unclean_form`. Raises ClientError as `plan_unclean`."""
+    """Plan the values entered into `unclean_form`. Raises ClientError as `plan_unclean`."""
     return await plan_unclean(client, command, values["topic"], values["partitions"])
 
 

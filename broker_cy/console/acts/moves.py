@@ -138,7 +138,7 @@ class MoveReplicas:
 
 @dataclass(frozen=True, slots=True)
 class CancelMoves:
-    """Cancels moves, and removes what is set of throttles."""
+    """Cancels moves, and removes the throttles."""
 
     partitions: tuple[TopicPartition, ...]
     throttle: Throttle

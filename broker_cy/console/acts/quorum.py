@@ -66,7 +66,7 @@ def add_voter_form(node: int | None = None) -> Form:
 
 
 async def plan_add_voter_of(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `add_voter_form`. Raises ClientError as `plan_add_voter`."""
+    """Plan the values entered into `add_voter_form`. Raises ClientError as `plan_add_voter`."""
     return await plan_add_voter(client, command, values["node"], values["endpoints"], values["directory"])
 
 
@@ -83,7 +83,7 @@ def remove_voter_form(node: int | None = None) -> Form:
 
 
 async def plan_remove_voter_of(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `remove_voter_form`. Raises ClientError as `plan_remove_voter`."""
+    """Plan the values entered into `remove_voter_form`. Raises ClientError as `plan_remove_voter`."""
     return await plan_remove_voter(client, command, values["node"], values["directory"])
 
 

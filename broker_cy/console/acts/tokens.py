@@ -97,7 +97,7 @@ def _users(text: str) -> tuple[str, ...]:
 
 
 async def plan_create_token(command: Command, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `new_token_form`."""
+    """Plan the values entered into `new_token_form`."""
     owner, renewers, lifetime_ms = values["owner"], values["renewers"], values["lifetime"]
     whose = f"{_PREFIX}{owner}" if owner else "the user of this console"
     lifetime = "as the brokers are set" if lifetime_ms is None else f"{lifetime_ms:,} ms"
@@ -129,7 +129,7 @@ def renew_form(token: DelegationToken) -> Form:
 
 
 async def plan_renew_token(command: Command, token: DelegationToken, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `renew_form`."""
+    """Plan the values entered into `renew_form`."""
     period_ms = values["period"]
     return Plan(
         f"Renew token {token.token_id}",
@@ -151,7 +151,7 @@ def expire_form(token: DelegationToken) -> Form:
 
 
 async def plan_expire_token(command: Command, token: DelegationToken, values: Mapping[str, Any]) -> Plan:
-    """Plan what was entered into `expire_form`."""
+    """Plan the values entered into `expire_form`."""
     period_ms = values["period"]
     return Plan(
         f"End token {token.token_id}",

@@ -78,7 +78,7 @@ def _check(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 async def plan_password(client: AdminClient, command: Command, values: Mapping[str, Any], *, is_new: bool) -> Plan:
-    """Plan what was entered into `password_form`. Raises ClientError."""
+    """Plan the values entered into `password_form`. Raises ClientError."""
     key = _key(values["user"], values["mechanism"])
     before = await _iterations(client, key)
     iterations = values["iterations"]

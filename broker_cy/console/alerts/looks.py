@@ -16,8 +16,8 @@ from broker_cy.console.session import GroupSummary, Session, now_ms
 from broker_cy.console.voters import spare_text
 from broker_cy.core.errors import ErrorCode
 
-# The maximum age of the answers by which a rule is evaluated. Finding hanging transactions requests the producers of
-# every partition, and the sizes of disks require every replica.
+# The maximum age of the answers that a rule uses. Finding hanging transactions requests the producers of every
+# partition, and the sizes of disks require every replica.
 AGE_MAX_S: Final = 5.0
 GROUPS_AGE_MAX_S: Final = 15.0
 DISKS_AGE_MAX_S: Final = 30.0

@@ -84,7 +84,7 @@ class _Alert:
 
 
 class Watch:
-    """The rules of one cluster. It is a source to which a panel can be linked."""
+    """The rules of one cluster. It is a source that a panel can be linked to."""
 
     def __init__(
         self,

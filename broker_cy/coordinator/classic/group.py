@@ -85,7 +85,7 @@ class ClassicGroup:
         self.speakers: dict[str, int] = {}
         # Topics of the members' subscriptions; None unless they use the consumer protocol and it could be read.
         self.subscribed_topics: frozenset[str] | None = None
-        # First rebalance of an empty group: whether a member came since the delay began, and (delay, what remains) in
+        # First rebalance of an empty group: whether a member came since the delay began, and (delay, the rest of it) in
         # ms.
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None

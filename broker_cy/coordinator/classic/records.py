@@ -22,7 +22,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> Record:
-    """The record of a group with its members and what each of them is assigned, b"" for those not in `assignment`."""
+    """The record of a group with its members and their assignments, b"" for those not in `assignment`."""
     value = messages.GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,

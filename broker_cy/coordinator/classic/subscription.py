@@ -32,8 +32,8 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def assigned_partitions(assignment: bytes) -> list[tuple[str, int]]:
-    """The partitions of a ConsumerProtocolAssignment: version i16, and per topic a name and partition numbers. None of
-    what cannot be read.
+    """The partitions of a ConsumerProtocolAssignment: version i16, and per topic a name and partition numbers. Without
+    the unreadable part.
     """
     if not assignment:
         return []

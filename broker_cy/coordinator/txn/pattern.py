@@ -38,7 +38,7 @@ class Pattern:
         except re2.error as error:
             (reason,) = error.args
             raise PatternError(f"{pattern!r} is not a valid regular expression: {reason.decode()}") from None
-        # The module keeps what it compiled; this object alone is to own it.
+        # The module caches compiled patterns; only this object must own this one.
         re2.purge()
 
     def matches(self, text: str) -> bool:

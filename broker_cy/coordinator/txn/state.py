@@ -13,7 +13,7 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 # No producer ever gets this epoch: the coordinator uses it to fence the last one.
 EPOCH_MAX: Final = 32767
-# transaction.version from which on each end of a transaction bumps the epoch (KIP-890).
+# The first transaction.version that bumps the epoch at each end of a transaction (KIP-890).
 VERSION_EPOCH_BUMP: Final = 2
 # The timeout of a transaction that waits for another system's decision (KIP-939): none.
 TIMEOUT_NEVER_MS: Final = 2147483647
@@ -168,7 +168,7 @@ class Markers(NamedTuple):
     """Markers that are to be written for one transaction."""
 
     number: int
-    """Number of the ending to which they belong."""
+    """Number of their ending."""
     transactional_id: str
     producer_id: int
     producer_epoch: int

@@ -1,3 +1,3 @@
-"""SASL mechanisms, one file each, with the half of the server and the half of the client (`exchange` has what both
-are).
+"""SASL mechanisms, one file each, with the half of the server and the half of the client (`exchange` has their common
+types).
 """

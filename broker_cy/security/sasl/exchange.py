@@ -41,8 +41,8 @@ class Failed(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The step takes calls that may block: `run` makes them, in any thread, and returns what the step is. Nothing else
-    of the exchange is called meanwhile.
+    """The step takes calls that may block: `run` makes them, in any thread, and returns the step. No other method of
+    the exchange is called meanwhile.
     """
 
     run: Callable[[], ServerStep]
@@ -58,8 +58,8 @@ class ServerExchange(Protocol):
 
 
 class ClientExchange(Protocol):
-    """One login at the client. Invariant: `is_complete` is only true once the server has proved what it must.
-    `blocks`: `first` and `step` may wait for other machines.
+    """One login at the client. Invariant: `is_complete` is only true once the server has proved its identity, if
+    required. `blocks`: `first` and `step` may wait for other machines.
     """
 
     is_complete: bool

@@ -65,8 +65,8 @@ class PlainServer:
         return is_equal and expected is not None
 
     def _digest(self, password: str) -> bytes:
-        # The work depends on the length of what the client sent, and not on that of the right password: both are
-        # shorter than what is hashed.
+        # The work depends on the length of the client's password, not on that of the right one: both are shorter than
+        # the hashed block.
         return hashlib.blake2b(password.encode().ljust(TOKEN_BYTES_MAX, b"\0"), key=self._key).digest()
 
 

@@ -113,7 +113,7 @@ cdef class ServerCore(FlushGroup):
         return 0
 
     def meter(self, quotas, int64_t generation):
-        """Count what clients use from now on, for these quotas; None: there are none. Called for each change of them."""
+        """Count the use of clients from now on, for these quotas; None: no quotas. Called for each change of them."""
         cdef int key
         self.quotas = quotas
         self.quota_generation = generation
@@ -400,7 +400,7 @@ cdef class AnswerQueue(Outbox):
     # ---- the end ----
 
     cdef int fail(self, str api, str reason) except -1:
-        """Close this connection because of what the peer sent; one rate-limited log line."""
+        """Close this connection because of bytes that the peer sent; one rate-limited log line."""
         self.server.log_events.bad_request(self.client_host, self.client_port, api, reason)
         return self.close()
 

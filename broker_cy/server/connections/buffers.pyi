@@ -1,5 +1,5 @@
 class BufferPool:
-    """Blocks for what is received. Both counts are in bytes."""
+    """Blocks for received bytes. Both counts are in bytes."""
 
     pooled_bytes: int
     lent_bytes: int

@@ -1,4 +1,4 @@
-"""Counts what a connection's client uses of its quotas, and lets the connection wait (KIP-13, KIP-124, KIP-219)."""
+"""Charges requests to the quotas of a connection's client, and throttles the connection (KIP-13, KIP-124, KIP-219)."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 

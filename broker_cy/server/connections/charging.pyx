@@ -38,7 +38,7 @@ cdef enum:
 cdef double PERCENT_OF_NS = 100.0 / 1000000000
 
 assert CLUSTER_AUTHORIZATION_FAILED == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-# ApiKeys.clusterAction, and what Kafka's brokers and controllers answer by sendResponseExemptThrottle.
+# ApiKeys.clusterAction, and the APIs that Kafka's brokers and controllers answer by sendResponseExemptThrottle.
 cdef frozenset EXEMPT = frozenset(int(key) for key in (
     ApiKey.WRITE_TXN_MARKERS, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.ALTER_PARTITION,
     ApiKey.ENVELOPE, ApiKey.FETCH_SNAPSHOT, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.ALLOCATE_PRODUCER_IDS,

@@ -126,7 +126,7 @@ cdef class Connection(AnswerQueue):
             self.broken(error)
 
     cdef int counted(self, bint from_buffer) except -1:
-        """Read, or go on with what is in the buffer; the time that it takes counts for the client."""
+        """Read, or continue with the bytes in the buffer; the time that it takes is charged to the client."""
         cdef Account account = self.account
         cdef int64_t began_ns = now_ns(&self.clock.source)
         if from_buffer:
@@ -242,7 +242,7 @@ cdef class Connection(AnswerQueue):
         return 0
 
     cdef int hold_for_login(self, Py_ssize_t held) except -1:
-        """Note what this connection holds between two reads, and see to LOGIN_BYTES_MAX."""
+        """Note the memory that this connection holds between two reads, and enforce LOGIN_BYTES_MAX."""
         cdef ServerCore server = self.server
         cdef Connection oldest
         if not self.logging_in or held <= LOGIN_BYTES_FREE:
@@ -394,7 +394,7 @@ cdef class Connection(AnswerQueue):
                                       or memcmp(p + 10, PyBytes_AS_STRING(self.client_id), client_id_length) != 0):
             self.client_id = PyBytes_FromStringAndSize(<char*>p + 10, client_id_length)
         if key != PRODUCE_KEY and self.staged_at == self.server.flushes:
-            # Kafka handles the requests of a connection one by one: this one finds what those before it produced.
+            # Kafka handles the requests of a connection one by one: this one finds the records of earlier ones.
             self.server.flush()
             if self.closed:
                 return 0
@@ -510,7 +510,7 @@ cdef class Connection(AnswerQueue):
         self.output_free()
 
     def end_refused(self, int key, bytes payload not None):
-        """Send the frame, if it is not empty, behind what is due, and close the connection."""
+        """Send the frame, if it is not empty, behind the due answers, and close the connection."""
         if self.closed:
             return
         try:

@@ -1,4 +1,4 @@
-"""The frame of a Fetch answer, versions 4 to 18, from what was read for each partition."""
+"""The frame of a Fetch answer, versions 4 to 18, from the result of the read of each partition."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, uint8_t
@@ -187,7 +187,7 @@ cdef bint inline_records(Writer out, LogSlice part) except *:
 
 
 cdef int remember(FetchSession session, FetchPartition target) except -1:
-    """Record what the client gets. A partition that returned records moves to the end of the order, so that all get
+    """Record the client's new state. A partition that returned records moves to the end of the order, so that all get
     their turn.
     """
     target.reported_high_watermark = target.high_watermark

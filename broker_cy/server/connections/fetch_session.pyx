@@ -129,7 +129,7 @@ cdef FetchContext refused(FetchView view, int16_t error):
 @cython.final
 cdef class FetchSession:
     cdef int update(self, FetchView view) except -1:
-        """Take up what an incremental request adds, changes and forgets."""
+        """Apply the partitions that an incremental request adds, changes and forgets."""
         cdef FetchPartition part, known = None
         cdef TopicSpan* topic
         cdef bytes name

@@ -1,8 +1,8 @@
 """The gate of all requests.
 
-It decides what depends on the client and the API alone: whether the API is served in this version, and what `rule` adds. Rights
-on a topic, group or transactional id are for the handlers, which report them in their responses; they know the client's principal
-from the context of the request.
+It makes decisions that depend only on the client and the API: whether the API is served in this version, and those of `rule`. The
+handlers authorize operations on a topic, group or transactional id, and report denials in their responses; they know the client's
+principal from the context of the request.
 
 A connection with a login (`login`) has its own gate, which admits requests that do not depend on the login; the gate of the listener
 decides on all others.

@@ -40,7 +40,7 @@ class IpOverrides:
                 limits |= dict.fromkeys(await self._network.addresses(host), limit)
             except OSError as error:
                 wrong.append(f"{host} ({error.strerror or error})")
-            except UnicodeError:  # the resolver's, for what is no name
+            except UnicodeError:  # the resolver's, for an invalid name
                 wrong.append(f"{host} ({NO_NAME})")
         if wrong:
             raise ConfigError(

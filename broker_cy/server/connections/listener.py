@@ -122,7 +122,7 @@ class Listener:
         logins: Logins | None = None,
         tls: TlsListener | None = None,
     ) -> None:
-        """`logins`: with SASL, what clients do before they are served; `tls`: with TLS, before that."""
+        """`logins`: with SASL, the logins of clients before they are served; `tls`: with TLS, before the logins."""
         self.name = name
         self.acceptor = acceptor
         self.core = core

@@ -15,7 +15,7 @@ cdef class OutSlice:
 
 
 cdef class Outbox:
-    """Subclassed by the connection, which defines what happens when the queue is empty again, and when the socket fails."""
+    """Subclassed by the connection, which defines the reaction to an empty queue, and to a failed socket."""
 
     cdef int emptied(self) except -1:
         """All that was queued is with the socket."""
@@ -34,7 +34,7 @@ cdef class Outbox:
         raise NotImplementedError("an Outbox without broken")
 
     cdef int push_bytes(self, Writer out, bint more) except -1:
-        """Send the content of `out`, and queue what the socket does not take; empties `out`."""
+        """Send the content of `out`, and queue the rest that the socket does not take; empties `out`."""
         cdef Py_ssize_t done = 0
         cdef ssize_t n
         if self.closed:
@@ -57,7 +57,7 @@ cdef class Outbox:
         return 0
 
     cdef int push_slice(self, LogSlice part) except -1:
-        """Send a slice of a segment file, or queue what the socket does not take."""
+        """Send a slice of a segment file, and queue the rest that the socket does not take."""
         cdef OutSlice item
         if self.closed:
             return 0

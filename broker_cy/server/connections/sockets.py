@@ -1,4 +1,4 @@
-"""The network of the machine: listening TCP sockets and what they accept, and connections to other nodes."""
+"""The network of the machine: listening TCP sockets and accepted ones, and connections to other nodes."""
 
 from __future__ import annotations
 

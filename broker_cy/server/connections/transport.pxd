@@ -1,7 +1,7 @@
 """Bytes to and from one peer, below the connection: a socket, or a replacement for it (TLS, a simulated link).
 
 No call waits. `recv`, `send` and `send_file` return the number of bytes, or a negative errno: -EAGAIN if the loop will report when
-to try again, never -EINTR. `send` accepts at least one byte or returns an errno; the caller keeps no copy of what was accepted.
+to try again, never -EINTR. `send` accepts at least one byte or returns an errno; the caller keeps no copy of accepted bytes.
 """
 
 cdef class Transport:

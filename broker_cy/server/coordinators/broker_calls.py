@@ -173,7 +173,7 @@ class Batches(Generic[T, A]):
             _settle([*lane.sent, *lane.waiting], KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
 
     async def close(self) -> None:
-        """Fail what waits, and wait until nothing is under way."""
+        """Fail the waiting entries, and wait until no request is under way."""
         self._closed = True
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for broker_id in list(self._lanes):

@@ -54,7 +54,7 @@ class StagedBatch(Generic[S]):
 
 
 class RecordWriter(Generic[S]):
-    """The writing half of a coordinator's runtime, which defines what follows from outcomes."""
+    """The writing half of a coordinator's runtime; the runtime defines the effects of outcomes."""
 
     codec = 0
     """Compression of the records."""
@@ -106,7 +106,7 @@ class RecordWriter(Generic[S]):
         """The answers of these steps are due, whose records are in the log and not committed."""
         raise NotImplementedError
 
-    # ---- what is not written ----
+    # ---- unwritten records ----
 
     @property
     def is_writing(self) -> bool:

@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 1-3: deletes what each filter selects, and returns it.
+"""DeleteAcls (31), versions 1-3: deletes the ACLs that each filter selects, and returns them.
 
 All filters of a request are one atomic change of the metadata log; INVALID_REQUEST for more than 10,000 entries.
 Without an authorizer SECURITY_DISABLED, as in Kafka. Kafka closes the connection for a filter with the number 0, which

@@ -1,6 +1,6 @@
 """DeleteRecords, versions 0 to 2 (KIP-107): moves the log start offset; -1 means the high watermark.
 
-The answer waits until all replicas that are served have deleted what the leader has, `timeout_ms` at most; its low
+The answer waits until all active replicas have deleted the same records as the leader, at most `timeout_ms`; its low
 watermark is the smallest log start offset of them. Whole segments below the log start are deleted after
 file.delete.delay.ms.
 Omissions: none.

@@ -333,7 +333,7 @@ cdef class FetchReply(Reply):
         return 0
 
     cdef int count_throttled(self, throttle) except -1:
-        """Report what listed replicas copy, in sync or not."""
+        """Report the bytes that listed replicas copy, in sync or not."""
         cdef FetchPartition target
         cdef int64_t found = 0
         for target in self.context.targets:
@@ -620,7 +620,7 @@ cdef int import_leading() except -1:
 
 
 cdef bint judge_follower(FetchReply reply, FetchPartition target) except *:
-    """Judge a follower's fetch of one partition, and report what it acknowledges. Returns whether to read.
+    """Judge a follower's fetch of one partition, and report its acknowledgement. Returns whether to read.
 
     A fetch that is read again is not judged again in the same leader epoch: a leader's log does not come to diverge, and `read`
     finds an offset that was deleted meanwhile.
@@ -695,8 +695,8 @@ cdef int look_up(FetchReply reply, FetchPartition target) except -1:
 # ---- the request ----
 
 cdef bint hurry_followers(AnswerQueue connection) except *:
-    """Answer what a follower waits for on this connection: it has sent a fetch behind it, for a partition that is not among those.
-    Returns whether a fetch still is being answered, by a worker.
+    """Answer the waiting fetch of a follower on this connection: it has sent a fetch behind it, for a partition that is not among
+    those. Returns whether a worker still answers a fetch.
     """
     cdef bint is_busy = False
     cdef Reply reply = connection.head, following

@@ -1,8 +1,8 @@
 """ListOffsets, versions 1 to 11: by time, and earliest (-2), latest (-1), largest timestamp (-3, KIP-734), local
 earliest (-4).
 
-Under read_committed the latest offset is the last stable one, and nothing beyond it is found by time. A search by time
-in what left the page cache has a worker read it first. Omissions:
+Under read_committed the latest offset is the last stable one, and a search by time finds no record beyond it. Before a
+search by time in data that left the page cache, a worker reads that data. Omissions:
 tiered storage: its special times (-5, -6) are answered -1, as Kafka does for a topic without it.
 """
 
@@ -144,7 +144,7 @@ async def answer_for(
 
 
 def readable_end(partition: Partition, read_committed: bool, replica_id: int) -> int:
-    """The offset before which records are found: only clients do without what is not committed."""
+    """The end of the searched records: only clients do not see uncommitted ones."""
     if replica_id != CONSUMER:
         return partition.log.written_end_offset
     return partition.last_stable_offset if read_committed else partition.high_watermark

@@ -48,8 +48,8 @@ def _sort(
     accepted: list[messages.OffsetCommitRequest.OffsetCommitRequestTopic],
     refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
 ) -> None:
-    """Split a topic of the request into what exists, with name and id filled in, and the answer for what does not, or
-    must not be read.
+    """Split a topic of the request into the existing part, with name and id filled in, and the answer for partitions
+    that do not exist, or that the client may not read.
     """
     image = ctx.broker.image
     known = image.topics.by_id(topic.topic_id) if by_id else image.topics.by_name(topic.name)

@@ -27,7 +27,7 @@ async def offset_for_leader_epoch(
     names = {topic.topic for topic in request.topics}
     if not ctx.allows_cluster(Operation.CLUSTER_ACTION, in_list=True):
         names = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names)
-    # As in Kafka, what is refused comes behind.
+    # As in Kafka, denied topics come last.
     asked_topics = sorted(request.topics, key=lambda topic: topic.topic not in names)
     await ctx.broker.openings.opened(
         ctx.broker.partitions.get(topic.topic, asked.partition)

@@ -129,7 +129,7 @@ cdef bint is_own_topic(AnswerQueue connection, bytes key, bint by_id) except *:
 
 cdef int take(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n, RecvBuffer owner,
               set denied) except -1:
-    """Answer the request in `_view`, without what is `denied`."""
+    """Answer the request in `_view`, without the topics in `denied`."""
     cdef ProduceReply reply
     cdef HeldProduce work
     cdef ProducePartition* part
@@ -335,7 +335,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
         connection.staged_at = server.flushes
     if _view.acks == ACKS_NONE:
         if waits and connection.awaits_sync:
-            # Nothing leaves, but the next request waits until what this one wrote is on disk.
+            # No answer leaves, but the next request waits until the records of this one are on disk.
             reply.connection = connection
             server.unflushed.append(reply)
         return refuse_unacked(connection, reply, reply.version)

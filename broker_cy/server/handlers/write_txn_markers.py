@@ -1,6 +1,6 @@
 """WriteTxnMarkers, versions 1 and 2 (transaction version, KIP-1228): transaction markers into this broker's partitions.
 
-For transaction coordinators on other brokers, and for administrators, who end a transaction that hangs
+For transaction coordinators on other brokers, and for administrators that end a hanging transaction
 (kafka-transactions.sh abort). A coordinator writes the markers for partitions of its own broker itself.
 """
 

@@ -1,1 +1,1 @@
-"""The metadata of the cluster: the controller and its log, what handlers see of it, topics and settings that change."""
+"""The metadata of the cluster: the controller and its log, the view of handlers, and changes of topics and settings."""

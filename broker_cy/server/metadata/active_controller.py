@@ -71,7 +71,7 @@ class ActiveController:
         for offset in range(committed.end_offset, driver.quorum.end_offset):
             # The epoch begins with control records, which change nothing here.
             self._controller.skip_to(offset)
-        self._waiting: deque[Waiting] = deque()  # by the end of what they wait for, ascending
+        self._waiting: deque[Waiting] = deque()  # by the end offset that they wait for, ascending
         self._high_watermark = 0
         self._bootstrap: list[VersionedRecord] = []
         self._activation_end = 0  # the end of the records of Activate in the log; -1: they could not be written

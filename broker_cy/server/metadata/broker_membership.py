@@ -1,9 +1,9 @@
-"""This broker as a member of the cluster: its registration, its heartbeats, and its orderly end (Kafka's
+"""This broker as a member of the cluster: its registration, its heartbeats, and its controlled shutdown (Kafka's
 BrokerLifecycleManager).
 
-Each start is a new incarnation. The broker is fenced until it has applied its own registration, so that it knows which
-partitions it has; then it is unfenced, and clients are sent to it. Before it stops, it asks the controller to move what
-it leads to other brokers.
+Each start is a new incarnation. The broker is fenced until it has applied its own registration, so that it knows its
+partitions; then it is unfenced, and clients are sent to it. Before it stops, it asks the controller to move its
+leadership to other brokers.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class BrokerMembership:
         self._hindrance = ""
 
     async def _noting(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Wait for `work`, and log what it waits for each NOTE_S."""
+        """Wait for `work`, and log the reason of the wait each NOTE_S."""
         task = self._loop.create_task(work)
         try:
             while not (await asyncio.wait((task,), timeout=NOTE_S))[0]:
@@ -249,7 +249,7 @@ class BrokerMembership:
         await self._noting(unfenced(), "this broker is registered, and still fenced")
 
     async def leave(self) -> None:
-        """Hand over what this broker leads, and be fenced; SHUTDOWN_S at most."""
+        """Hand over this broker's partitions, and be fenced; SHUTDOWN_S at most."""
         if self._beating is not None and not self._beating.done():
             self._wants_to_stop = True
             self._news.set()

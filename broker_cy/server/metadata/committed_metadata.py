@@ -49,7 +49,7 @@ class CommittedMetadata:
     ) -> None:
         """`listeners` are informed from `publish` on. `on_committed(image, bytes)` is called after them for each
         change, with the size of its records; `on_damage(reason)` if committed records cannot be read or applied.
-        `executor` reads what is not in memory; None: the loop's default one.
+        `executor` reads data that is not in memory; None: the loop's default one.
         """
         self._loader = loader
         self._files = files

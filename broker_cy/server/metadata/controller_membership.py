@@ -36,7 +36,7 @@ BACKOFF_S_MAX: Final = 60.0
 
 
 class ControllerMembership:
-    """`apply` compares each image with what has to be registered, until `stop`."""
+    """`apply` compares each image with the required registration, until `stop`."""
 
     def __init__(
         self,

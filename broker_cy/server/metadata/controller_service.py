@@ -313,7 +313,7 @@ class ControllerService:
             await self._unless_strange(self._membership.unfenced())
 
     async def _unless_strange(self, work: Coroutine[None, None, None]) -> None:
-        """Wait for `work`. Raises what it raises, and QuorumError once another cluster has refused this node, or once
+        """Wait for `work`. Raises its exceptions, and QuorumError once another cluster has refused this node, or once
         it has left the quorum because its disk failed.
         """
         task = self._loop.create_task(work)
@@ -526,7 +526,7 @@ class ControllerService:
             await pool.close()
 
     async def hand_over(self) -> None:
-        """Before the broker stops to serve: let other brokers lead what this one leads."""
+        """Before the broker stops serving: let other brokers lead its partitions."""
         if self._membership is not None:
             await self._membership.leave()
 
@@ -648,7 +648,7 @@ class ControllerService:
                     raise
             if self._loop.time() >= deadline:
                 raise self._leadership.not_active()
-            # This node was elected, and has yet to apply what was committed before; or it leads no longer.
+            # This node was elected, and has not yet applied earlier committed entries; or it no longer leads.
             await asyncio.sleep(RETRY_S)
 
     async def forward(self, ctx: Asked, request: Message, response: type[Any]) -> Any:

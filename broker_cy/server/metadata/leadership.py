@@ -53,7 +53,7 @@ def _seen(task: asyncio.Future[Any]) -> None:
 
 
 class Leadership:
-    """Takes what the quorum reports (quorum_driver.Owner). `open` comes first."""
+    """Takes the reports of the quorum (quorum_driver.Owner). `open` comes first."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Leadership:
         if self._duties is not None:
             self._duties.fence_silent({broker_id: epoch})
 
-    # --- what the quorum and the image report
+    # --- reports of the quorum and the image
 
     def changed(self, output: Output) -> None:
         if output.role is not Role.LEADER:

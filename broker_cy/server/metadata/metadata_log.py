@@ -96,7 +96,7 @@ class MetadataLog:
         newest_base = self.log.active.base_offset
         maintenance.truncate_to(self.log, end_offset, now_ms)
         if self.log.active.base_offset < newest_base:
-            # The next sync includes the names: a segment that a power loss brings back would not fit what follows.
+            # The next sync includes the names: a segment that a power loss brings back would not fit the later ones.
             self._synced_base = self.log.active.base_offset - 1
 
     def bootstrap_records(self, now_ms: int) -> list[VersionedRecord]:
@@ -149,8 +149,8 @@ class MetadataLog:
 
     def replace(self, start: OffsetAndEpoch, now_ms: int) -> Callable[[], None]:
         """Empty the log: it begins behind the snapshot `start`, which is on disk. Raises StorageError, OSError. Returns
-        what brings that to the disk (see begin_sync): otherwise the next start may look for what the snapshot has
-        replaced.
+        the function that syncs this (see begin_sync): otherwise the next start may look for entries that the snapshot
+        has replaced.
         """
         maintenance.restart_at(self.log, start.offset, now_ms)
         self._synced_base = -1

@@ -75,9 +75,7 @@ class SnapshotKeeper:
                 self._timer = self._loop.call_later(interval_ms / 1000, self._begin)
 
     async def stop(self) -> None:
-        """Abandon the snapshot that is being written, if any, and begin no other. The next start removes what is left
-        of it.
-        """
+        """Abandon the snapshot that is being written, if any, and begin no other. The next start removes its file."""
         self._disarm()
         if self._task is not None:
             self._task.cancel()

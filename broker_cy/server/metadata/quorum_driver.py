@@ -272,7 +272,7 @@ class QuorumDriver:
         self.halt(f"the files of the metadata log cannot be changed ({error}): restart the broker when they can")
 
     def settle(self) -> None:
-        """Write and sync what is staged. Blocks for the disk, so that only a start may use it. Raises StorageError,
+        """Write and sync the staged batches. Blocks for the disk, so only a start may use it. Raises StorageError,
         OSError.
         """
         assert self._syncing is None
@@ -293,7 +293,7 @@ class QuorumDriver:
 
     @property
     def _is_secured(self) -> bool:
-        """Whether everything is on disk that what leaves may rely on."""
+        """Whether all state that messages may rely on is on disk."""
         return not self._holds and not self._is_held
 
     def _work_to_secure(self) -> Callable[[], None]:
@@ -303,7 +303,7 @@ class QuorumDriver:
             self._secure_scheduled = None
         state, self._election_state = self._election_state, None
         sync, self._sync_replaced = self._sync_replaced, None
-        # A vote may have been followed by what became of it: then that is waited for.
+        # A result may have followed a vote: then wait for that.
         is_held, self._holds = self._holds, False
         self._is_held = is_held
 

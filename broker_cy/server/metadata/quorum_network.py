@@ -107,8 +107,8 @@ class QuorumNetwork:
         executor: Executor | None = None,
     ) -> None:
         """`address_of` returns the address of a node, or of a bootstrap server by its negative id. `request_ms` is how
-        long the machine waits for a response. `own` are the addresses at which other nodes reach this one. `executor`
-        reads what is not in memory, and snapshots; None: the loop's default one.
+        long the machine waits for a response. `own` are this node's addresses for other nodes. `executor` reads data
+        that is not in memory, and snapshots; None: the loop's default one.
         """
         self._me = me
         self._own = own
@@ -140,7 +140,7 @@ class QuorumNetwork:
         return "; ".join(f"{address}: {reason}" for address, reason in found.items())
 
     async def close(self) -> None:
-        """Send nothing more, except what is on its way."""
+        """Stop sending; requests that are on their way are still delivered."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -88,7 +88,7 @@ def open_network(
     outgoing: Outgoing,
     executor: Executor | None,
 ) -> Reach | None:
-    """Return what reaches other nodes; None for the only voter without a listener that others could reach."""
+    """Return the connections to other nodes; None for the only voter without a listener that others could reach."""
     if voters.ids == (config.node_id,) and not config.network.controller_listeners:
         return None
     # Imported here, because a node that is alone does not need these modules.

@@ -77,7 +77,7 @@ class Alterations:
                 LOGGER.debug("AlterPartition failed", extra=facts(reason=str(error)))
                 is_answered = False
             except Exception:
-                # A defect. The leaders wait for answers to what they propose.
+                # A defect. The leaders wait for answers to their proposals.
                 self._keep(sent)
                 raise
             if self._waiting or not is_answered:
@@ -87,7 +87,7 @@ class Alterations:
         self._task = None
 
     def _keep(self, sent: dict[tuple[UUID, int], tuple[Partition, Proposal]]) -> None:
-        """Send again what is still proposed."""
+        """Repeat the current proposals."""
         for key, (partition, proposal) in sent.items():
             in_sync = partition.replica.in_sync
             if in_sync is not None and in_sync.proposal is proposal and not partition.closed:

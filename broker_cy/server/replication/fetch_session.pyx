@@ -2,12 +2,12 @@
 (KIP-227), in version 17 of Fetch.
 
 A pure state: no connection, no clock. A request has only the partitions whose position has changed since the last
-one; the leader knows the others. A partition that has something that is not written yet is taken out of the session:
-its fetch offset would acknowledge that. The leader then answers soon, with or without records. Taken out is also one that
-a throttle holds (KIP-73), until its rate allows the next fetch.
+one; the leader knows the others. A partition with unwritten records is taken out of the session, because its fetch offset would
+acknowledge them. The leader then answers soon, with or without records. A throttled partition (KIP-73) is also taken out, until
+its rate allows the next fetch.
 
-Two requests may be on their way: a leader that holds the first one would otherwise not learn of a partition that is fetched
-from now on. Answers come in the order of the requests, so the older of two is judged by what the leader had before the newer.
+Two requests may be on their way: a leader that holds the first one would otherwise not learn of a newly fetched partition. Answers
+come in the order of the requests, so the older of two is judged by the leader's session before the newer one.
 
 Requests are written and answers read here, because a follower does both for each batch; the codec of `wire` is the oracle.
 """
@@ -74,7 +74,7 @@ cdef bytes key_of(const uint8_t* topic_id, int32_t index):
 
 
 cdef class FetchSession:
-    """Invariant: `asked` is what the leader has in the session, if `epoch` is not NEW_SESSION. Partitions have the keys of key_of."""
+    """Invariant: `asked` equals the leader's session, if `epoch` is not NEW_SESSION. Partitions have the keys of key_of."""
     cdef int32_t node_id
     cdef object config
     cdef object throttle            # replica.throttle.ReplicaThrottle

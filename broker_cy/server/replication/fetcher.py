@@ -305,7 +305,7 @@ class LeaderFetcher:
         elif error_code and error_code not in SESSION_ENDED:
             self._ask_after(self._backoff_s)
         else:
-            # After the end of this turn, which writes what was staged: the next request acknowledges it.
+            # After the end of this turn, which writes the staged batches: the next request acknowledges them.
             self._ask_soon()
 
     def _wait(self) -> None:
@@ -325,7 +325,7 @@ class LeaderFetcher:
         return float(self._follower.config["replica.socket.timeout.ms"]) / 1000
 
     def _guarded(self, partition: Partition, work: Callable[..., None], *arguments: object) -> None:
-        """Do what concerns one partition; if that fails, fetch it again after a while."""
+        """Do work for one partition; if that fails, fetch it again after a while."""
         try:
             work(*arguments)
         except (KafkaError, StorageError, OffsetOutOfRange) as error:
@@ -420,8 +420,8 @@ class LeaderFetcher:
         self._session.note(partition)
 
     def _restarted(self, partition: Partition, step: Step, records: memoryview | None) -> None:
-        """The log that begins again is on disk: append what came with that. A batch that contains the log start of the
-        leader begins before it, and the leader refuses a fetch from there: it would not be sent again.
+        """The log that begins again is on disk: append the records that came with that. A batch that contains the log
+        start of the leader begins before it, and the leader refuses a fetch from there: it would not be sent again.
         """
         if self._session.has(partition) and not partition.closed:
             self._continue(partition)

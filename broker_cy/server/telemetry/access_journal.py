@@ -86,7 +86,7 @@ class AccessJournal:
             self._writing = self._loop.call_later(WRITE_S, self.write)
 
     def write(self) -> None:
-        """Write what is not written yet."""
+        """Write the unwritten accesses."""
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
@@ -104,7 +104,7 @@ class AccessJournal:
         self._on_period()
 
     def stop(self) -> None:
-        """Write what is not written yet; later accesses are not written."""
+        """Write the unwritten accesses; later ones are not written."""
         if self._period is not None:
             self._period.cancel()
             self._period = None

@@ -114,7 +114,7 @@ class EventLog:
         await self.close()
 
     async def close(self) -> None:
-        """Write what waits; nothing is written later."""
+        """Write the waiting events; later ones are not written."""
         await self._topic.stop()
         await self._leader.close()
 

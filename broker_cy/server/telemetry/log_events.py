@@ -60,7 +60,7 @@ class LogEvents:
         self._denied = RateLimit(clock)
 
     def bad_request(self, host: str, port: int, api: str, reason: str) -> None:
-        """Log that a connection is closed because of what its peer sent."""
+        """Log that a connection is closed because of bytes that its peer sent."""
         event = "connection closed: bad request"
         self._bad_requests.log(logging.WARNING, event, peer=f"{host}:{port}", api=api or "-", reason=reason)
 

@@ -1,7 +1,7 @@
 """Serves `/metrics`, `/healthz` and `/readyz` over HTTP/1.1, on a separate port.
 
 `/healthz` answers 200 while the loop runs. `/readyz` answers 200 while the broker is in service and its coordinators
-are loaded, and 503 before that, while it is fenced and during the stop; the body lists what is missing.
+are loaded, and 503 before that, while it is fenced and during the stop; the body lists the reasons.
 `/metrics?topic=NAME`, which may be repeated, restricts the partition metrics to these topics. Only GET and HEAD are
 served. With a MetricsAccess, /metrics needs a token, and all pages are served over TLS.
 
@@ -162,7 +162,7 @@ class MetricsServer:
     # ---- TLS ----
 
     async def _accept_tls(self, access: MetricsAccess) -> None:
-        """Accept connections, and begin their handshakes with what is in the files now, until it is cancelled."""
+        """Accept connections, and begin their handshakes with the current files, until it is cancelled."""
         while True:
             try:
                 accepted, _ = await self._loop.sock_accept(self._socket)

@@ -103,7 +103,7 @@ class MetricsSampler:
         return value - before
 
     async def sample(self) -> Sample:
-        """Return what was counted since the last call."""
+        """Return the counts since the last call."""
         broker, core = self._broker, self._core
         now_s = broker.loop.time()
         sample = Sample(time_ms=broker.clock.wall_ms(), broker=broker.node_id)

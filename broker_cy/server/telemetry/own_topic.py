@@ -103,7 +103,7 @@ class OwnTopic:
             self._creating = self._loop.create_task(self._create())
 
     async def _send(self) -> None:
-        """Send what waits to the leader, until it is all there, or this broker leads."""
+        """Send the waiting records to the leader, until all are sent, or this broker leads."""
         while self._waiting:
             leader = self._leader.elsewhere(self.name)
             if leader == NO_LEADER:

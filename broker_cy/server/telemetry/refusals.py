@@ -119,14 +119,14 @@ class Refusals:
         self._timer = self._loop.call_later(PERIOD_S, self._on_time) if self.flush() else None
 
     def flush(self) -> bool:
-        """Write what was gathered, and return whether there was anything."""
+        """Write the gathered refusals, and return whether any was written."""
         found: list[Event] = [*self._logins.take(), *self._rights.take()]
         for event in found:
             self._note(event)
         return bool(found)
 
     def stop(self) -> None:
-        """Write what was gathered; later refusals are not written."""
+        """Write the gathered refusals; later ones are not written."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

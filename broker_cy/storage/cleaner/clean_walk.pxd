@@ -17,7 +17,7 @@ cdef class CleanWalk(CleanedOutput):
     cdef readonly object transactions
     cdef OffsetMap offsets
     cdef int64_t now_ms
-    cdef int64_t upper_offset       # end of what this cleaning may change
+    cdef int64_t upper_offset       # end of the records that this cleaning may change
     # Last data offsets of active producers, in ascending order, and the index of the first that the walk has not passed.
     cdef int64_t* kept_offsets
     cdef int64_t kept_count

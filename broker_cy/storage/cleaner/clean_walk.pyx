@@ -194,7 +194,7 @@ cdef class CleanWalk(CleanedOutput):
         )
 
     cdef int place(self, int rules) noexcept nogil:
-        """Write what stays of the current batch, whose records are not compressed; return STOP_END, STOP_FLUSH or STOP_FAULT."""
+        """Write the kept part of the current batch, whose records are not compressed; return STOP_END, STOP_FLUSH or STOP_FAULT."""
         cdef BatchHeader* header = &self.source.header
         cdef const uint8_t* payload = self.source.data + BATCH_HEADER_BYTES
         cdef int64_t size = batch_bytes(header)
@@ -226,7 +226,7 @@ cdef class CleanWalk(CleanedOutput):
         return self.put_header(out, records_bytes, horizon)
 
     cdef int special(self) except -1:
-        """Write what stays of the current batch, which is compressed, a marker, or transactional."""
+        """Write the kept part of the current batch, which is compressed, a marker, or transactional."""
         cdef BatchHeader* header = &self.source.header
         cdef int64_t last_offset = self.source.next_offset - 1
         cdef int rules = self.rules_of_place()
@@ -253,7 +253,7 @@ cdef class CleanWalk(CleanedOutput):
         return 0
 
     cdef int place_compressed(self, int rules) except -1:
-        """Write what stays of the current batch, whose records are compressed, compressed again with the batch's own codec."""
+        """Write the kept part of the current batch, whose records are compressed, with the batch's own codec."""
         cdef BatchHeader* header = &self.source.header
         cdef const uint8_t[::1] payload = payload_of(self.source)
         cdef const uint8_t[::1] packed

@@ -4,7 +4,7 @@ The loop makes a plan of the log (swap.plan); the worker accesses only files. Af
 replaces them by the cleaned segment (swap.install) and starts the next group. Files are renamed in Kafka's order, so
 that a crash at any point leaves each old segment or its replacement: a group is written to `.cleaned` files, synced and
 renamed to `.swap`; then the old files are renamed to `.deleted`, then the `.swap` files to their final names (log_files
-finishes or undoes what was interrupted, as Kafka does).
+finishes or undoes an interrupted step, as Kafka does).
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Cleaning:
         self._groups = group_segments([each for each in plan.segments if each.base_offset < self.end_offset], plan)
 
     def _read_aborted(self) -> list[AbortedTransaction]:
-        """All aborted transactions of the log. Their markers may be after what is cleaned, up to the active segment.
+        """All aborted transactions of the log. Their markers may be after the cleaned part, up to the active segment.
         The loop may be appending to the index of that one; an incomplete entry at its end does not matter here.
         """
         found: list[AbortedTransaction] = []

@@ -1,4 +1,4 @@
-"""log.cleaner.io.max.bytes.per.second: the limit of what all cleaner threads together read and write."""
+"""log.cleaner.io.max.bytes.per.second: the limit of the bytes that all cleaner threads together read and write."""
 
 from __future__ import annotations
 

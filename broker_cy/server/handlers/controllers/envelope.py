@@ -18,7 +18,7 @@ from broker_cy.server.registry import ListenerKind, handler, registrations
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.frame import ApiKey
 
-# What Kafka's ApiKeys mark as forwardable, of what is served here.
+# The APIs served here that Kafka's ApiKeys mark as forwardable.
 FORWARDABLE: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
