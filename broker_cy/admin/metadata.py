@@ -162,8 +162,7 @@ class Metadata:
         wanted = messages.MetadataRequest.MetadataRequestTopic
         request = messages.MetadataRequest(
             topics=None if names is None else [wanted(name=name) for name in names],
-            # Version 4 added this field; without it a broker creates missing topics even if the client does not want
-            # that.
+            # Version 4 added this field; without it a broker creates missing topics against the client's wish.
             allow_auto_topic_creation=create,
         )
         answer, _ = await self.pool.ask(peer, request, messages.MetadataResponse, deadline, at_least=4)

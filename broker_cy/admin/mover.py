@@ -32,8 +32,7 @@ EVERY_S: Final = 1.0
 # How often a move may be missing at the controller, while brokers still report the old replicas, until it counts as
 # cancelled: brokers learn of its end a little later.
 MISSING_MAX: Final = 10
-# After so many misses of a move, no other one is started. A complete move is missing as well, until brokers learn of
-# it.
+# After so many misses of a move, no other one is started. A complete move is missing as well, until brokers know it.
 MISSING_SUSPECT: Final = 2
 # Time over which the rate is measured.
 RATE_WINDOW_S: Final = 15.0

@@ -27,7 +27,6 @@ class AbortedTransactions:
         if not batch.is_transactional or batch.producer_id not in self._active:
             return False
         if batch.is_control:
-            # An aborted transaction ends with an abort marker; later records of the same producer belong to another
-            # one.
+            # An aborted transaction ends with an abort marker; later records of the producer belong to the next one.
             self._active.discard(batch.producer_id)
         return True

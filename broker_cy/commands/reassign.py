@@ -111,9 +111,7 @@ def wish_of(
     replication_factor: int | None,
     topics: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> Wish:
-    """Return the goal in the options. Raises click.UsageError unless exactly one was given; ClientError for the
-    file.
-    """
+    """Return the goal in the options. Raises click.UsageError unless exactly one was given; ClientError for a file."""
     if sum((file is not None, bool(drain), bool(add), balance, replication_factor is not None)) != 1:
         raise click.UsageError("specify exactly one of FILE, --drain, --add, --balance, --replication-factor")
     if (replication_factor is not None) != bool(topics):

@@ -4,7 +4,7 @@
                                   needed: it alone can lead a partition)
     UNFENCED -> FENCED            it requests that, or its session ends (`FenceBrokers`)
     UNFENCED -> SHUTTING_DOWN     it requests a shutdown and leads partitions: they move to others first
-    any -> SHUTDOWN_NOW           it leads no partition any longer; it is fenced, and may stop
+    any -> SHUTDOWN_NOW           it need not wait any longer; it is fenced, and may stop
 
 A fenced broker leads no partition, is in no in-sync set (except as its last member), and clients are not sent to it.
 """

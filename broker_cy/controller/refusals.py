@@ -27,7 +27,7 @@ from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.controller.placement import host_of
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 
-# How long the controller's connections must be refused if it is the only other node.
+# How long the controller's connections must be refused if no other host can report.
 ALONE_MS: Final = 50
 # The tagged field of BrokerHeartbeat with the brokers that refuse the sender. It is sent to controllers of broker-cy
 # only: Kafka's specification does not have it.

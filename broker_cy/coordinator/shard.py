@@ -93,7 +93,7 @@ class GroupShard(StateMachine[TimerKey, Step]):
         return group if group is not None and group.number == number else None
 
 
-# ---- what a record replaced ----
+# ---- state that a record replaced ----
 
 
 class OffsetBefore(NamedTuple):
@@ -120,7 +120,7 @@ class MarkerBefore(NamedTuple):
 
 
 class GroupBefore(NamedTuple):
-    """The record of a classic group. `group` is what a tombstone removed."""
+    """The record of a classic group. `group` is the one that a tombstone removed."""
 
     group_id: str
     value: bytes | None

@@ -1,5 +1,5 @@
 """One node of the metadata quorum as a state machine (KIP-595): `step(event, now_ms)` returns the data to persist, to
-append and to send, in that order. It holds no file, socket or clock, and draws only from the source that it is given.
+append and to send, and their order. It holds no file, socket or clock, and draws only from the source that it is given.
 
 A quorum of one behaves like a larger one: it stands for election, votes for itself, and leads when its vote is a
 majority, all in the step of the first event. It commits entries when they are synced.

@@ -1,7 +1,6 @@
 """Kafka's form of the messages between the nodes of the quorum: Vote 0-2, BeginQuorumEpoch 0-1, EndQuorumEpoch 0-1,
 Fetch 4-18 and FetchSnapshot 0-1, as Kafka 4.3.1 speaks them. Pure functions between the values of `messages` and those
-of `wire.messages`; `wire_log` converts the entries, `wire_admin` requests of operators and tools, and UpdateRaftVoter
-0.
+of `wire.messages`; `wire_log` converts the entries, `wire_admin` requests of operators and tools and UpdateRaftVoter 0.
 
 The sender of a request keeps its value: `from_response` needs it, because a response does not repeat the request.
 The `correlation` of a Fetch or FetchSnapshot is local to each side: the receiver chooses its own with `from_request`,

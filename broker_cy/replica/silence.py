@@ -114,7 +114,7 @@ class FollowerSilence:
             if not heard.asking and running_ms - heard.quiet_from_ms >= heard.limit_ms + heard.sending_ms
         }
         if not self._is_anybody_heard_since(running_ms - self.base_ms):
-            # Earlier silent followers do not count either: a partition may only now be able to propose their removal.
+            # Earlier silent followers do not count either: a partition might only now propose their removal.
             found.clear()
             self.silent.clear()
         is_new = not found <= self.silent

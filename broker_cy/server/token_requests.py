@@ -1,6 +1,4 @@
-"""The common parts of requests about delegation tokens: the clients that may send them, and changes of a token's
-time.
-"""
+"""The common parts of requests about delegation tokens: the clients that may send them, and changes of the expiry."""
 
 from __future__ import annotations
 

@@ -132,8 +132,7 @@ def _read_gzip(view: memoryview, limit: int) -> memoryview:
     size = 0
     at = 0
     # zlib copies the input that it does not use. The first member is nearly always the only one and is fed everything;
-    # later members are fed pieces, so that the rest of the payload is not copied for each of 50,000 tiny members, for
-    # instance.
+    # later members are fed pieces, so that the rest of the payload is not copied for each of perhaps 50,000 members.
     feed_bytes = len(view)
     while True:
         member = zlib_ng.decompressobj(_GZIP_WINDOW)

@@ -7,7 +7,7 @@
     server: nothing
 
 As in Kafka, TLS protects records, or they are not protected. As in Kafka, an authorization id has no effect: the user
-is the principal of the ticket, or the result of the rules (security.kerberos). Some clients send the service's name.
+is the principal of the ticket, or the result of the rules (security.kerberos). Some send the service's name there.
 
 Calls of Kerberos may block, for files and, at the client, for the key distribution center: the server's half returns
 them as Work, and the client's half has the flag `blocks`.

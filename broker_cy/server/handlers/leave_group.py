@@ -1,6 +1,4 @@
-"""LeaveGroup, versions 0 to 5. From 3 on one request has several members, also by instance id alone; 5 has the
-reason.
-"""
+"""LeaveGroup, versions 0 to 5. From 3 on a request has several members, also by instance id alone; 5 has the reason."""
 
 from __future__ import annotations
 

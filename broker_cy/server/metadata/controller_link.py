@@ -48,8 +48,7 @@ class ControllerLink:
         self._forwarded = forwarded
         self._leader = leader
         self._address_of = address_of
-        # The requests that a change of the active controller concerns, in their order: a set would have that of
-        # addresses.
+        # The requests that a change of the active controller concerns, in order: a set would have that of addresses.
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def leader_changed(self) -> None:
