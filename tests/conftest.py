@@ -20,6 +20,7 @@ from tests.support.broker import QUICK, Target, new_target
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.run_summary import RunSummary
 from tests.support.scheduling import Scheduling
+from tests.support.tiers import IS_FULL
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -28,8 +29,14 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 HANDLERS = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
-# No test may fail because the machine is busy, or because the build has sanitizers.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No test may fail because the machine is busy, or because the build has sanitizers. `make test` tries the same examples
+# each time; `make test-all` searches with others.
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not IS_FULL,
+)
 settings.load_profile("unhurried")
 
 
