@@ -271,7 +271,7 @@ def _token_source(settings: Mapping[str, str], where: str) -> TokenSource:
     if secret is None:
         secret = _secret(settings, where, CLIENT_ID, SECRET_FILE, SECRET_VARIABLE)
     elif of_provider & {SECRET_FILE, SECRET_VARIABLE}:
-        raise _invalid(where, f"{CLIENT_SECRET} is there twice")
+        raise _invalid(where, f"{CLIENT_SECRET} is set twice")
     return TokenSource(TokenEndpoint(url, settings[CLIENT_ID], secret, settings.get(SCOPE, "")))
 
 

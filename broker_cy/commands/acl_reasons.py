@@ -93,10 +93,10 @@ async def explain_command(
     super_users: Sequence[str],
     allow_if_no_acl: bool,
 ) -> None:
-    """Name the ACL that allows or denies a user an operation, or those that come near.
+    """Show the ACL that allows or denies an operation to a user, or the ACLs that come near.
 
-    The decision is made here, from the listed ACLs, with the code that brokers use. Brokers do not show
-    who is a super user: name them with --super-user.
+    The command decides, from the listed ACLs, with the code that brokers use. Brokers do not list their
+    super users: name them with --super-user.
     """
     kind, name = resource
     bindings = await acls_of(client, none_if_disabled=no_acls)
@@ -186,10 +186,10 @@ async def unused_command(target: Target, client: AdminClient, since: int) -> Non
 async def preview_command(
     target: Target, client: AdminClient, added: Sequence[Binding], removed: Sequence[Binding], since: int
 ) -> int:
-    """Show who of the traffic since a time would be refused, or allowed, after a change of ACLs. Changes nothing.
+    """Show which users of the traffic since a time a change of ACLs would deny, or allow. Changes nothing.
 
-    Both options may be repeated. The exit code is 1 if somebody would be refused what is allowed now. Needs
-    the accesses that brokers note in the topic __cluster_events; Apache Kafka does not.
+    Both options may be repeated. The exit code is 1 if the change would deny an access that is allowed now. Needs
+    the accesses that brokers note in the topic __cluster_events; Apache Kafka notes none.
     """
     if not added and not removed:
         raise click.UsageError("nothing to try: use --add or --remove")

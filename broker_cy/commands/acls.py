@@ -43,7 +43,7 @@ LISTED_MAX = 50
 
 @click.group("acls", epilog=EPILOG)
 def command() -> None:
-    """Access control lists: who may do what, and why.
+    """Access control lists: the operations that each principal may perform, and why.
 
     A resource is written as TYPE:NAME. Types are topic, group, cluster (without a name), transactional-id,
     delegation-token and user. The name * stands for all resources of the type.
@@ -130,7 +130,7 @@ async def create(
     target.require_writable()
     kind, name = resource
     if prefixed and kind is ResourceType.CLUSTER:
-        raise click.UsageError("--prefixed: the cluster has one name, which is no prefix")
+        raise click.UsageError("--prefixed: the resource cluster has one name, so it accepts no prefix")
     if prefixed and name == WILDCARD:
         raise click.UsageError(f"--prefixed: {name} is no prefix; without the option it stands for all names")
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "events": ("events", "recorded events: rebalances, changes and who made them, starts and stops"),
     "metrics": ("metrics", "metrics of brokers: requests and their times, topics, memory, event loop lag"),
     "alerts": ("alerts", "evaluate alert rules: once, or with --follow; optionally notify a webhook"),
-    "acls": ("acls", "who may do what: list, create and delete ACLs, and explain what decides"),
+    "acls": ("acls", "ACLs: list, create and delete them, and explain which one decides"),
     "users": ("users", "users that log in with SCRAM: list, create, alter and delete them"),
     "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
     "producers": ("producers", "active producers of a topic's partitions"),

@@ -199,9 +199,9 @@ async def apply(
 @command.command("status", epilog=EPILOG)
 @cluster_command
 async def status(target: Target, client: AdminClient) -> None:
-    """Show the partitions that are being moved, whoever started it, what they have copied and how fast, and throttles.
+    """Show all partitions that are being moved, the bytes copied, the rate, and the throttles.
 
-    The rate is that of the time between two looks at the cluster.
+    The rate is that between two looks at the cluster.
     """
     now = await moving_now(client)
     if now.partitions:
@@ -254,7 +254,7 @@ async def cancel(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Cancel moves, whoever started them: the old replicas stay. Removes throttles if no other move is under way."""
+    """Cancel moves, also those of other tools. The old replicas stay. Removes throttles if it was the last move."""
     wanted, words = await chooser(client, topics)
     plan = await plan_cancel(client, command_of(target), wanted, words)
     return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)

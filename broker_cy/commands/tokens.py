@@ -26,7 +26,7 @@ examples:
 """
 
 show_hmac_option = click.option(
-    "--show-hmac", is_flag=True, help="Print the HMAC, too: who has it, and the id, is the owner."
+    "--show-hmac", is_flag=True, help="Print the HMAC, too: a client with it and the id logs in as the owner."
 )
 
 

@@ -161,7 +161,7 @@ def explain_form(asked: Mapping[str, str] | None = None) -> Form:
             Field("resource", "Resource", parse_resource, texts.get("resource", ""), RESOURCE_HELP),
             Field("host", "Host", parse_host, texts.get("host", WILDCARD), "an IP address, or * for any"),
         ],
-        note="Decided here, by the ACLs of now. Brokers do not show who is a super user, who may do everything.",
+        note="Decided here, from the current ACLs. Brokers do not list super users, who may do everything.",
         verb="Explain",
         check=_check_asked,
     )

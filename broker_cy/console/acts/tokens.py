@@ -81,7 +81,7 @@ def new_token_form() -> Form:
             Field("renewers", "Renewers", _users, hint="users, separated by commas, or empty"),
             Field("lifetime", "Maximum lifetime", optional(parse_duration), hint=f"{DURATION_HELP}; empty: as set"),
         ],
-        note="Who has its id and its HMAC is the owner. The HMAC is shown once, when the token is created.",
+        note="Its id and its HMAC log in as the owner. The HMAC is shown once, when the token is created.",
     )
 
 
