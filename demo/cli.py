@@ -30,7 +30,7 @@ them is killed now and then, too."""
 EXAMPLES = """\
 examples:
   make demo
-  make demo ARGS="--nodes 3"                           three nodes, of which one is killed now and then
+  make demo ARGS="--nodes 3"                           three nodes; one of them is killed now and then
   make demo ARGS="--listener 127.0.0.1:0"              use a free port
   make demo ARGS="--dir ./demo-data --rate 10"         keep the data, and write ten times as many records
 """

@@ -145,7 +145,7 @@ class Verification:
             return ", ".join(words)
         kept = self.total("acknowledged")
         return (
-            f"all {kept:,} acknowledged records are there, once and in order" if kept else "no record was acknowledged"
+            f"all {kept:,} acknowledged records were found, once and in order" if kept else "no record was acknowledged"
         )
 
 

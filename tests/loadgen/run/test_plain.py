@@ -49,7 +49,7 @@ def ended(child: Child) -> str:
     code = child.wait(ENDS_S)
     assert code in UNDISTURBED, child.stdout() + child.stderr()
     assert "Traceback" not in child.stderr(), child.stderr()
-    assert re.search(r"all [0-9,]+ acknowledged records are there", child.stdout()), child.stdout()
+    assert re.search(r"all [0-9,]+ acknowledged records were found", child.stdout()), child.stdout()
     assert f"(exit code {code})" in child.stdout()
     return child.stdout()
 
@@ -125,7 +125,7 @@ def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
             )
             return {row["what"]: row["found"] for row in found}
 
-        assert "are there" in until(lambda: rows().get("Verification"), "the verdict", ENDS_S)
+        assert "were found" in until(lambda: rows().get("Verification"), "the verdict", ENDS_S)
         assert json.loads(get("/broker-load/result.json"))["seconds"] == 2
         child.send_signal(signal.SIGTERM)
         ended(child)

@@ -39,7 +39,7 @@ def test_a_run(either_broker: Target, topic: str, tmp_path: Path) -> None:
     assert verification.is_good
     # All sent records are checked, including the warm-up and the last users: 3.5 s of 1,000/s.
     assert verification.total("acknowledged") == 3500
-    assert "all 3,500 acknowledged records are there" in run.stdout
+    assert "all 3,500 acknowledged records were found" in run.stdout
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert ElementTree.parse(xml).getroot().find(".//testcase") is not None
 

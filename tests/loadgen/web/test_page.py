@@ -83,7 +83,7 @@ def test_a_run(broker: Target, tmp_path: Path, open_page: Callable[[str], Tab]) 
         until(lambda: rows(tab, "Kafka figures")["Produce"][0] != first[0], "figures that change")
         assert Axe().run(tab.page, context="table").response["violations"] == []
         found = verdict(tab)
-        assert "all 4,250 acknowledged records are there" in found["Verification"][0]
+        assert "all 4,250 acknowledged records were found" in found["Verification"][0]
         assert int(rows(tab, "Kafka figures")["Produce"][0]) >= 3900
         assert Axe().run(tab.page, context="table").response["violations"] == []
         tab.page.get_by_role("tab", name="Download Data").click()
@@ -110,12 +110,12 @@ def test_stopping_and_starting_again(broker: Target, tmp_path: Path, open_page: 
         tab.page.get_by_role("button", name="Stop", exact=True).click()
         found = verdict(tab)
         assert "of 600 s" in found["Run"][0]
-        assert "acknowledged records are there" in found["Verification"][0]
+        assert "acknowledged records were found" in found["Verification"][0]
         # With another number of users and another duration than in the scenario.
         tab.page.get_by_role("button", name="New", exact=True).click()
         tab.page.get_by_role("button", name="Advanced options").click()
         start(tab, userCount="11", spawnRate="50", runTime="2s")
-        assert "all 750 acknowledged records are there" in verdict(tab)["Verification"][0]
+        assert "all 750 acknowledged records were found" in verdict(tab)["Verification"][0]
         result = tab.page.request.get(f"{url}/broker-load/result.json").json()
         assert result["scenario"]["users"][0]["count"] == 11
         assert result["seconds"] == 2
@@ -147,7 +147,7 @@ def test_two_processes(broker: Target, tmp_path: Path, open_page: Callable[[str]
         for _ in range(2):
             start(tab)
             found = verdict(tab)
-            assert "all 750 acknowledged records are there" in found["Verification"][0]
+            assert "all 750 acknowledged records were found" in found["Verification"][0]
             assert len([each for each in found if each.startswith("Worker ")]) == 2
             tab.page.get_by_role("button", name="New", exact=True).click()
             tab.page.locator("input[name='userCount']").wait_for()
