@@ -41,7 +41,7 @@ NOTICES_SHOWN = 3
 _OTHER_COMMANDS = (
     ("cluster NAME", "switch to another cluster of the cluster file"),
     ("theme NAME", "change the colours"),
-    ("refresh", "refresh what is shown"),
+    ("refresh", "refresh the screen"),
     ("help", "show keys and commands"),
     ("quit", "quit the console"),
 )

@@ -231,7 +231,7 @@ class Acts:
         hub.moves.start(
             Run(kept.plan.title, identity.name, moves, client, lambda result: self._note(identity, kept, result))
         )
-        return Report(f"started: {kept.plan.affected}. The page Moves shows how far it is")
+        return Report(f"started: {kept.plan.affected}. The page Reassignments shows the progress")
 
     def _note(self, identity: Identity, kept: _Kept, result: str) -> None:
         self._context.security.audit.note(

@@ -50,7 +50,7 @@ class Context:
         try:
             return IDENTITY.get()
         except LookupError:
-            raise ClientError(Failure.REFUSED, "nobody is logged in") from None
+            raise ClientError(Failure.REFUSED, "the request is not logged in") from None
 
     def hub(self, cluster: str) -> ClusterHub:
         """Return a cluster that the viewer may see. Raises ClientError."""

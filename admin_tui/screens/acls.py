@@ -28,7 +28,7 @@ from broker_cy.security.acl_words import shown, shown_resource, word_of
 from broker_cy.security.acls import Binding, Permission
 from broker_cy.security.explain import authorizer_of, explain
 
-HINT = "x explains who may do what, by the ACLs of now"
+HINT = "x explains a decision by the current ACLs"
 
 
 def answer_text(lines: list[str]) -> Text:
@@ -45,12 +45,12 @@ class AclsView(View):
     """All ACLs."""
 
     NAME = "acls"
-    ABOUT = """Who may do what. An ACL allows or denies a principal an operation on a resource, on all with a prefix
-    (a star behind the name), or on all (`*`). Any ACL that denies wins; without one, everything is refused that none
-    allows, unless the brokers have allow.everyone.if.no.acl.found.
+    ABOUT = """Access control lists. An ACL allows or denies a principal an operation on a resource, on all resources
+    with a prefix (a trailing `*`), or on all (`*`). A DENY ACL overrides every ALLOW. An operation without a matching
+    ACL is denied, unless the brokers have allow.everyone.if.no.acl.found.
 
-`x` asks for a principal, an operation and a resource, and names the ACL that decides, or those that come near. `c`
-creates an ACL, `ctrl+d` deletes the marked ones, or the selected one."""
+`x` asks for a principal, an operation and a resource, and names the ACL that decides, or the nearest ones. `c` creates
+an ACL, `ctrl+d` deletes the marked ones, or the selected one."""
     CHANGES = frozenset({"create", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Key("x", "explain", "Explain", id="acls.explain"),

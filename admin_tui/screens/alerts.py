@@ -23,10 +23,10 @@ class AlertsView(View):
     NAME = "alerts"
     ABOUT = """Every rule, evaluated every few seconds on any screen. The built-in rules need no file: offline and
     under-replicated partitions, hanging transactions, disks below 10 % free, stalled and stopped groups, a broker
-    that is away, a quorum without a leader. `alerts.toml` adds, changes and silences rules.
+    that is down, a quorum without a leader. `alerts.toml` adds, changes and silences rules.
 
-`pending`: the rule is violated, but not yet for as long as it requires. `unknown`: the broker did not answer, or too
-little was observed."""
+`pending`: the rule is violated, but not yet for as long as it requires. `unknown`: the broker did not answer, or there
+are too few observations."""
     DEFAULT_CSS = """
     AlertsView Facts { max-height: 6; }
     AlertsView #detail { height: 5; border: round $panel-lighten-2; border-title-color: $text-accent; }

@@ -32,10 +32,10 @@ class BrokersView(ListView):
     `enter` or `e` opens its settings. The shards of a host (`broker-cy start --shards`) are one row, with their sums:
     `enter` opens it into its shards, and closes it.
 
-`c` cordons a broker, so that it takes no new replicas, or lifts that. `d` cordons it and moves its replicas away; `D`
-does that to take it out for good, and removes its registration when it was stopped. `f` gives a new broker its share,
-and `b` balances all. They ask how fast. Cancelling keeps what has moved. `m` shows all moves, `r` the partitions that
-lack replicas."""
+`c` cordons a broker, so that it gets no new replicas, or uncordons it. `d` cordons it and moves its replicas away; `D`
+does the same to decommission it, and removes its registration once it has stopped. `f` moves replicas to a new broker,
+and `b` balances all. All of these ask for a throttle. Cancelling keeps completed moves. `m` shows all reassignments,
+`r` the partitions that lack replicas."""
     CHANGES = frozenset({"cordon", "drain", "decommission", "fill", "balance"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "settings", "Settings", id="brokers.settings"),

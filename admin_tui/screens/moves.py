@@ -22,11 +22,11 @@ class MovesView(View):
     """Partitions that are being moved."""
 
     NAME = "moves"
-    ABOUT = """Every partition whose replicas are being moved, whoever started it: how much of it is copied, the rate,
-    the time left, and the throttle. `broker-cy reassign` and `broker-cy brokers drain` start moves.
+    ABOUT = """Every partition that is being reassigned, by any tool: the copied part, the rate, the time left, and the
+    throttle. `broker-cy reassign` and `broker-cy brokers drain` start reassignments.
 
-`x` cancels the move of a partition, which keeps its old replicas; `X` cancels all, and removes the throttle, also one
-that was left behind."""
+`x` cancels the reassignment of a partition, which keeps its old replicas; `X` cancels all and removes the throttle,
+also a throttle that was left behind."""
     CHANGES = frozenset({"cancel", "cancel_all"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "cancel", "Cancel", id="moves.cancel"),

@@ -37,7 +37,7 @@ class QuorumView(View):
     and the feature levels of the cluster.
 
 `a` makes the selected observer a voter, which needs its controller endpoints; `r` makes the selected voter an observer.
-`U` lets the log keep the voters (kraft.version 1), which both need; there is no way back."""
+`U` stores the voters in the metadata log (kraft.version 1), which both need; this cannot be undone."""
     CHANGES = frozenset({"add_voter", "remove_voter", "upgrade"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "add_voter", "Add voter", id="quorum.add_voter"),

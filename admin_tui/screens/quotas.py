@@ -33,13 +33,13 @@ class QuotasView(View):
     """All quotas, and their use."""
 
     NAME = "quotas"
-    ABOUT = """Quotas of users, client ids and addresses; `(default)` is for all that have none by name. Each broker
-    counts for itself. The first that is set applies to a client: user with client id, user, client id,
+    ABOUT = """Quotas of users, client ids and addresses; `(default)` applies to all names without one. Each broker
+    counts separately. The first quota of this order applies to a client: user with client id, user, client id,
     each by name before the default.
 
-The lower table has who uses a quota, and had to wait in the last ten seconds, at each broker; it needs the samples of
-broker-cy. `x` shows which quotas apply to a client. `c` sets a quota, `e` changes the selected one, `ctrl+d` removes
-the marked ones, or the selected one."""
+The lower table has the clients that use a quota or were throttled in the last ten seconds, at each broker; it needs the
+samples of broker-cy. `x` shows which quotas apply to a client. `c` sets a quota, `e` changes the selected one, `ctrl+d`
+removes the marked ones, or the selected one."""
     CHANGES = frozenset({"create", "change", "remove"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "explain", "Which apply", id="quotas.explain"),

@@ -1,4 +1,4 @@
-"""Logins and rights that were refused, the newest first."""
+"""Failed logins and denied operations, the newest first."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from broker_cy.security.explain import authorizer_of, explain
 
 
 class RefusalsView(View):
-    """All refusals that the console has seen."""
+    """All denials that the console has seen."""
 
     NAME = "refusals"
-    ABOUT = """What brokers refused, from `__cluster_events`: logins that failed, and rights that were missing. Equal
-    refusals of ten seconds are one row with their number. The lower part has the ACL that decided at that time, or
-    those that came near; `x` decides again by the ACLs of now."""
+    ABOUT = """Failed logins and denied operations, from `__cluster_events`. Equal denials within ten seconds are one
+    row with their number. The lower part has the ACL that decided at that time, or the nearest ones; `x` decides again
+    by the current ACLs."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "explain", "Explain now", id="refusals.explain")]
     DEFAULT_CSS = """
     RefusalsView Grid { height: 1fr; }
@@ -34,7 +34,7 @@ class RefusalsView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        # The row that is explained by the ACLs of now, until the cursor leaves it.
+        # The row that is explained by the current ACLs, until the cursor leaves it.
         self._explained: object = None
 
     def body(self) -> ComposeResult:
@@ -96,7 +96,7 @@ class RefusalsView(View):
         self._explained = _key(row)
         asked = asked_of(checked.values)
         about = self.query_one("#about", Static)
-        about.border_title = "By the ACLs of now"
+        about.border_title = "By the current ACLs"
         about.update(answer_text(verdict_lines(asked, explain(authorizer_of(bindings), bindings, asked))))
 
 

@@ -24,11 +24,10 @@ class ReplicationView(View):
     NAME = "replication"
     ABOUT = """Every partition that has no leader, or replicas that are not in sync: offline ones, then those that
     refuse `acks=all` because fewer replicas are in sync than `min.insync.replicas`, then the others. "May lead" are
-    replicas out of sync that may lead without loss (KIP-966). `enter` opens the topic.
+    replicas out of sync that can lead without data loss (KIP-966). `enter` opens the topic.
 
-`p` gives partitions back to their preferred leader, where that one is in sync. `U` elects any live replica of a topic
-whose in-sync replicas will not come back: its name has to be entered, and typed once more, because acknowledged records
-may be lost for good."""
+`p` elects the preferred leaders that are in sync. `U` elects any live replica of a topic whose in-sync replicas are
+permanently lost: its name has to be entered, and typed once more, because acknowledged records may be lost."""
     CHANGES = frozenset({"preferred", "unclean"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "preferred", "Elect preferred", id="replication.preferred"),

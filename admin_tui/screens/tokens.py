@@ -30,10 +30,10 @@ class TokensView(ListView):
 
     NAME = "tokens"
     ABOUT = """Delegation tokens, with which jobs log in as a user without its password: those that the user of this
-    console owns, has asked for, may renew or has the right to see. A token counts until it expires; renewing
-    it lets it count longer, at most until the end of its life.
+    console owns, has requested, may renew or may describe. A token is valid until it expires; renewing extends it, at
+    most until the end of its life.
 
-`c` creates a token, and shows its HMAC once. `e` renews the selected one, `ctrl+d` ends it: clients that logged in
+`c` creates a token, and shows its HMAC once. `e` renews the selected one, `ctrl+d` expires it: clients that logged in
 with it are disconnected."""
     CHANGES = frozenset({"create", "renew", "expire"})
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,4 @@
-"""Users that log in with SCRAM."""
+"""SCRAM users."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class UsersView(ListView):
     """All credentials."""
 
     NAME = "users"
-    ABOUT = """Users that log in with SCRAM-SHA-256 or SCRAM-SHA-512: one row for each mechanism of a user. Brokers show
-    neither passwords nor what they keep of them.
+    ABOUT = """Users that log in with SCRAM-SHA-256 or SCRAM-SHA-512: one row for each mechanism of a user. Brokers
+    never return passwords or stored credentials.
 
-`c` creates a user, `e` sets another password, `ctrl+d` deletes the credential. A change counts with the next login."""
+`c` creates a user, `e` sets another password, `ctrl+d` deletes the credential. A change takes effect at the next
+login."""
     CHANGES = frozenset({"create", "password", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "create", "Create", id="users.create"),
@@ -39,7 +40,7 @@ class UsersView(ListView):
             ],
             key=lambda row: (row.user, row.mechanism),
             text=lambda row: f"{row.user} {row.mechanism}",
-            title="Users of SCRAM",
+            title="SCRAM users",
         )
 
     def connect(self) -> None:

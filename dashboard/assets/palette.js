@@ -9,7 +9,7 @@
     [["Ctrl", "K"], "Search pages, topics, groups, clusters, and what can be done on this page"],
     [["/"], "Go to the filter of the page"],
     [["?"], "Show these keys"],
-    [["Alt", "R"], "Refresh what is shown now"],
+    [["Alt", "R"], "Refresh this page"],
     [["Esc"], "Close a dialog"],
     [["↑", "↓"], "Move in a table, or in the results of the search"],
     [["Enter"], "Open the row, or what was found"],
@@ -41,7 +41,7 @@
     const rest = [
       { text: "Switch between light and dark", hint: "", run: () => document.querySelector("[data-theme-toggle]").click() },
       { text: "Switch between local times and UTC", hint: "", run: () => core.toggleZone() },
-      { text: "Refresh what is shown", hint: "Alt R", run: () => core.refresh() },
+      { text: "Refresh this page", hint: "Alt R", run: () => core.refresh() },
       { text: "Keys", hint: "?", run: () => showKeys() },
     ];
     return [["Pages", pages], ["On this page", acts], ["Clusters", clusters], ["Dashboard", rest]];

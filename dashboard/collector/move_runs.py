@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 # Runs that are shown; the oldest finished ones are dropped.
 KEPT_MAX: Final = 20
-STOPPED: Final = "stopped: what had moved stays, and everything else is where it was"
+STOPPED: Final = "stopped: completed moves stay, and all others were undone"
 
 Client = AbstractAsyncContextManager[AdminClient]
 Ended = Callable[[str], None]

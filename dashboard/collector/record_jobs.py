@@ -305,9 +305,9 @@ class RecordJobs:
             if job.is_watched:
                 self._idle[job.id] = (now_s, True)
             elif now_s - since_s >= (KEPT_S if was_seen else UNSEEN_S):
-                self.drop(job, "this reading was ended, because nobody looked at it: read again")
+                self.drop(job, "this reading was ended, because no tab showed it: read again")
 
     async def close(self) -> None:
         for job in list(self._jobs.values()):
-            self.drop(job, "the dashboard is ending")
+            self.drop(job, "the dashboard is shutting down")
         await asyncio.gather(*self._closing, return_exceptions=True)

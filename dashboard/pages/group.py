@@ -251,7 +251,7 @@ class Lag(GroupChannel, TableChannel[LagRow]):
             lambda row: row.part.commit_ms,
             width=195,
             is_time=True,
-            hint="When the committed offset was committed: - until broker-cy's event of it was read; Kafka writes none",
+            hint="Time of the last commit: - until broker-cy's event of the commit was read; Kafka writes none",
         ),
     )
 
@@ -328,7 +328,7 @@ class DeleteOffsets(GroupAct):
 def layout(context: Context, cluster: str, group: str = "", range: str = "", **_: str) -> Component:
     subject = {"group": group}
     chosen = {**subject, **({"range": range} if range else {})}
-    sampled = "Live for ten minutes; what was before, and other ranges, at the group's commits."
+    sampled = "Live for ten minutes; older points, and other ranges, at the group's commits."
     return shell(
         context,
         cluster,

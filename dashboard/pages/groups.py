@@ -163,7 +163,7 @@ class Groups(TableChannel[Row]):
             lambda row: None if row.group.summary is None else row.group.summary.time_ms,
             True,
             105,
-            "Age of the oldest record that was not read, where the broker's events of commits report it; the page of a "
+            "Age of the oldest unread record, if the broker's events of commits report it; the page of a "
             "group reads the others from the log",
         ),
         Column(

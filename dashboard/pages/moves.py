@@ -164,7 +164,7 @@ class CancelMoves(Act):
         busy = next((run for run in call.hub.moves.runs if not run.is_over), None)
         if busy is None or plan.problem:
             return plan
-        note = "only what is under way now: the run goes on with its next partitions until it is stopped"
+        note = "only the current moves: the run continues with its next partitions until it is stopped"
         return replace(plan, affected=f"{plan.affected}; {note}")
 
 
@@ -195,7 +195,7 @@ class StopMoves(Act):
         progress = "" if run.progress is None else f" ({progress_text(run.progress)})"
         return Plan(
             f"Stop: {run.title}",
-            f"partitions that were moved stay{progress}; moves under way are cancelled, and the throttle is removed",
+            f"completed moves stay{progress}; current moves are cancelled, and the throttle is removed",
             "",
             _Stop(call.hub.moves, run.id),
             verb="Stop",
@@ -208,14 +208,14 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
         context,
         cluster,
         "moves",
-        "Moves",
+        "Reassignments",
         [
             panel(
-                "Replicas on the move",
+                "All reassignments",
                 "moves",
                 "facts",
                 cluster=cluster,
-                note="Whoever started them. The rate is that of the last 15 seconds.",
+                note="Those of every tool. The rate is that of the last 15 seconds.",
             ),
             table(
                 "Moving partitions",
@@ -241,8 +241,8 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
                 cluster=cluster,
                 rows=KEPT_MAX,
                 note="Drains and other plans that were started here. They end with the dashboard.",
-                empty="Nobody has started moves from this dashboard. A broker's page drains it, and the list of "
-                "brokers balances them.",
+                empty="No reassignment was started from this dashboard. Drain a broker on its page, or balance all on "
+                "the page Brokers.",
                 actions=[act_button("Stop", "stop-moves", role=Role.ADMIN, destructive=True)],
             ),
         ],
@@ -250,4 +250,4 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
     )
 
 
-PAGE = Page("moves", "Moves", layout)
+PAGE = Page("moves", "Reassignments", layout)

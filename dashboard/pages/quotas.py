@@ -174,13 +174,13 @@ def layout(context: Context, cluster: str, range: str = "", **query: str) -> Com
             explain_box("Which quotas apply", effect_form(texts), texts, problems),
             *([_effect(cluster, texts)] if is_asked and not problems else []),
             panel(
-                "Time that clients had to wait",
+                "Throttle time of clients",
                 ThrottleTime.name,
                 "chart",
                 cluster=cluster,
                 params=chosen,
                 options={"height": 180},
-                note="Milliseconds of waiting per second, of all clients, because of quotas.",
+                note="Milliseconds of throttling per second, over all clients.",
             ),
             *_tables(cluster),
         ],
@@ -211,7 +211,7 @@ def _tables(cluster: str) -> list[Any]:
             height_rows=8,
             note="At each broker, over the last ten seconds: who uses a quota, or had to wait because of it. A sample "
             "has only those that waited longest, or are nearest to their limit.",
-            empty="Nobody used a quota in the last ten seconds.",
+            empty="No client used a quota in the last ten seconds.",
         ),
         table(
             "Quotas",
@@ -221,7 +221,7 @@ def _tables(cluster: str) -> list[Any]:
             noun="quota",
             can_mark=True,
             height_rows=12,
-            note="(default): for all that have no quota of their own. Each broker counts for itself.",
+            note="(default): for all names without their own quota. Each broker counts separately.",
             empty="No quota is set.",
             actions=[
                 act_button("Set", SetQuota.name, role=Role.ADMIN, needs="Quotas"),

@@ -169,7 +169,7 @@ class Moves(RebalanceDetail, TableChannel[Move]):
             lambda row: row.stall_ms if row.stall_ms >= 0 else None,
             True,
             130,
-            "Time in which nobody read the partition",
+            "Time in which no member read the partition",
         ),
         Column("source", "From", lambda row: clean(row.source or "-"), lambda row: row.source or "", width=260),
         Column("target", "To", lambda row: clean(row.target or "-"), lambda row: row.target or "", width=260),

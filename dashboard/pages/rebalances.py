@@ -263,7 +263,7 @@ class Rebalances(RebalanceChannel, TableChannel[Stamped]):
             _number("sync_ms"),
             True,
             80,
-            "Time until the assignment was there and written",
+            "Time until the assignment was computed and stored",
         ),
         Column("members", "Members", _members, None, True, 90, "Before and after"),
         Column("kept", "Kept", _kept, None, True, 70, "Partitions that were read without interruption"),

@@ -167,7 +167,7 @@ class Reading(Channel):
         if scan.damage:
             parts.append((plural(len(scan.damage), "damaged batch", "damaged batches"), Tone.BAD))
         text = {
-            State.PAUSED: "a page is full: go on for the next one",
+            State.PAUSED: "a page is full: continue for the next one",
             State.DONE: "read to the end",
             State.FAILED: f"failed: {scan.error}",
         }.get(state, state.value)

@@ -43,8 +43,10 @@ from dashboard.security.roles import Role
 NAME: Final = "rights"
 DEFAULT_RANGE: Final = "1d"
 KINDS: Final = (AccessDenied.TYPE, LoginFailed.TYPE)
-NO_AUTHORIZER: Final = "The brokers have no authorizer: everybody may do everything, and there are no ACLs."
-HIDDEN: Final = "Rights are those of all topics and groups; your account may see only some of them."
+NO_AUTHORIZER: Final = (
+    "The brokers have no authorizer: every client may perform every operation, and there are no ACLs."
+)
+HIDDEN: Final = "ACLs are those of all topics and groups; your account may see only some of them."
 # Points of the chart: each is a part of the range.
 POINTS: Final = 120
 # Brokers aggregate denials over this time.
@@ -250,7 +252,7 @@ def _line(text: str) -> str | Cell:
 
 def layout(context: Context, cluster: str, range: str = "", **query: str) -> Component:
     if not sees_all_subjects(context.identity().scope):
-        return shell(context, cluster, NAME, "Rights", [html.P(HIDDEN, className="panel")])
+        return shell(context, cluster, NAME, "Access", [html.P(HIDDEN, className="panel")])
     texts = {name: query.get(name, "") for name in ASKED}
     is_asked = any(texts.values())
     texts["host"] = texts["host"] or "*"
@@ -259,7 +261,7 @@ def layout(context: Context, cluster: str, range: str = "", **query: str) -> Com
         context,
         cluster,
         NAME,
-        "Rights",
+        "Access",
         [
             explain_box("Explain a decision", explain_form(texts), texts, problems),
             *([_explanation(cluster, texts)] if is_asked and not problems else []),
@@ -286,26 +288,26 @@ def _refusals(cluster: str, range: str) -> list[Component]:
     chosen = {"range": range or DEFAULT_RANGE}
     return [
         panel(
-            "Refusals over time",
+            "Denials over time",
             "refusals-over-time",
             "chart",
             cluster=cluster,
             params=chosen,
             options={"height": 180},
-            note="Rights and logins that brokers refused, in each part of the range.",
-            empty="Nothing was refused in this range.",
+            note="Denied operations and failed logins in each part of the range.",
+            empty="No operation was denied, and no login failed in this range.",
         ),
         table(
-            "Refusals",
+            "Denials",
             "refusals",
             Refusals.COLUMNS,
             cluster=cluster,
             params=chosen,
-            noun="refusal",
+            noun="denial",
             height_rows=8,
-            note=f"Newest first, at most {LIMIT_MAX:,}. Equal refusals of ten seconds are one row. The time leads to "
-            "all fields, what was refused to an explanation by the ACLs of now.",
-            empty="Nothing was refused in this range.",
+            note=f"Newest first, at most {LIMIT_MAX:,}. Equal denials within ten seconds are one row. The time links "
+            "to all fields, the denied operation to an explanation by the current ACLs.",
+            empty="No operation was denied, and no login failed in this range.",
         ),
     ]
 
@@ -320,23 +322,23 @@ def _tables(cluster: str) -> list[Component]:
             noun="ACL",
             can_mark=True,
             height_rows=10,
-            note="A star behind a name: all names that begin with it. Any ACL that denies wins.",
+            note="A trailing * matches every name with that prefix. A DENY ACL overrides every ALLOW.",
             actions=[
                 act_button("Create", CreateAcl.name, role=Role.ADMIN, needs="ACLs"),
                 act_button("Delete marked", DeleteAcls.name, role=Role.ADMIN, destructive=True, rows="marked"),
             ],
         ),
         table(
-            "Users of SCRAM",
+            "SCRAM users",
             "scram-users",
             ScramUsers.COLUMNS,
             cluster=cluster,
             noun="user",
             can_mark=True,
             height_rows=6,
-            note="A row for each mechanism of a user. Brokers show neither passwords nor what they keep of them.",
+            note="A row for each mechanism of a user. Brokers never return passwords or stored credentials.",
             actions=[
-                act_button("Create", CreateUser.name, role=Role.ADMIN, needs="Users of SCRAM"),
+                act_button("Create", CreateUser.name, role=Role.ADMIN, needs="SCRAM users"),
                 act_button("Set password", SetPassword.name, role=Role.ADMIN, rows="marked"),
                 act_button("Delete marked", DeleteUser.name, role=Role.ADMIN, destructive=True, rows="marked"),
             ],
@@ -344,4 +346,4 @@ def _tables(cluster: str) -> list[Component]:
     ]
 
 
-PAGE = Page(NAME, "Rights", layout)
+PAGE = Page(NAME, "Access", layout)

@@ -269,7 +269,7 @@ def settings_page(
                 cluster=cluster,
                 params={**subject, **kept},
                 noun="setting",
-                note=f"Green values were set for this {kind} itself. The name of a setting leads to its documentation.",
+                note=f"Green values were set for this {kind} itself. The name of a setting links to its documentation.",
                 actions=[toggle],
             ),
         ],

@@ -251,7 +251,7 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
             cluster=cluster,
             params={"topic": topic},
             rows=PARTITIONS_SHOWN,
-            note="Segments are known where broker-cy serves its metrics (brokercy.metrics.listener).",
+            note="Segments are known if broker-cy serves its metrics (brokercy.metrics.listener).",
         )
         if topic
         else html.P("Choose a topic to see its partitions with their segments.", className="panel-note panel")
@@ -299,8 +299,8 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
                 cluster=cluster,
                 params=chosen,
                 rows=DIRECTORIES_SHOWN,
-                note="When a volume is full if its free space goes on to change as in the range above: "
-                "a straight line, which says little for a short range.",
+                note="The time when a volume is full if its free space keeps changing as in the range above: "
+                "a linear forecast, which is unreliable for a short range.",
                 empty="There are no samples of free space.",
             ),
             html.Div(

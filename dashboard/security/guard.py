@@ -234,7 +234,7 @@ class Guard:
 
     def _login_needed(self, request: Request) -> Answer:
         if not request.is_navigation:
-            return Answer(401, "nobody is logged in, or the session has ended: log in at /login")
+            return Answer(401, "not logged in, or the session has ended: log in at /login")
         query = request.scope.get("query_string", b"").decode("latin-1")
         target = local_path(quote(request.path) + (f"?{query}" if query else ""))
         if request.is_foreign:
@@ -255,7 +255,7 @@ class Guard:
         if not self._notes.take(address_key(request.address)) or not self._all_notes.take(""):
             self._unnoted += 1
             return
-        more = f" (and {self._unnoted:,} earlier refusals that were not noted)" if self._unnoted else ""
+        more = f" (and {self._unnoted:,} earlier denials that were not noted)" if self._unnoted else ""
         self._unnoted = 0
         self._security.audit.note(
             user="" if identity is None else identity.name,

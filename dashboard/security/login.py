@@ -135,7 +135,9 @@ class LoginPages:
             problem = "; the users file is not valid" if security.users.problem else ""
             self._note(who, address, f"refused: wrong name or password{problem}")
             if problem:
-                return self._page(target, "Nobody can log in now: the log of the dashboard says why.", 503, None, name)
+                return self._page(
+                    target, "Logins are not possible now: the log of the dashboard says why.", 503, None, name
+                )
             return self._page(target, "The name or the password is wrong.", 401, None, name)
         self._by_address.refund(place)
         self._by_user.clear(who)

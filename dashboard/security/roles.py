@@ -169,7 +169,7 @@ def decide(identity: Identity | None, need: Need) -> str:
     also a need whose role is not a Role.
     """
     if identity is None:
-        return f"{_role_text(need.role)} is needed, and nobody is logged in"
+        return f"{_role_text(need.role)} is needed, and the client is not logged in"
     who = f"{identity.name} ({identity.role.text})"
     if not isinstance(need.role, Role) or identity.role < need.role:
         return f"{who} may not do this: it needs {_role_text(need.role)}"

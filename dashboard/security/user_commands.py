@@ -54,7 +54,7 @@ users_option = click.option(
     "users_path",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Users file.  [default: that of the dashboard: of dashboard.toml, else dashboard-users.toml beside the "
+    help="Users file.  [default: that of the dashboard: of dashboard.toml, else dashboard-users.toml next to the "
     "cluster file]",
 )
 
@@ -115,7 +115,8 @@ name_argument = click.argument("name", callback=_name)
     default="viewer",
     show_default=True,
     callback=_role,
-    help="viewer looks; operator also changes topics, groups and offsets; admin also deletes and changes brokers.",
+    help="viewer: read-only; operator: also changes topics, groups and offsets; admin: also deletes, and changes "
+    "brokers.",
 )
 @_pattern_option("clusters")
 @_pattern_option("topics")

@@ -135,7 +135,7 @@ def test_refusals_are_shown_with_their_reason(secured: SecuredBroker) -> None:
         screen.grid.move_to(next(at for at, row in enumerate(rows) if row.who == f"User:{ALICE}"))  # type: ignore[attr-defined]
         await terminal.shows("because: no ACL concerns the resource", "Why, at that time")
         await terminal.press("x")
-        await terminal.shows("By the ACLs of now", f"REFUSED: User:{ALICE} from 127.0.0.1 describe topic:orders")
+        await terminal.shows("By the current ACLs", f"REFUSED: User:{ALICE} from 127.0.0.1 describe topic:orders")
 
     drive(secured.open_bootstrap, job, size=SIZE)
 

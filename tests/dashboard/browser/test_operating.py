@@ -95,7 +95,7 @@ def test_moves_of_replicas(tab: Tab) -> None:
     # A partition whose move takes as long as this test: small ones are moved before the test can mark them.
     row = tab.panel("Moving partitions").locator(".ag-row").filter(has_text=f"{TOPIC}-")
     row.first.wait_for()
-    tab.panel("Replicas on the move").get_by_text("100 KiB/s").wait_for()
+    tab.panel("All reassignments").get_by_text("100 KiB/s").wait_for()
     tab.settled()
     assert tab.violations() == []
     row.first.locator("input[type=checkbox]").check()
@@ -103,7 +103,7 @@ def test_moves_of_replicas(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Stop", exact=True).click()
     tab.page.locator("dialog.dialog .affected").wait_for()
     tab.page.locator("dialog.dialog .dialog-buttons button").last.click()
-    tab.panel("Runs of this dashboard").get_by_text("stopped: what had moved stays").first.wait_for()
+    tab.panel("Runs of this dashboard").get_by_text("stopped: completed moves stay").first.wait_for()
     tab.panel("Moving partitions").get_by_text("No replica is being moved").wait_for()
     broker(tab, 4)
     tab.act("Uncordon")

@@ -63,7 +63,7 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     assert "operation=describe" in tab.page.url
     assert tab.violations() == []
 
-    tab.page.locator("section.panel", has=tab.page.get_by_role("heading", name="Users of SCRAM")).get_by_role(
+    tab.page.locator("section.panel", has=tab.page.get_by_role("heading", name="SCRAM users")).get_by_role(
         "button", name="Create"
     ).click()
     dialog = tab.page.locator("dialog.dialog")
@@ -74,8 +74,8 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     dialog.locator(".affected").wait_for()
     assert SECRET not in dialog.inner_text()
     dialog.locator(".dialog-buttons button").last.click()
-    tab.panel("Users of SCRAM").get_by_text("carol").wait_for()
-    users = "Users of SCRAM"
+    tab.panel("SCRAM users").get_by_text("carol").wait_for()
+    users = "SCRAM users"
     row = {"user": "carol", "password": SECRET, "again": SECRET}
     tab.panel(users).locator("[col-id=_mark] input").last.check()
     command = tab.act("Set password", {**row, "password": f"{SECRET}-2", "again": f"{SECRET}-2"}, panel=users)

@@ -95,7 +95,7 @@ def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> 
         assert (await desk.execute(stop))["said"] == "stopped: Drain broker 1"
         assert [part.target for part in cluster.parts.values()] == [None] * 3
         assert not any("throttled" in str(each) for each in cluster.configs.values())
-        (run,) = (await desk.rows("move-runs", lambda state: "stopped: what had moved stays" in str(state))).values()
+        (run,) = (await desk.rows("move-runs", lambda state: "stopped: completed moves stay" in str(state))).values()
         assert run["ended"].startswith("@")
         with pytest.raises(ClientError, match="no run of this dashboard"):
             await desk.open("stop-moves")

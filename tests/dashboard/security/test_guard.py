@@ -24,7 +24,7 @@ def test_nothing_is_open_without_a_login(dashboard: Dashboard, path: str) -> Non
     assert answer.status == 401
     assert "log in" in answer.text
     assert answer.header("cache-control") == "no-store"
-    assert dashboard.results()[0].startswith("refused: nobody is logged in")
+    assert dashboard.results()[0].startswith("refused: not logged in")
 
 
 def test_what_is_open_without_a_login(dashboard: Dashboard) -> None:
@@ -362,7 +362,7 @@ def test_refusals_of_an_address_are_bounded_in_the_audit_log(make: Make) -> None
         assert dashboard.send("POST", "/change", address="10.9.9.9").status == 403
     assert len(dashboard.results()) == 20
     dashboard.send("POST", "/change", address="10.9.9.8")
-    assert "(and 480 earlier refusals that were not noted)" in dashboard.results()[0]
+    assert "(and 480 earlier denials that were not noted)" in dashboard.results()[0]
 
 
 def test_unknown_types_of_requests_are_refused(make: Make) -> None:

@@ -192,7 +192,7 @@ def test_an_unusable_users_file_is_reported(dashboard: Dashboard, users_path: Pa
     users_path.write_text("[users")
     answer = dashboard.log_in("anna")
     assert answer.status == 503
-    assert "Nobody can log in now" in answer.text
+    assert "Logins are not possible now" in answer.text
     assert str(users_path) not in answer.text
 
 

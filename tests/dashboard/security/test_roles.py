@@ -49,7 +49,7 @@ def test_a_request_needs_every_name_that_it_is_about(need: Need, allowed: bool) 
 
 def test_nobody_may_do_anything() -> None:
     """If this fails, a request without login is allowed."""
-    assert "nobody is logged in" in decide(None, Need(Role.VIEWER))
+    assert "not logged in" in decide(None, Need(Role.VIEWER))
 
 
 @pytest.mark.parametrize("role", [None, 0, 1, "viewer"])
