@@ -58,7 +58,7 @@ def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.Capture
     assert "reached: at most 250" in shown
     (measurement,) = [each for each in plans.load().measurements if each.name == "load"]
     text = tables.markdown(table, {"load": runner.slim(kept(measurement, path))}, "measurements")
-    assert "| losses, duplicates and reorderings found of those that are injected | all: " in text
+    assert "| injected losses, duplicates and reorderings that are found | all: " in text
     assert tables.NOT_MEASURED not in text
     assert "**missed** ≥ 25,000" in text
 
