@@ -158,8 +158,8 @@ def command() -> None:
 
 @command.command()
 def jars() -> None:
-    """Download the jars of Spark's own Kafka source, once on a machine. No other command needs them: they are for
-    notebooks and programs that read topics with Spark, and use `spark_analytics.session`.
+    """Download the jars of Spark's own Kafka source, once per machine. Only notebooks and programs that read topics
+    with Spark through `spark_analytics.session` need them.
     """
     for each in fetch():
         click.echo(str(each))
@@ -167,7 +167,7 @@ def jars() -> None:
 
 @command.command()
 @_with_source
-@click.option("--accept-loss", is_flag=True, help="Go on although records were removed before they were ingested.")
+@click.option("--accept-loss", is_flag=True, help="Continue although records were removed before they were ingested.")
 @click.option("--replaces", metavar="ID", help="The cluster id that this broker had before it was formatted again.")
 def ingest(
     bootstrap: str,
@@ -177,9 +177,9 @@ def ingest(
     accept_loss: bool,
     replaces: str | None,
 ) -> None:
-    """Read what has come since the last ingest into the lake, exactly once.
+    """Read the records since the last ingest into the lake, exactly once.
 
-    Brokers that are clusters of their own can be the nodes of one cluster in the lake: give them the same --cluster.
+    Several single-broker clusters can be the nodes of one cluster in the lake: give them the same --cluster.
     """
     from spark_analytics import ingest as reading
 
@@ -196,8 +196,8 @@ def ingest(
 @_with_lake
 @_with_range
 @_with_limit
-@click.option("--plan", type=_file, metavar="FILE", help="Of what-if: a plan of kafka-reassign-partitions.")
-@click.option("--current", type=_file, metavar="FILE", help="Of what-if: where the partitions are now, in that form.")
+@click.option("--plan", type=_file, metavar="FILE", help="For what-if: a plan of kafka-reassign-partitions.")
+@click.option("--current", type=_file, metavar="FILE", help="For what-if: the current assignment, in the same form.")
 @click.option("--out", type=_folder, metavar="FOLDER", help="Also write all rows here, as Parquet.")
 @_with_spark
 def run(
@@ -272,7 +272,7 @@ def report(
     out: Path,
     **of_spark: Any,
 ) -> None:
-    """Write a page on everything: throughput, lag, rebalances, hot partitions, anomalies, forecasts, disks."""
+    """Write a page about throughput, lag, rebalances, hot partitions, anomalies, forecasts and disks."""
     from spark_analytics.report import collect, page
     from spark_analytics.session import session
 
@@ -299,7 +299,7 @@ def report(
     type=click.Choice(["stop", "skip"]),
     default="stop",
     show_default=True,
-    help="At damage: end, or go on behind it and list what was left out.",
+    help="At damage: stop, or skip the damaged part and list it.",
 )
 @_with_spark
 def segments(

@@ -99,7 +99,7 @@ def check_workers(context: SparkContext, show: Callable[[str], None]) -> None:
     while executors().size() < 2:
         waited_s = time.monotonic() - began_s
         if waited_s > WAIT_S:
-            raise SetUpError(f"{context.master} has given no executor for {WAIT_S:.0f} s: are there free workers?")
+            raise SetUpError(f"{context.master} gave no executor within {WAIT_S:.0f} s: check for free workers")
         if waited_s > SILENT_S and not is_shown:
             show(f"waiting for {context.master} to give an executor")
             is_shown = True

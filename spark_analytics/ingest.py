@@ -152,9 +152,9 @@ def _begin(source: Source, noted: Offsets, accept_loss: bool, show: Callable[[st
                 reason = f"{name}-{part} ends at offset {end}, and was ingested up to offset {at}"
                 if not accept_loss:
                     raise IngestError(
-                        f"{source.bootstrap}: {reason}: the broker lost records. --accept-loss goes on at its end"
+                        f"{source.bootstrap}: {reason}: the broker lost records. --accept-loss continues at {end}"
                     )
-                show(f"{source.bootstrap}: {reason}: goes on at its end")
+                show(f"{source.bootstrap}: {reason}: continues at {end}")
                 at = end
             if at < first:
                 _lost(source, TopicPartition(name, part), at, first, accept_loss, show)
@@ -169,9 +169,7 @@ def _lost(
     """Report records that retention removed before they were read. Raises IngestError unless that is accepted."""
     reason = f"{source.bootstrap}: {part}: offsets {start} to {end - 1} were not ingested yet and are gone: retention "
     if not accept_loss:
-        raise IngestError(
-            f"{reason}removed them. Ingest more often than that; --accept-loss goes on with what is there"
-        )
+        raise IngestError(f"{reason}removed them. Ingest more often than that; --accept-loss continues after them")
     show(f"{reason}removed them")
 
 

@@ -38,7 +38,7 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from spark_analytics.jobs.trend import HOURS_OF_DAY, LEAST_HOURS, Backtest, Fit, backtest, fit
 
 NAME = "forecast"
-HELP = "bytes of topics to come, days until disks are full, with bands and the error of a backtest"
+HELP = "predicted bytes of topics, days until disks are full, with bands and the error of a backtest"
 
 AHEAD_DAYS = 7
 AHEAD_DAYS_MOST = 366

@@ -63,7 +63,7 @@ from spark_analytics.jobs.lag_windows import (
 )
 
 NAME = "lag"
-HELP = "lag of groups in records and time, by partition and minute, with the console's status, and what was abandoned"
+HELP = "lag of groups in records and time, by partition and minute, with the console's status and abandoned partitions"
 
 KEYS = ("cluster", "topic", "partition")
 OUTPUT_SCHEMA = "cluster string, topic string, partition bigint, " + ", ".join(

@@ -49,7 +49,7 @@ from pyspark.sql import functions as F
 from spark_analytics.jobs import throughput
 
 NAME = "rebalances"
-HELP = "records that waited for each rebalance, by cause, member, client, host and group, the dearest first"
+HELP = "records that waited for each rebalance, by cause, member, client, host and group, the most expensive first"
 
 # Long enough to contain commits of the group outside the stall, short enough for the rate at that time of the day.
 RATE_MS = 600_000

@@ -56,10 +56,12 @@ def _lag(of: Tables) -> Iterable[Found]:
 def _rebalances(of: Tables) -> Iterable[Found]:
     tables = (of[name] for name in ("rebalances", "moves", "triggers", "commits", "topic_rates", "samples"))
     costs = rebalances.rebalances(*tables).persist()
-    yield Found("rebalances", "the dearest first", costs)
+    yield Found("rebalances", "the most expensive first", costs)
     for by in rebalances.SPENDERS:
         yield Found(
-            f"by-{by}", f"what they cost by {by}, the dearest first", rebalances.spenders(costs, of["triggers"], by)
+            f"by-{by}",
+            f"costs by {by}, the most expensive first",
+            rebalances.spenders(costs, of["triggers"], by),
         )
 
 
@@ -78,7 +80,7 @@ def _nodes(of: Tables) -> Iterable[Found]:
 
 def _forecast(of: Tables) -> Iterable[Found]:
     yield Found("disks", "days until disks are full", forecast.disks(of["samples"]))
-    yield Found("topics", "bytes of topics to come", forecast.topics(of["topic_rates"]))
+    yield Found("topics", "predicted bytes of topics", forecast.topics(of["topic_rates"]))
 
 
 def _end_to_end(of: Tables) -> Iterable[Found]:
@@ -118,6 +120,6 @@ def what_if_job(cluster: str, plan: Sequence[Reassignment]) -> Job:
         yield Found("load", "load of each broker before and after the plan", loads.orderBy("broker"))
         stalls = what_if.stalls(asked, shares, of["moves"], of["commits"])
         dearest = [F.desc_nulls_last("stalled_records"), *(F.col(name) for name in ("topic", "partition", "group"))]
-        yield Found("stalls", "predicted stalls of groups, the dearest first", stalls.orderBy(*dearest))
+        yield Found("stalls", "predicted stalls of groups, the most expensive first", stalls.orderBy(*dearest))
 
     return Job(what_if.NAME, what_if.HELP, ("commits", "topic_rates", "samples", "moves"), compute)

@@ -94,7 +94,7 @@ def _head(report: Report) -> str:
         )
         links = f'<nav class="clusters" aria-label="Clusters">{items}</nav>'
     found = "".join(_findings(each, len(report.clusters) > 1) for each in report.clusters)
-    title = f"What the cluster{'s' if links else ''} did"
+    title = f"Activity of the cluster{'s' if links else ''}"
     return f'<header><h1>{title}</h1><dl class="facts">{facts}</dl>{left_out}{found}{links}</header>'
 
 
@@ -104,11 +104,11 @@ def _findings(cluster: Cluster, is_named: bool) -> str:
     name = f"{words.name(cluster.name)}: " if is_named else ""
     if not found:
         return (
-            f'<div class="state good"><strong>{name}Nothing to look at.</strong> No anomaly, no group that is behind '
+            f'<div class="state good"><strong>{name}No findings.</strong> No anomaly, no group that is behind '
             "at the end, no hot partition, no disk that is full soon.</div>"
         )
     items = "".join(f"<li>{each}</li>" for each in found)
-    return f'<div class="state warn"><strong>{name}To look at</strong><ul>{items}</ul></div>'
+    return f'<div class="state warn"><strong>{name}Findings</strong><ul>{items}</ul></div>'
 
 
 def _of_disks(cluster: Cluster) -> list[str]:
@@ -144,12 +144,12 @@ def _of_others(cluster: Cluster) -> list[str]:
         dearest = cluster.rebalances[0]
         who = words.names(dearest.clients)
         found.append(
-            f"The dearest of {words.many(cluster.rebalances_total, 'rebalance')} made {dearest.records:,.0f} records "
-            f"of {words.name(dearest.group)} wait ({words.name(dearest.cause)}, client {who})."
+            f"The most expensive of {words.many(cluster.rebalances_total, 'rebalance')} made {dearest.records:,.0f} "
+            f"records of {words.name(dearest.group)} wait ({words.name(dearest.cause)}, client {who})."
         )
     if cluster.gaps_total:
         text = words.lasting(cluster.gaps_ms)
-        found.append(f"{words.many(cluster.gaps_total, 'gap')} of samples, {text} together: nothing is known of them.")
+        found.append(f"{words.many(cluster.gaps_total, 'gap')} of samples, {text} together: no data for these times.")
     return found
 
 
@@ -225,7 +225,7 @@ def _anomaly_section(cluster: Cluster) -> str:
         return tables.nothing("No samples in the span: brokers cannot be compared.")
     if not cluster.anomalies:
         few = " With fewer than three brokers, none is compared with others." if cluster.nodes_total < 3 else ""
-        text = "No broker differed from the others, or from its own history, which needs two weeks before the time."
+        text = "No broker differed from the others, or from its own history, which needs two earlier weeks."
         return tables.nothing(text + few)
     return tables.anomalies(cluster)
 
@@ -251,7 +251,7 @@ def _rebalances(cluster: Cluster) -> str:
         return tables.nothing("No rebalances in the span.")
     parts = [tables.rebalances(cluster)]
     if cluster.spenders:
-        parts.append('<p class="muted">What they cost together, by who caused them.</p>')
+        parts.append('<p class="muted">Total costs by cause.</p>')
         parts.append(tables.spenders(cluster))
     return "".join(parts)
 
@@ -272,11 +272,11 @@ def _skew(cluster: Cluster) -> str:
 
 def _forecast(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
     if not cluster.forecasts:
-        hours = "in an hour of which samples cover a half: nothing can be forecast" if cluster.topics else "in the span"
+        hours = "in an hour with samples for at least half of it" if cluster.topics else "in the span"
         return tables.nothing(f"No topic had traffic {hours}.")
     charts = drawer.forecasts()
     note = (
-        '<p class="muted">Up to the last sample: what there was. After it: what is expected by the hour, in a band '
+        '<p class="muted">Up to the last sample: measured values. After it: predicted values by the hour, in a band '
         "that holds 90 % of the hours.</p>"
     )
     return (note + _charts(charts, drawn) if charts else "") + tables.forecasts(cluster)
@@ -284,12 +284,12 @@ def _forecast(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
 
 def _disks(cluster: Cluster) -> str:
     if not cluster.disks:
-        return tables.nothing("No sample in the span tells of disks.")
+        return tables.nothing("No sample in the span reports disks.")
     return tables.disks(cluster, cluster.last_ms)
 
 
 def _bounds(report: Report) -> str:
     return (
         f'<p class="muted">Each point of a chart is a {words.period(report.period_ms)}; a line has at most '
-        f"{POINTS_MAX:,} of them. What was left out of a chart or a table stands below it. Times are UTC.</p>"
+        f"{POINTS_MAX:,} of them. A note below a chart or table says what was left out. Times are UTC.</p>"
     )

@@ -109,7 +109,7 @@ def rebalances(cluster: Cluster) -> str:
         "partition-seconds stalled", "records that waited",
     ]  # fmt: skip
     return table(f"Rebalances of {cluster.name}", heads, rows, texts=6) + bounded(
-        len(rows), cluster.rebalances_total, "the dearest by records that waited"
+        len(rows), cluster.rebalances_total, "the most expensive by records that waited"
     )
 
 
@@ -120,8 +120,8 @@ def spenders(cluster: Cluster) -> str:
          words.number(each.records), words.percent(each.share)]
         for each in cluster.spenders
     ]  # fmt: skip
-    heads = ["by", "who or what", "rebalances", "partition-seconds stalled", "records that waited", "share"]
-    return table(f"Who caused rebalances of {cluster.name}", heads, rows, texts=2)
+    heads = ["by", "cause", "rebalances", "partition-seconds stalled", "records that waited", "share"]
+    return table(f"Causes of rebalances of {cluster.name}", heads, rows, texts=2)
 
 
 def hot(cluster: Cluster) -> str:

@@ -288,7 +288,7 @@ def test_retention_that_overtakes_an_ingest_is_reported(
     if accept_loss:
         reading.ingest(Lake(tmp_path), source, accept_loss=True, show=show)
     else:
-        with pytest.raises(IngestError, match="--accept-loss goes on with what is there") as raised:
+        with pytest.raises(IngestError, match="--accept-loss continues after them") as raised:
             reading.ingest(Lake(tmp_path), source, show=show)
         shown.append(str(raised.value))
     found = [list(map(int, each)) for text in shown for each in re.findall(r"offsets (\d+) to (\d+) were not", text)]

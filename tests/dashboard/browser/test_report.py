@@ -52,7 +52,7 @@ def test_the_report_is_drawn_in_its_frame(
     tab.open("report")
     frame = tab.page.frame_locator("iframe.report-frame")
     frame.locator(".plot svg .trace").first.wait_for()
-    assert frame.locator("h1").inner_text() == "What the cluster did"
+    assert frame.locator("h1").inner_text() == "Activity of the cluster"
     inner = tab.page.frames[1]
     assert inner.evaluate("self.origin") == "null"
     assert inner.evaluate("getComputedStyle(document.body).backgroundColor") == (

@@ -101,7 +101,7 @@ def test_findings_come_first(show: Callable[..., Tab]) -> None:
     ):
         assert text in head
     quiet = replace(empty(), rows={"samples": 1})
-    assert "Nothing to look at." in show(report(quiet)).page.inner_text("header .state.good")
+    assert "No findings." in show(report(quiet)).page.inner_text("header .state.good")
 
 
 @pytest.mark.full
@@ -242,7 +242,7 @@ def test_a_page_with_the_most_of_everything_is_small(show: Callable[..., Tab]) -
     shown = tab.page.inner_text("main")
     for words in (
         "The first 7 of 5,000: those that were longest not ok",
-        "The first 20 of 700: the dearest by records that waited.",
+        "The first 20 of 700: the most expensive by records that waited.",
         "The first 100 of 1,000: those with the highest scores",
         "The first 1 of 21: the hottest.",
         "The first 2 of 51: those that are full first.",
