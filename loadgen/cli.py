@@ -133,9 +133,9 @@ def run(bootstrap: str, scenario: str, processes: int, **options: Any) -> None:
 @command.command()
 @_of_scenario
 @_of_report
-@click.option("--workers", type=click.IntRange(1, PROCESSES_MAX), required=True, help="How many workers come.")
+@click.option("--workers", type=click.IntRange(1, PROCESSES_MAX), required=True, help="Number of workers to wait for.")
 @click.option(
-    "--listen", default=f"0.0.0.0:{MASTER_PORT}", metavar="HOST[:PORT]", show_default=True, help="For workers."
+    "--listen", default=f"0.0.0.0:{MASTER_PORT}", metavar="HOST[:PORT]", show_default=True, help="Address for workers."
 )
 def master(bootstrap: str, scenario: str, workers: int, listen: str, **options: Any) -> None:
     """Run a scenario with workers on other hosts."""
@@ -157,11 +157,11 @@ def worker(master: str) -> None:
 @command.command()
 @_of_scenario
 @click.option(
-    "--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST[:PORT]", show_default=True, help="Of the page."
+    "--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST[:PORT]", show_default=True, help="Address of the page."
 )
 @_of_processes
 def web(bootstrap: str, scenario: str, listen: str, processes: int, **options: Any) -> None:
-    """Serve locust's web page, with a tab of ours."""
+    """Serve locust's web page, with two further tabs."""
     wanted = _scenario(scenario, options)
     addresses, address = _addresses(bootstrap), _address("--listen", listen, WEB_PORT)
     from loadgen.web.server import serve
@@ -173,7 +173,7 @@ def web(bootstrap: str, scenario: str, listen: str, processes: int, **options: A
 @command.command()
 @click.argument("scenario")
 def check(scenario: str) -> None:
-    """Read a scenario, and report what is wrong with it."""
+    """Read a scenario and report its errors."""
     found = _scenario(scenario, {})
     for spec in found.users:
         rate = "as fast as answered" if spec.rate is None else spec.rate.text

@@ -64,7 +64,7 @@ def judge(scenario: Scenario, totals: Totals, workers: Sequence[Worker]) -> Gene
             f"operations began {late:.3g} ms late at p99 although a user was free (at most {late_most:.3g} ms)"
         )
     if lag is not None and lag > HUB_LAG_MS_MAX:
-        reasons.append(f"the event loop of workers stood for {lag:.3g} ms at p99 (at most {HUB_LAG_MS_MAX:g} ms)")
+        reasons.append(f"the event loop of workers was blocked for {lag:.3g} ms at p99 (at most {HUB_LAG_MS_MAX:g} ms)")
     if share > QUEUED_SHARE_MAX:
         reasons.append(
             f"{share * 100:.3g} % of the scheduled operations waited for a free user while the cluster answered as "

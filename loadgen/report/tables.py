@@ -218,7 +218,7 @@ def verification(result: Result) -> str:
         for example in several
     ]
     notes = [f"{each.topic}-{each.partition}: {text}" for each in found for text in each.notes]
-    listed = _list("Examples", examples) + _list("What limits the check", notes)
+    listed = _list("Examples", examples) + _list("Limits of the check", notes)
     return table("Verification by partition", heads, rows, texts=2) + note + listed
 
 

@@ -194,7 +194,7 @@ class Conductor:
             measured_s, steps = self._find_rate(self.scenario.search)
         ledgers, incomplete, unchecked = self._collect(with_ledger=True)
         incomplete += [
-            f"a worker on {_host_of(each)} came after the run had begun, and did nothing" for each in self._late
+            f"a worker on {_host_of(each)} connected after the run had begun, and did nothing" for each in self._late
         ]
         finished = Finished(self.totals, self._run, measured_s, begun_ms, starts, ledgers, incomplete, unchecked, steps)
         finished.interrupted = self._stop.is_set()
@@ -248,7 +248,7 @@ class Conductor:
             if self._stop.is_set():
                 raise RunError("interrupted before the run began")
             if time.monotonic() > until_s:
-                raise RunError(f"{len(found)} of {self.workers} workers came within {PREPARE_S:g} s")
+                raise RunError(f"{len(found)} of {self.workers} workers connected within {PREPARE_S:g} s")
             gevent.sleep(LOOK_S)
         return found
 
@@ -406,7 +406,7 @@ class Conductor:
         is_noted_late = any(spec.engine == "raw" for spec in self.scenario.users)
         for member in self._members.values():
             if member.result is None:
-                unchecked = "; what it wrote was not checked" if with_ledger and self.scenario.verify != "off" else ""
+                unchecked = "; its records were not checked" if with_ledger and self.scenario.verify != "off" else ""
                 why = f"{member.text}: {member.lost or 'sent no result'}"
                 incomplete.append(f"{why}{unchecked}")
                 missing = missing or (None if member.lost else why)

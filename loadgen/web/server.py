@@ -69,7 +69,7 @@ def _await_workers(runner: Any, processes: int) -> None:
     until_s = time.monotonic() + PREPARE_S
     while isinstance(runner, MasterRunner) and len(runner.clients) < processes:
         if time.monotonic() > until_s:
-            raise RunError(f"{len(runner.clients)} of {processes} workers came within {PREPARE_S:g} s")
+            raise RunError(f"{len(runner.clients)} of {processes} workers connected within {PREPARE_S:g} s")
         gevent.sleep(LOOK_S)
 
 

@@ -105,7 +105,7 @@ def test_a_worker_that_comes_too_late(broker: Target, tmp_path: Path) -> None:
         assert len(ended.of.workers) == 2
         assert ended.of.verification is not None
         assert ended.of.verification.total("acknowledged") == 9500
-        assert any("came after the run had begun" in each for each in ended.of.notes)
+        assert any("connected after the run had begun" in each for each in ended.of.notes)
         assert late.wait(ENDS_S) == 0
 
 

@@ -98,6 +98,6 @@ def test_a_host_that_is_lost_is_reported(lab: Lab, tmp_path: Path, fault: str, m
     (lost,) = (each for each in found.workers if each.lost is not None)
     assert lost.host == WORKERS[0]
     assert 0.2 < lost.missing_share <= 0.5
-    assert any("what it wrote was not checked" in each for each in found.notes)
+    assert any("its records were not checked" in each for each in found.notes)
     assert found.verification is not None
     assert found.verification.is_good
