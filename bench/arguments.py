@@ -106,13 +106,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "targets",
         nargs="+",
         metavar="TARGET",
-        help="the first target is compared with each of the others, and so are workloads",
+        help="the first target is compared with each of the others; likewise for workloads",
     )
     add_command_config(compared)
     # Fewer than six pairs give no 95 % interval.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
     for name, words in (("start", "start to first response"), ("idle", "memory of idle connections"),
-                        ("offsets", "kill -9, until all committed offsets are known")):  # fmt: skip
+                        ("offsets", "time from kill -9 until all committed offsets can be read again")):  # fmt: skip
         alone = modes.add_parser(name, parents=[common, several, pairs], help=words)
         alone.set_defaults(workload=[])
         if name == "idle":
@@ -128,7 +128,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--size",
         type=value(units.size(1 << 20, 1 << 44)),
         default=lifecycle.THROUGH_BYTES,
-        help='what is written and read, such as "500 MB"',
+        help='size of the written and read log, such as "500 MB"',
     )
     replaced = modes.add_parser(
         "reassign", parents=[single, several, pairs], help="move the partitions of a filled topic to other nodes"
@@ -137,14 +137,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--size",
         type=value(units.size(1 << 20, 1 << 44)),
         default=reassign.SIZE_BYTES,
-        help='what the topic holds, such as "500 MB"; "3 GB" by default',
+        help='size of the topic, such as "500 MB"; "3 GB" by default',
     )
     replaced.add_argument(
         "--link",
         type=value(units.link),
         default=0,
         metavar="RATE",
-        help='empty the first node, on hosts of their own whose links carry this, such as "1 Gbit/s" (needs root)',
+        help='empty the first node, on separate hosts with links of this rate, such as "1 Gbit/s" (needs root)',
     )
     ceiling = modes.add_parser(
         "ceiling", parents=[single, several], help="find the highest rate with p99 below a bound"
@@ -172,7 +172,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "partitions", parents=[single, several, counts], help="measure 1 to 10,000 partitions in one broker"
     )
     killed = modes.add_parser(
-        "recovery", parents=[single, several, pairs], help="kill -9, and the time to the first response"
+        "recovery", parents=[single, several, pairs], help="time from kill -9 to the first response"
     )
     killed.add_argument("--sizes", type=sizes(1 << 20, 1 << 44), default=recovery.SIZES, help='such as "1 GB,10 GB"')
     killed.add_argument(
@@ -206,7 +206,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
     add_failover(
-        modes.add_parser("failover", parents=[common, several], help="what clients see when a node of a cluster fails")
+        modes.add_parser(
+            "failover", parents=[common, several], help="measure errors and gaps of clients when a node fails"
+        )
     )
     modes.add_parser(
         "floor", parents=[single, pairs, profiled], help="measure the cost of bare system calls for the same bytes"
@@ -232,11 +234,11 @@ def add_failover(parser: argparse.ArgumentParser) -> None:
     add("--clients", type=some_of(clients), default=failover.CLIENTS, metavar="CLIENT,...",
         help=f"some of {','.join(clients)}")  # fmt: skip
     add("--freeze", type=value(units.duration(0.5, 85)), default=FREEZE_S, metavar="TIME",
-        help='how long a process stands still at most; "12 s" by default')  # fmt: skip
+        help='longest freeze of a process; "12 s" by default')  # fmt: skip
     add("--hosts", action="store_true",
-        help="put each node on a host of its own (a network namespace: needs root, iproute2)")  # fmt: skip
+        help="put each node on a separate host (a network namespace: needs root, iproute2)")  # fmt: skip
     add("--idle", type=value(units.integer(0, 100_000)), default=0, metavar="N",
-        help="create N partitions that nobody writes to: each node leads a share of them")  # fmt: skip
+        help="create N partitions without writes: each node leads a share of them")  # fmt: skip
     parser.set_defaults(workload=[])
 
 

@@ -191,7 +191,7 @@ def _check(top: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     if given.nodes == 1:
         for name in ("kill_every", "restart_after"):
             if getattr(given, name) is not None:
-                top.error(f"--{name.replace('_', '-')} goes with --nodes: a broker that is alone is not killed")
+                top.error(f"--{name.replace('_', '-')} goes with --nodes: a single broker is not killed")
         return
     for name in ("listener", "metrics"):
         text = getattr(given, name)

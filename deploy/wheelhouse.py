@@ -300,7 +300,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = ROOT / "deploy" / "ansible" / "wheelhouse"
     parser.add_argument("--out", type=Path, default=out, help="the directory (default: deploy/ansible/wheelhouse)")
     parser.add_argument(
-        "--extras", help="extras of the project, with commas between them (default: those that are there)"
+        "--extras", help="extras of the project, with commas between them (default: those of the last build)"
     )
     parser.add_argument("--version", help="give the wheel this version")
     parser.add_argument("--from-wheel", type=Path, help="a wheel of the project that exists (default: build one)")

@@ -87,7 +87,7 @@ def closure(wheels: dict[str, list[Wheel]], version: str, extras: frozenset[str]
         there = ", ".join(sorted({str(each.version) for each in wheels.get(PRODUCT, [])})) or "none"
         raise SystemExit(
             f"broker_version={version}: {wheelhouse} has no wheel of it, but of these: {there}. Build it with "
-            "deploy/wheelhouse.py, or name one that is there"
+            "deploy/wheelhouse.py, or name an existing one"
         )
     chosen: set[Wheel] = set()
     ahead: list[tuple[Wheel, frozenset[str]]] = [(each, extras) for each in first]

@@ -58,7 +58,7 @@ def judge(given: dict[str, Any]) -> Findings:
     for name in sorted(findings.skip - set(CHECKS)):
         near = nearest(name, set(CHECKS), 0.6)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(CHECKS)}."
-        findings.fail("variables", f"preflight_skip names {name}, which is no check: {hint}")
+        findings.fail("variables", f"preflight_skip names {name}, which is not a check: {hint}")
     check_inventory(hosts, given["groups"], Path(given["roles"]).resolve(), findings)
     check_replies(hosts, options, findings)
     if any(host.broker and host.options is not None for host in hosts):
