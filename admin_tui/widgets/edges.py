@@ -14,7 +14,7 @@ def set_edge(widget: Widget, edge: Literal["title", "subtitle"], text: Text) -> 
     """Show `text` in the upper (title) or lower (subtitle) border.
 
     Textual's `border_title` draws all of the widget again, with each cell of a table; here it is one line, and nothing
-    where the text is there already.
+    if the border already shows the text.
     """
     content = Content.from_rich_text(text)
     name = f"_border_{edge}"

@@ -157,7 +157,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         self.notice = ""
         self._layout: list[tuple[Column[R], int]] = []
         self._widest: dict[str, int] = {}
-        # What each line showed when it was last drawn: rows that look the same after a refresh are not drawn again.
+        # The last drawn content of each line: rows that look the same after a refresh are not drawn again.
         self._drawn: dict[int, _Line] = {}
         self._frame: tuple[int, Style] | None = None
         # New rows come first here: a cursor on the first row stays on the first row.

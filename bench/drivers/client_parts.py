@@ -104,7 +104,7 @@ class Requests:
     def _statistics(self, text: str) -> None:
         for name, broker in json.loads(text)["brokers"].items():
             count = broker.get("req", {}).get(self.kind, 0)
-            self._sent[name] = max(count, self._sent.get(name, 0))  # also counts a broker that is no longer listed
+            self._sent[name] = max(count, self._sent.get(name, 0))  # also counts brokers that left the list
         self.reports += 1
 
     def _error(self, error: KafkaError) -> None:

@@ -107,5 +107,5 @@ def _notes(producers: Measured, drain: Measured) -> list[str]:
         return []
     return [
         f"{drain.target}: the log was drained in {drain_s:.1f} s of the {window_s:.1f} s in which producers were "
-        "measured beside it: a larger --size, or a shorter --duration, shows more of its effect on them"
+        "measured: a larger --size, or a shorter --duration, shows more of the drain's effect on them"
     ]

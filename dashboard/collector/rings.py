@@ -11,7 +11,7 @@ every bucket of all windows has 65 blocks, 380 KB; one that is always 0 has none
 maximum of a bucket are the exact values, rounded to such a float.
 
 Invariants: a bucket without values has minimum inf, maximum -inf, sum 0 and count 0, so that min(), max() and sum() of
-any slice are right. A value in one resolution is in all coarser ones, too.
+any slice are correct. A value in one resolution is in all coarser ones, too.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ class Users:
         self.version += 1
 
     async def verify(self, name: str, password: str) -> User | None:
-        """Return the user if the password is right, else None. Raises Busy if too many checks are under way.
+        """Return the user if the password is correct, else None. Raises Busy if too many checks are under way.
 
         An unknown name takes the same time as a wrong password.
         """

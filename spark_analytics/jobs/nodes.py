@@ -43,7 +43,7 @@ MINUTE_MS = 60_000
 @dataclass(frozen=True)
 class Metric:
     """A metric: its name in words, and the lower limits of its spread, as a part of the normal value and as an amount.
-    A metric with `low` is also anomalous if it is too low, such as the traffic of a broker that has none.
+    A metric with `low` is also anomalous if it is too low, such as the traffic of an idle broker.
     """
 
     words: str
