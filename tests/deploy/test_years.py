@@ -58,7 +58,7 @@ def test_release_that_does_not_start_is_taken_back_on_the_first_host(cluster: De
     assert played.code == 2, played.output[-3000:]
     touched = [name for name in NAMES if cluster.started(name) != before[name]]
     assert len(touched) == 1
-    assert f"The former release {version()} runs again" in played.output
+    assert f"The previous release {version()} runs again" in played.output
     assert [cluster.release(name) for name in NAMES] == [version()] * 3
     (log,) = cluster.lab.inventory.parent.glob(f"failed/{touched[0]}.log")
     assert "broken on purpose" in log.read_text()
