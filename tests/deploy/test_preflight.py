@@ -107,7 +107,7 @@ def test_a_listener_that_nobody_reaches_is_refused(tmp_path: Path) -> None:
     assert played.code != 0
     assert not played.changed
     port = brokers(inventory)["n2"]["broker_client_port"]
-    assert played.says("[reach]", "Nobody reaches", f"n2 at 192.0.2.1:{port}", "correct its broker_address"), (
+    assert played.says("[reach]", "No host can reach", f"n2 at 192.0.2.1:{port}", "correct its broker_address"), (
         played.output
     )
 

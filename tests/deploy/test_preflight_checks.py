@@ -253,7 +253,11 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
         "a listener behind a firewall",
         lambda cluster: _tried(cluster, error="no answer within 4 s", said=None),
         "reach",
-        ["Nobody reaches the listener client of n2 at 10.0.0.2:9092", "no answer within 4 s (n1 and n3)", "firewall"],
+        [
+            "No host can reach the listener client of n2 at 10.0.0.2:9092",
+            "no answer within 4 s (n1 and n3)",
+            "firewall",
+        ],
     ),
     (
         "a listener of another host",
@@ -334,7 +338,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
         "a wheel that was changed",
         lambda cluster: wheel(cluster.path, "needed-1.0-py3-none-any.whl", ">=3.12"),
         "wheelhouse",
-        ["needed-1.0-py3-none-any.whl is not what its checksum says"],
+        ["needed-1.0-py3-none-any.whl does not match its checksum"],
     ),
     (
         "a wheel that is missing",

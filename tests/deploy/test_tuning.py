@@ -93,7 +93,7 @@ def test_a_firewall_between_hosts_is_found(lab: Lab) -> None:
         output = refused(lab)
     finally:
         lab.ssh("n2", "sudo nft delete table inet wall")
-    assert says(output, "[reach]", "Nobody reaches the listener internal of n2", "n1 and n3", "firewall"), output[
+    assert says(output, "[reach]", "No host can reach the listener internal of n2", "n1 and n3", "firewall"), output[
         -4000:
     ]
     assert not says(output, "[reach]", "n1 at"), output[-4000:]

@@ -85,7 +85,7 @@ def cluster_id_of(store: Store, path: Path, formatted: dict[str, str], *, joins:
     ids = sorted(set(formatted.values()))
     if len(ids) > 1:
         whose = ", ".join(f"{host}: {found}" for host, found in sorted(formatted.items()))
-        raise SystemExit(f"the hosts belong to different clusters ({whose}): give each cluster an inventory of its own")
+        raise SystemExit(f"the hosts belong to different clusters ({whose}): use a separate inventory for each cluster")
     if not ids and joins:
         # The cluster is not in this inventory: the operator has to write its id into the file.
         return path.read_text(encoding="utf-8").strip() if path.exists() else ""

@@ -79,7 +79,7 @@ def check_system(host: Host, limits: dict[str, Any], findings: Findings) -> None
     if answer["memory_bytes"] < least * MEMORY_SHARE:
         findings.fail(
             "memory",
-            f"it has {size(answer['memory_bytes'])} of memory, and preflight_min_memory_mb asks for "
+            f"it has {size(answer['memory_bytes'])} of memory, and preflight_min_memory_mb requires "
             f"{limits['min_memory_mb']} MiB: give "
             "it more, or lower that value.",
             host.name,
@@ -108,7 +108,7 @@ def check_directories(host: Host, limits: dict[str, Any], findings: Findings) ->
         )
         findings.fail(
             "disk_space",
-            f"{install['path']} is for the releases, and {why}. preflight_min_install_mb asks for "
+            f"{install['path']} is for the releases, and {why}. preflight_min_install_mb requires "
             f"{limits['min_install_mb']} MiB: "
             "make room.",
             host.name,
@@ -126,7 +126,7 @@ def check_directories(host: Host, limits: dict[str, Any], findings: Findings) ->
         if found["on_root"]:
             findings.fail(
                 "log_directories",
-                f"{path} is on the file system of /, which full logs would stop: mount a disk of its own "
+                f"{path} is on the file system of /, which full logs would stop: mount a separate disk "
                 "(os_tuning_disks does that), or "
                 "set broker_log_dirs to a directory on one.",
                 host.name,
@@ -149,7 +149,7 @@ def check_directories(host: Host, limits: dict[str, Any], findings: Findings) ->
             findings.fail(
                 "disk_space",
                 f"{size(found['free_bytes'])} are free on {found['mount']} for {path}, and preflight_min_free_mb "
-                "asks for "
+                "requires "
                 f"{limits['min_free_mb']} MiB: use a larger disk, or lower that value.",
                 host.name,
             )
@@ -157,7 +157,7 @@ def check_directories(host: Host, limits: dict[str, Any], findings: Findings) ->
         if len(paths) > 1:
             findings.warn(
                 "log_directories",
-                f"{listed(paths)} are on one device: that gives neither more throughput nor a disk that may fail; "
+                f"{listed(paths)} are on one device: this adds neither throughput nor fault tolerance; "
                 "use one directory for "
                 "each disk.",
                 host.name,
@@ -182,7 +182,7 @@ def check_disks(host: Host, findings: Findings) -> None:
             findings.fail(
                 "disks",
                 f"os_tuning_disks names {device}, which is not blank ({found['content']}), and only a blank device is "
-                f"formatted. Is it the right one? If nothing on it is needed, run `wipefs --all {device}` on the "
+                f"formatted. Check the device. If its data is not needed, run `wipefs --all {device}` on the "
                 "host, and begin again.",
                 host.name,
             )
@@ -252,9 +252,9 @@ def check_clocks(hosts: list[Host], limits: dict[str, Any], findings: Findings) 
         elif host.answer and clock.get("synchronised") is None:
             findings.warn(
                 "clock_synchronised",
-                "whether the clock is synchronised cannot be "
-                f"seen{' in a container' if host.answer['container'] != 'none' else ''}: see "
-                "to it on the machine whose clock it is.",
+                "the synchronisation of the clock cannot be "
+                f"checked{' in a container' if host.answer['container'] != 'none' else ''}: check "
+                "it on the machine that owns the clock.",
                 host.name,
             )
     most = float(limits["max_clock_difference_s"])
@@ -344,7 +344,7 @@ def check_reach(hosts: list[Host], findings: Findings) -> None:
     for (name, address, port, what), reasons in faults.items():
         who = sorted({host for names in reasons.values() for host in names})
         text = "; ".join(f"{why} ({listed(names)})" for why, names in reasons.items())
-        nobody = "Nobody reaches" if set(who) == all_of[name, port] else f"{listed(who)} cannot reach"
+        nobody = "No host can reach" if set(who) == all_of[name, port] else f"{listed(who)} cannot reach"
         target = next((host for host in hosts if host.name == name), None)
         foreign = target is not None and target.answer is not None and not target.answer.get("own_addresses")
         hint = (

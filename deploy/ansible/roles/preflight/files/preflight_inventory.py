@@ -209,9 +209,9 @@ def check_voters(hosts: list[Host], findings: Findings) -> None:
     elif voters and len(voters) % 2 == 0:
         findings.fail(
             "voters",
-            f"The quorum would have {len(voters)} voters ({listed(voters)}). An even number survives no more "
+            f"The quorum would have {len(voters)} voters ({listed(voters)}). An even number tolerates no more "
             "failures than "
-            f"{len(voters) - 1}, and two halves can stand against each other: set broker_controller: false on one of "
+            f"{len(voters) - 1}, and can split into equal halves: set broker_controller: false on one of "
             f"them, for example on {voters[-1]}, or add a voter.",
         )
 
@@ -240,13 +240,12 @@ def check_addresses(hosts: list[Host], findings: Findings) -> None:
         if len(names) > 1:
             findings.fail(
                 "addresses",
-                f"{listed(names)} have the same address {address}: set broker_address of each to an address of its "
-                "own.",
+                f"{listed(names)} have the same address {address}: set broker_address of each to a different address.",
             )
         if everywhere_or_nowhere(address, local or len(brokers) == 1):
             findings.fail(
                 "addresses",
-                f"broker_address is {address}, at which no other host reaches it: set it to the address or the name "
+                f"broker_address is {address}, which no other host can reach: set it to the address or the name "
                 "at which clients and "
                 "the other nodes connect.",
                 *names,
@@ -292,5 +291,7 @@ def check_inventory(hosts: list[Host], groups: dict[str, list[str]], roles: Path
             )
         if truth(host.variables.get("broker_plaintext", False)) and host.broker:
             findings.warn(
-                "variables", "broker_plaintext is true: everyone who reaches the broker may do everything.", host.name
+                "variables",
+                "broker_plaintext is true: every client that reaches the broker has full access.",
+                host.name,
             )

@@ -53,7 +53,7 @@ def check_sums(directory: Path, wheels: list[Path], findings: Findings) -> None:
     faults += [f"{path.name} is not in {SUMS}" for path in wheels if path.name not in sums]
     for name, digest in sums.items():
         if (directory / name).is_file() and digest_of(directory / name) != digest.lower():
-            faults.append(f"{name} is not what its checksum says: it was changed, or copied in part")
+            faults.append(f"{name} does not match its checksum: it was changed, or copied in part")
     if faults:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         findings.fail(
