@@ -232,7 +232,7 @@ def _problem(context: Context, cluster: str, page: Page, text: str) -> Component
 
 
 def _not_found(**_: str) -> Component:
-    text = "There is no page with this address."
+    text = "No page has this address."
     return html.Main(
         [html.H1("Not found"), html.P([text, " ", html.A("Go to the overview", href="/")])], className="content"
     )

@@ -48,7 +48,7 @@ def problem(path: Path) -> str:
             head = file.read(_HEAD_BYTES)
             size = file.seek(0, 2)
     except FileNotFoundError:
-        return f"There is no {path.name} yet."
+        return f"{path.name} does not exist yet."
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}."
     if size > BYTES_MAX:

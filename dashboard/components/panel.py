@@ -157,7 +157,7 @@ def table(
             "rows": height_rows,
         },
         note=note,
-        empty=empty or f"There are no {noun}s.",
+        empty=empty or f"No {noun}s.",
         actions=[*([filter_box] if has_filter else []), *actions],
         class_name=class_name if height_rows else f"panel-fill {class_name}",
     )

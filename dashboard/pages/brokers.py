@@ -223,7 +223,7 @@ def layout(context: Context, cluster: str, range: str = "", host: str = "") -> C
                 note="Every broker, including fenced ones; an id leads to its replicas and to acts on it. The shards "
                 "of a host are one row, whose id leads to them. Uptime, CPU, memory and connections come from "
                 "broker-cy only.",
-                empty=f"There is no broker {first}." if is_one else "There are no brokers.",
+                empty=f"Broker {first} does not exist." if is_one else "No brokers.",
                 actions=[
                     *([link("All hosts", page_path(cluster, "brokers", range=range))] if is_one else []),
                     link("Log directories", page_path(cluster, "storage")),

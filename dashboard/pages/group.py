@@ -147,7 +147,7 @@ class Members(GroupChannel, TableChannel[GroupMember]):
             "To be assigned",
             lambda row: _target(row),
             width=140,
-            hint="Of groups of KIP-848: what differs from the assignment",
+            hint="For KIP-848 groups: the difference to the assignment",
         ),
         Column("member", "Member id", lambda row: clean(row.member_id), lambda row: row.member_id, width=210),
     )

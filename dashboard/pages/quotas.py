@@ -209,8 +209,8 @@ def _tables(cluster: str) -> list[Any]:
             cluster=cluster,
             noun="client",
             height_rows=8,
-            note="At each broker, over the last ten seconds: who uses a quota, or had to wait because of it. A sample "
-            "has only those that waited longest, or are nearest to their limit.",
+            note="Clients that used a quota in the last ten seconds, by broker, with their throttle time. A sample has "
+            "only the most throttled clients, or those nearest to their limit.",
             empty="No client used a quota in the last ten seconds.",
         ),
         table(

@@ -255,7 +255,7 @@ def layout(
             panel(f"Heat map of {clean(shown)}", "request-heat", "heat", cluster=cluster,
                   params={**chosen, "api": shown}, note="The p99 of each phase over time.",
                   empty=f"There were no {clean(shown)} requests."),
-            panel("Process", "process", "facts", cluster=cluster, params=one, note="Of the last second."),
+            panel("Process", "process", "facts", cluster=cluster, params=one, note="Over the last second."),
         ],
         actions=[ranges(cluster, "requests", range, api=api, broker=broker, phases=phases)],
     )  # fmt: skip

@@ -301,7 +301,7 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
                 rows=DIRECTORIES_SHOWN,
                 note="The time when a volume is full if its free space keeps changing as in the range above: "
                 "a linear forecast, which is unreliable for a short range.",
-                empty="There are no samples of free space.",
+                empty="No samples of free space.",
             ),
             html.Div(
                 [
@@ -312,7 +312,7 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
                         cluster=cluster,
                         rows=TOPICS_SHOWN,
                         note="Bytes over all replicas.",
-                        empty="There are no topics.",
+                        empty="No topics.",
                     ),
                     segments,
                 ],

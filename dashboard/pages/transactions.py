@@ -77,7 +77,7 @@ class Transactions(TableChannel[OpenTransaction]):
             "count", "Partitions", lambda row: count(len(row.partitions)), lambda row: len(row.partitions), True, 100
         ),
         Column(
-            "partitions", "Of the transaction", lambda row: clean(assignment_text(row.partitions)) or "-", width=200
+            "partitions", "In the transaction", lambda row: clean(assignment_text(row.partitions)) or "-", width=200
         ),
         Column("coordinator", "Coordinator", lambda row: str(row.listing.coordinator_id), None, True, 105, "Broker id"),
     )
@@ -248,7 +248,7 @@ def layout(context: Context, cluster: str, range: str = "", open: str = "", **_:
                 noun="transactional id",
                 params={"open": "1"} if only_open else {},
                 height_rows=14,
-                note=f"Of open transactions: their age, timeout and partitions.{limited if is_limited else ''}",
+                note=f"Only open transactions have an age, timeout and partitions.{limited if is_limited else ''}",
                 actions=[toggle],
             ),
         ],

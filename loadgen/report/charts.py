@@ -146,7 +146,7 @@ def _errors(result: Result) -> Chart | None:
         "xaxis": _seconds(result),
         "yaxis": {"title": {"text": f"errors per {width} s" if width > 1 else "errors/s"}, "rangemode": "tozero"},
     }
-    return Chart("time-errors", "Errors by name", "Of all operations.", data, layout)
+    return Chart("time-errors", "Errors by name", "For all operations.", data, layout)
 
 
 def _queued(result: Result) -> Chart | None:

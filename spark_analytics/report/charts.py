@@ -191,7 +191,7 @@ class Drawer:
         note = (
             f"The worst that lasted for a quarter of the {words.period(self.period_ms)}; the table has the minutes."
             if self.period_ms > MINUTE_MS
-            else "Of each minute."
+            else "For each minute."
         )
         return Chart(self._id("status"), "Status of the worst groups", note, data, layout, wide=True)
 

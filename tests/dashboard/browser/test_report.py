@@ -71,7 +71,7 @@ def test_without_a_file_the_page_says_how_to_make_one(
     (state / "report.html").unlink(missing_ok=True)
     tab = new_tab(with_report)
     tab.open("report")
-    assert tab.page.get_by_role("alert").inner_text() == "There is no report.html yet."
+    assert tab.page.get_by_role("alert").inner_text() == "report.html does not exist yet."
     assert "broker-analytics report --lake LAKE --out report.html" in tab.page.inner_text("main")
     assert tab.page.locator("iframe").count() == 0
     assert tab.violations() == []

@@ -72,7 +72,7 @@ def test_without_the_option_there_is_no_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (None, "There is no report.html yet."),
+        (None, "report.html does not exist yet."),
         ("<html><script>1</script></html>", "report.html is no report of broker-analytics."),
         ("x" * 5_000 + '<meta http-equiv="Content-Security-Policy" content="script-src \'sha256-x\'">', "is no report"),
     ],
