@@ -124,7 +124,7 @@ instructions:
 soak: system-packages build $(VENV)/.gssapi $(VENV)/.ansible
 	@# Soak tests have separate time limits of up to hours; pyproject.toml ends a process after 330 s. Each file has a process:
 	@# its use of memory and descriptors does not affect the other files.
-	@failed=; for file in $$(grep -rl --include='test_*.py' 'mark\.soak' tests | LC_ALL=C sort); do \
+	@export BROKER_CY_TESTS=all; failed=; for file in $$(grep -rl --include='test_*.py' 'mark\.soak' tests | LC_ALL=C sort); do \
 		$(BIN)/pytest -q -m soak -o faulthandler_timeout=15000 $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

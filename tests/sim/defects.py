@@ -1,17 +1,19 @@
 """Planted defects: wrong behaviours. A simulation must find each one within SEEDS seeds, or within its own number.
 
-`found_at.tsv` has the seed of each search that found the defect last. `make test` begins with that seed, and tries
-others only if it no longer finds the defect: every change of the broker's draws moves seeds. `make test-all` searches
-all seeds from the first one on. With BROKER_CY_FOUND=FILE each search appends a line to FILE;
-`python -m tests.sim.found FILE` merges these lines into the table.
+`found_at.tsv` has the seed of each search that found the defect last. `make test` tries only that seed. It fails if the
+seed no longer finds the defect, because a change of the broker's draws moves seeds; the message has the command that
+searches and records another one. `make test-all` searches all seeds from the first one on. With BROKER_CY_FOUND=FILE
+each search appends a line to FILE; `python -m tests.sim.found FILE` merges these lines into the table.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -35,10 +37,30 @@ def found_at() -> dict[str, int]:
 
 
 def seeds_of(key: str, first: int, seeds: int) -> list[int]:
-    """Return the seeds of a search, in its order: the recorded one first, unless all of them are wanted."""
-    found = found_at().get(key)
-    rest = range(first, first + seeds)
-    return list(rest) if IS_FULL or found is None else [found, *(seed for seed in rest if seed != found)]
+    """Return the seeds that a search tries, in its order: the recorded one, or all under `make test-all`. Fails the
+    test if no seed is recorded.
+    """
+    if IS_FULL:
+        return list(range(first, first + seeds))
+    if key not in found_at():
+        pytest.fail(f"no seed is recorded for {key!r}\n{search_command()}")
+    return [found_at()[key]]
+
+
+def search_command() -> str:
+    """Return a sentence with the command that searches the defect of the running test, and records the seed."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "tests/sim").rpartition(" (")[0] or "tests/sim"
+    return (
+        "search another seed, and record it, with: BROKER_CY_TESTS=all BROKER_CY_FOUND=/tmp/found "
+        f".venv/bin/python -m pytest {shlex.quote(test)} && .venv/bin/python -m tests.sim.found /tmp/found"
+    )
+
+
+def fail_unfound(key: str, first: int, seeds: int) -> NoReturn:
+    """Fail the test, because no seed of the search found the defect."""
+    if IS_FULL:
+        pytest.fail(f"{key!r} was not found by {seeds} seeds from {first} on")
+    pytest.fail(f"{key!r} is no longer found by its recorded seed {found_at()[key]}\n{search_command()}")
 
 
 def note_found(key: str, seed: int) -> None:
@@ -63,4 +85,4 @@ def must_find(
             print(f"seed {seed}: {error!r}"[:500])
             note_found(key, seed)
             return
-    pytest.fail(f"{plant.__name__} was not found by {seeds} seeds from {first} on")
+    fail_unfound(key, first, seeds)
