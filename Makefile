@@ -74,8 +74,12 @@ test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit ins
 # Before an issue is resolved: all tests except the soak tests, with more seeds and mutants.
 test-all: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit-all instructions
 
+# The tier of the tests that need the packages.
+TIER = quick
+test-all lab lab-test: TIER = all
+soak: TIER = soak
 system-packages:
-	sh tools/system_packages.sh
+	sh tools/system_packages.sh $(TIER)
 
 # The extra `gssapi`, only for tests: it is compiled against a system package.
 $(VENV)/.gssapi: $(VENV)/.requirements requirements/gssapi.lock | system-packages

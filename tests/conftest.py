@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bench.launch.chromium import BrowserError, launched
+from bench.launch.chromium import launched
 from bench.launch.nodes import share_ports
 from tests.support import needs
 from tests.support.broker import QUICK, Target, new_target
@@ -134,11 +134,9 @@ def topic(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """A headless Chromium for the tests of a module: while it runs, the tests' thread has a running event loop, in
-    which asyncio.run of other modules would fail. Without a browser the tests are skipped, with the reason.
+    which asyncio.run of other modules would fail.
     """
-    try:
-        with launched() as browser:
-            pytestconfig.stash[BROWSED] = True
-            yield browser
-    except BrowserError as error:
-        pytest.skip(str(error))
+    needs.require(needs.chromium)
+    with launched() as browser:
+        pytestconfig.stash[BROWSED] = True
+        yield browser

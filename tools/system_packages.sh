@@ -1,10 +1,19 @@
 #!/bin/sh
-# System packages that tests need and pip cannot install: installed as root on Debian, otherwise listed.
+# system_packages.sh [quick|all|soak]: system packages that the tests of `make test`, `make test-all` or `make soak` need, and
+# pip cannot install. As root on Debian they are installed, otherwise listed. Some are necessary: without them it fails.
+# Without the others, tests are skipped (tests/support/needs.py).
 set -eu
+tier=${1:-quick}
+case $tier in
+quick | all | soak) ;;
+*) echo "system_packages.sh: the tier $tier is unknown (allowed: quick, all, soak)" >&2; exit 2 ;;
+esac
 missing=
+useful=
 # The directories of daemons, for users other than root.
 PATH=$PATH:/usr/sbin:/sbin
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+use() { command -v "$1" >/dev/null 2>&1 || useful="$useful $2"; }
 need kcat kcat
 need node nodejs
 need npm npm
@@ -22,22 +31,37 @@ need krb5-config libkrb5-dev
 printf '#include <openssl/ssl.h>\n' | ${CC:-cc} -E - >/dev/null 2>&1 || missing="$missing libssl-dev"
 set -- /usr/lib/*/sasl2/libgssapiv2.so
 [ -e "$1" ] || missing="$missing libsasl2-modules-gssapi-mit"
-# The hosts of tests/lab and tests/deploy, which also need root; without root those tests are skipped.
-if [ "$(id -u)" = 0 ]; then
-    need ip iproute2
-    need nft nftables
-    need mmdebstrap mmdebstrap
-    need systemd-nspawn systemd-container
-    need mkfs.ext4 e2fsprogs
-    need ssh openssh-client
+# The programs of the tests that run in the JVM of Kafka's tools are compiled.
+use javac default-jdk-headless
+if [ "$tier" != quick ]; then
+    use jq jq
+    # The hosts of tests/lab and tests/deploy, which also need root; without root those tests are skipped.
+    if [ "$(id -u)" = 0 ]; then
+        need ip iproute2
+        need nft nftables
+        need mmdebstrap mmdebstrap
+        need systemd-nspawn systemd-container
+        need mkfs.ext4 e2fsprogs
+        need ssh openssh-client
+    fi
 fi
-[ -z "$missing" ] && exit 0
+# librdkafka's own tests.
+[ "$tier" != soak ] || use g++ g++
+[ -n "$missing$useful" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing for the tests:$missing"
-    apt-get update -qq
+    install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+    echo "installing for the tests:$missing$useful"
+    # Without a list of packages, the next command fails.
+    apt-get update -qq || true
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-else
+    [ -z "$missing" ] || install $missing
+    # shellcheck disable=SC2086
+    [ -z "$useful" ] || install $useful || echo "tests are skipped, because these packages were not installed:$useful" >&2
+    exit 0
+fi
+[ -z "$useful" ] ||
+    echo "tests are skipped, because these packages are missing:$useful (Debian: apt-get install$useful)" >&2
+[ -z "$missing" ] || {
     echo "make test: these system packages are needed:$missing (Debian: apt-get install$missing)" >&2
     exit 1
-fi
+}

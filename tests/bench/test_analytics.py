@@ -19,8 +19,7 @@ from bench.process_tree import TreeWatch
 from bench.record import plan as plans
 from bench.record import runner, tables
 from broker_cy.metrics import events, sample
-from spark_analytics.errors import SetUpError
-from spark_analytics.jars import fetch
+from tests.support import needs
 from tests.support.wait import until
 
 SMALL = [
@@ -32,10 +31,7 @@ PARTS = list(analytics_parts.PARTS)
 
 @pytest.fixture
 def with_spark() -> None:
-    try:
-        fetch()
-    except SetUpError as error:
-        pytest.skip(str(error))
+    needs.require(needs.spark())
 
 
 @pytest.mark.usefixtures("with_spark")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import needs
 from tests.support.broker import target_is_kafka
+from tests.support.environments import sslyze_python
 from tests.support.tls_broker import TlsBroker
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
@@ -28,12 +29,8 @@ TLS_1_3 = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POL
 @pytest.fixture(scope="module")
 def sslyze() -> Path:
     """Return the Python interpreter that has sslyze installed."""
-    done = subprocess.run(
-        ["sh", ROOT / "tools" / "sslyze.sh", sys.executable], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"sslyze cannot be installed: {done.stderr.strip()[-300:]}")
-    return Path(done.stdout.strip())
+    needs.require(needs.sslyze())
+    return sslyze_python()
 
 
 def scan(python: Path, broker: TlsBroker, directory: Path, *, has_certificate: bool) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from bench.launch.processes import run
+from tests.support import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "broker-cy"
@@ -27,8 +27,7 @@ SITE = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "
 
 def tree_files() -> list[Path]:
     """The files of the repository, including untracked ones, relative to it."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("which files belong to the tree is known in a git checkout only")
+    needs.require(needs.git_checkout)
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     return sorted(Path(name) for name in names if name and (ROOT / name).is_file())

@@ -8,8 +8,6 @@ distribution.
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +17,8 @@ from packaging.requirements import Requirement
 from bench.launch.processes import run
 from tests.packaging import commands
 from tests.packaging.distributions import NAME, Environment, requirements_of
+from tests.support import needs
+from tests.support.environments import find_python
 
 # Each command that needs an extra, with its name, and the exit code without it.
 WITH_EXTRAS = (
@@ -92,24 +92,12 @@ def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: 
     commands.run_broker_dash(environment.program("broker-dash"), tmp_path, environment.program("broker-cy"))
 
 
-def find_python(version: str) -> Path:
-    """An interpreter of that version, on PATH or from pyenv; the test is skipped if it is not installed."""
-    on_path = shutil.which(f"python{version}")
-    of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
-    for place in [*([Path(on_path)] if on_path else []), *of_pyenv]:
-        # pyenv puts a program on PATH for every version it has installed, even if that version is not active.
-        code = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
-        done = subprocess.run([place, "-c", code], capture_output=True, text=True)
-        if done.stdout.strip() == version:
-            return place
-    pytest.skip(f"there is no Python {version} here, on PATH or of pyenv")
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", PYTHONS)
 def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Path) -> None:
     """If this fails, a Python named in the metadata cannot compile the source distribution or run a command."""
+    needs.require(needs.python(version))
     python = find_python(version)
     run([python, "-m", "venv", tmp_path / "venv"], timeout_s=120)
     binaries = tmp_path / "venv" / "bin"

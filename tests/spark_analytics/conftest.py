@@ -10,11 +10,10 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_analytics.errors import SetUpError
-from spark_analytics.jars import fetch
 from spark_analytics.lake import Lake
 from spark_analytics.session import session
 from tests.spark_analytics import planted_lake
+from tests.support import needs
 
 # The tables of tests are small: most of the time is spent on compiling code that runs once. With only the first
 # compiler, an ingest of a few samples takes half the CPU time (13 s instead of 22 s in a new JVM); a small heap needs
@@ -59,12 +58,9 @@ def quick_jvms_of_commands() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    try:
-        fetch()
-        with quick_jvms(), sigint_as_before():
-            made = session("tests", master="local[2]", kafka=True)
-    except SetUpError as error:
-        pytest.skip(str(error))
+    needs.require(needs.spark())
+    with quick_jvms(), sigint_as_before():
+        made = session("tests", master="local[2]", kafka=True)
     yield made
     made.stop()
 

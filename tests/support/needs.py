@@ -8,8 +8,8 @@ that use them pay for it. tools/system_packages.sh installs the programs.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
-import socket
 import sys
 from functools import cache
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ import pytest
 from bench.launch import chromium as browsers
 from bench.launch import go_programs, java_programs, kafka_dist
 
+ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
 """A directory in memory: syncs of files in it cost nothing."""
 
@@ -30,6 +31,12 @@ def _mark(reason: str | None) -> pytest.MarkDecorator:
 
 def _program(name: str, package: str) -> str | None:
     return None if shutil.which(name) else f"{name} is not installed (Debian: apt-get install {package})"
+
+
+def _has_ipv6() -> bool:
+    """Whether the loopback interface has the address ::1."""
+    addresses = Path("/proc/net/if_inet6")
+    return addresses.exists() and f"{1:032x} " in addresses.read_text()
 
 
 java = _mark(java_programs.missing())
@@ -53,20 +60,24 @@ ansible = _mark(
     else "ansible-core is not installed (make .venv/.ansible)"
 )
 tls = _mark(None if find_spec("broker_cy.core.openssl") else "this build has no TLS")
-ipv6 = _mark(None if socket.has_ipv6 and Path("/proc/net/if_inet6").exists() else "this machine has no IPv6")
+ipv6 = _mark(None if _has_ipv6() else "this machine has no address ::1")
 kafka_hosts = _mark(kafka_dist.missing())
 """A JVM and Apache Kafka, without a compiler: lab hosts that run it."""
-chromium = _mark(
-    None
-    if any(map(shutil.which, browsers.PROGRAMS))
-    else f"no Chromium is installed ({', '.join(browsers.PROGRAMS)}; Debian: apt-get install chromium)"
-)
+chromium = _mark(browsers.missing())
 root = _mark(None if os.geteuid() == 0 else "needs root")
 no_root = _mark("the superuser may read and write every file" if os.geteuid() == 0 else None)
 unprivileged = _mark(
     "root needs setpriv to give up its privileges" if os.geteuid() == 0 and _program("setpriv", "util-linux") else None
 )
 """A process without root privileges."""
+file_limit = _mark(
+    "this process may have any number of open files"
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] == resource.RLIM_INFINITY
+    else None
+)
+git_checkout = _mark(
+    None if (ROOT / ".git").exists() else "which files belong to the tree is known in a git checkout only"
+)
 memory = _mark(None if MEMORY.is_dir() else f"{MEMORY} does not exist: every sync would reach a disk")
 
 
@@ -132,6 +143,44 @@ def kerberos() -> pytest.MarkDecorator:
     from tests.support.kerberos import missing
 
     return _mark(missing())
+
+
+@cache
+def spark() -> pytest.MarkDecorator:
+    """A JVM that Spark supports, and the jars of Spark's Kafka source, which the first call downloads."""
+    from spark_analytics.errors import SetUpError
+    from spark_analytics.jars import check_java, fetch
+
+    try:
+        check_java()
+        fetch()
+    except SetUpError as error:
+        return _mark(str(error))
+    return _mark(None)
+
+
+@cache
+def sslyze() -> pytest.MarkDecorator:
+    """The scanner sslyze in a separate environment, which the first call installs."""
+    from tests.support.environments import EnvironmentMissingError, sslyze_python
+
+    try:
+        sslyze_python()
+    except EnvironmentMissingError as error:
+        return _mark(str(error))
+    return _mark(None)
+
+
+@cache
+def python(version: str) -> pytest.MarkDecorator:
+    """A Python interpreter of a version such as 3.13."""
+    from tests.support.environments import EnvironmentMissingError, find_python
+
+    try:
+        find_python(version)
+    except EnvironmentMissingError as error:
+        return _mark(str(error))
+    return _mark(None)
 
 
 def require(mark: pytest.MarkDecorator) -> None:

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.launch.processes import run
+from tests.support import needs
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "e2e" / "node"
 _ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
@@ -19,6 +20,7 @@ _ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
 @cache
 def node() -> Path:
     """The Node.js that the packages include; the first call for a lock file runs `npm ci`, while other workers wait."""
+    needs.require(needs.node)
     wanted = hashlib.sha256((DIRECTORY / "package-lock.json").read_bytes()).hexdigest()
     stamp = DIRECTORY / "node_modules" / ".installed"
     with open(DIRECTORY / "package.json") as lock:
