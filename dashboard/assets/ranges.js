@@ -5,7 +5,11 @@
   const core = window.dashboard.core;
 
   const local = (ms) => new Date(core.clock(ms)).toISOString().slice(0, 16);
-  const parse = (text) => Date.parse(core.withZone(text));
+  // NaN for a time that does not exist: Date.parse would take one that daylight saving skips for another hour.
+  const parse = (text) => {
+    const moment = core.withZone(text);
+    return moment === text ? NaN : Date.parse(moment);
+  };
 
   const fill = (place) => {
     const [from, to] = place.dataset.range ? place.dataset.range.split("-").map(Number) : [Date.now() - 7200000, Date.now() - 3600000];
@@ -19,11 +23,13 @@
     const show = core.element("button", { type: "button", class: "quiet" }, "Show");
     show.addEventListener("click", () => {
       const range = [parse(first.value), parse(last.value)];
-      const missing = [["From", range[0]], ["To", range[1]]].filter(([, ms]) => Number.isNaN(ms)).map(([name]) => name);
+      const missing = [["From", first.value], ["To", last.value]].filter(([, text]) => text === "").map(([name]) => name);
       if (missing.length) {
         core.toast(`${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing: a range needs a date and a time for both.`);
         return;
       }
+      const skipped = [first.value, last.value].find((_, index) => Number.isNaN(range[index]));
+      if (skipped !== undefined) { core.toast(`${skipped} does not exist in ${core.zone()}: daylight saving skips it.`); return; }
       if (!(range[0] < range[1])) { core.toast("The end of a range must be after its beginning."); return; }
       const query = core.query();
       query.set("range", range.join("-"));

@@ -23,11 +23,16 @@
     const match = ZONELESS.exec(text.trim());
     if (match === null) return text;
     const [year, month, day, hour, minute, second] = match.slice(2, 8).map((part) => Number(part || 0));
-    const parts = [year, month - 1, day, hour, minute, second, Number((match[8] || "").padEnd(3, "0").slice(0, 3))];
+    const parts = [year, month - 1, day, hour, minute, second];
+    const ms = Number((match[8] || "").padEnd(3, "0").slice(0, 3));
     const isUtc = core.zone() === "UTC";
-    const found = isUtc ? new Date(Date.UTC(...parts)) : new Date(...parts);
-    // A day that does not exist, such as 02-30, would become another one: the server refuses the text as it is.
-    const exists = (isUtc ? found.getUTCDate() : found.getDate()) === day && year >= 1970 && month >= 1 && month <= 12 && hour < 24 && minute < 60 && second < 60;
+    const found = isUtc ? new Date(Date.UTC(...parts, ms)) : new Date(...parts, ms);
+    const shown = isUtc
+      ? [found.getUTCFullYear(), found.getUTCMonth(), found.getUTCDate(), found.getUTCHours(), found.getUTCMinutes(), found.getUTCSeconds()]
+      : [found.getFullYear(), found.getMonth(), found.getDate(), found.getHours(), found.getMinutes(), found.getSeconds()];
+    // A time that does not exist, such as 02-30 or an hour that daylight saving skips, would become another one: the
+    // server refuses the text as it is.
+    const exists = year >= 1970 && shown.every((part, index) => part === parts[index]);
     return exists ? `${match[1] || ""}${found.toISOString()}` : text;
   };
 
