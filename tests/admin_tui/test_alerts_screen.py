@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from admin_tui.app import Console
 from bench.launch.nodes import free_ports
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
 from broker_cy.console.alerts.watch import Alerting
@@ -14,21 +17,22 @@ from tests.support.broker import BrokerProcess
 ALWAYS = Rule("room", "disk", free_percent=100)
 
 
-def test_an_alert_is_announced_once_for_each_cluster(broker_cy: BrokerProcess) -> None:
+def test_an_alert_is_announced_once_for_each_cluster(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, an alert is not seen on another screen, or is announced again at each change of the cluster."""
     alerting = Alerting(AlertSettings((ALWAYS,)), interval_s=0.05)
     entry = entry_of(broker_cy.bootstrap)
     clusters = {name: replace(entry, name=name) for name in ("a", "b")}
+    told: list[str] = []
+    notify = Console.notify
+
+    def listen(app: Console, message: str, **more: Any) -> None:
+        told.append(message)
+        notify(app, message, **more)
+
+    # Before the console starts: it announces the first alert at any time after that.
+    monkeypatch.setattr(Console, "notify", listen)
 
     async def job(terminal: Terminal) -> None:
-        told: list[str] = []
-        notify = terminal.app.notify
-
-        def listen(message: str, **more: Any) -> None:
-            told.append(message)
-            notify(message, **more)
-
-        terminal.app.notify = listen  # type: ignore[method-assign]
         looks: list[int] = []
         alerting.watch("a").subscribe(lambda: looks.append(1))
         await terminal.command("topics")
