@@ -1,36 +1,59 @@
-"""Deletion of offsets without a client's request: the retention of unused groups, and the deletion of a topic."""
+"""Deletion of offsets without a client's request: the retention of unused groups, and the deletion of a topic.
+
+One step of deletions is written at a time. No request waits for these steps, so nothing else would bound their number
+while the followers hang.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.records import group_tombstone
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
-from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.shard import GoneTopic, GroupShard
 from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.core.errors import ErrorCode
 
 # Offsets and groups that one step deletes: about 50 microseconds each, with encoding and appending. The last group may
 # add all its offsets.
 DELETIONS_PER_STEP = 500
 # Offsets and groups that one step looks at: about 0.4 microseconds each.
 LOOKS_PER_STEP = 10_000
+# Deletions wait this long after a failed write: its cause, a full disk or a small in-sync set, often lasts.
+RETRY_MS: Final = 1_000
+
+
+class Deletions(NamedTuple):
+    """A step of deletions, with the entries of `deleted` that it took."""
+
+    taken: tuple[GoneTopic, ...] = ()
+
+    def written(self, machine: Any, out: Step, now: Now) -> None:
+        machine.deletions_due_ms = 0
+
+    def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
+        """The next sweep finds the expired offsets again; those in deleted topics are known only here."""
+        machine.deleted.extendleft(reversed(self.taken))
+        machine.deletions_due_ms = now.mono_ms + RETRY_MS
 
 
 def sweep(machine: GroupShard, step: Step, now: Now) -> None:
-    """Delete expired offsets of classic groups, and empty groups without offsets: a part of them now, the others by
-    `delete_some`. An unfinished sweep continues.
+    """Delete expired offsets of classic groups, and empty groups without offsets: a part of them now if `due_ms` allows
+    it, the others by `delete_some`. An unfinished sweep continues.
 
     Groups of other types are not touched as long as this broker does not keep them up to date.
     """
     if not machine.unswept:
         machine.unswept.extend(machine.groups)
-    _sweep_some(machine, step, now)
+    if is_due(machine, now):
+        _sweep_some(machine, step, now)
 
 
 def _sweep_some(machine: GroupShard, step: Step, now: Now) -> None:
-    step.atomic = False
     records: list[Record] = []
     looks = 0
     while machine.unswept and len(records) < DELETIONS_PER_STEP and looks < LOOKS_PER_STEP:
@@ -42,7 +65,15 @@ def _sweep_some(machine: GroupShard, step: Step, now: Now) -> None:
         records += expired
         if is_bare and group.state is GroupState.EMPTY:
             records.append(group_tombstone(group.group_id))
+    _delete(machine, step, records, Deletions())
+
+
+def _delete(machine: GroupShard, step: Step, records: list[Record], deletions: Deletions) -> None:
+    step.atomic = False
     machine.append(step, records)
+    if records:
+        machine.deletions_due_ms = None
+        step.then(deletions)
 
 
 def _expired(machine: GroupShard, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
@@ -91,26 +122,33 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
 
 
 def topics_deleted(machine: GroupShard, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
-    """Delete the offsets committed in deleted topics, given as (name, id): a part of them now, the others by
-    `delete_some`. The cost depends on the number of these offsets and of the pending ones, not on that of all groups.
+    """Delete the offsets committed in deleted topics, given as (name, id): a part of them now unless other deletions
+    are being written, the others by `delete_some`. The cost depends on the number of these offsets and of the pending
+    ones, not on that of all groups.
     """
-    step.atomic = False
-    keys: dict[bytes, None] = {}
-    deleted: dict[str, set[bytes]] = {}
+    ids: dict[str, set[bytes]] = {}
     for name, topic_id in topics:
-        deleted.setdefault(name, set()).add(topic_id.bytes)
-    for name, ids in deleted.items():
-        machine.deleted += [(group_id, name, frozenset(ids)) for group_id in machine.offsets.groups_of(name)]
-    for _, group_id, name, index, offset in machine.offsets.pending_offsets():
-        if any(map(offset.is_of_topic, deleted.get(name, ()))):
-            keys[encode_offset_key(group_id, name, index)] = None
-    machine.append(step, [Record(key, None) for key in keys])
-    _delete_in_gone_topics(machine, step)
+        ids.setdefault(name, set()).add(topic_id.bytes)
+    places = dict.fromkeys((group_id, name) for name in ids for group_id in machine.offsets.groups_of(name))
+    for _, group_id, name, _, _ in machine.offsets.pending_offsets():
+        if name in ids:
+            places[group_id, name] = None
+    machine.deleted += [
+        GoneTopic(group_id, name, frozenset(ids[name]), machine.next_offset) for group_id, name in places
+    ]
+    if machine.deletions_due_ms is not None:
+        _delete_in_gone_topics(machine, step)
 
 
-def is_behind(machine: GroupShard) -> bool:
-    """Whether `delete_some` has something to do."""
-    return bool(machine.deleted or machine.unswept)
+def due_ms(machine: GroupShard) -> int | None:
+    """When `delete_some` is to be called; None if it has nothing to do, or while deletions are being written."""
+    return machine.deletions_due_ms if machine.deleted or machine.unswept else None
+
+
+def is_due(machine: GroupShard, now: Now) -> bool:
+    """Whether `delete_some` has something to do now."""
+    wake_ms = due_ms(machine)
+    return wake_ms is not None and wake_ms <= now.mono_ms
 
 
 def delete_some(machine: GroupShard, step: Step, now: Now) -> None:
@@ -122,11 +160,21 @@ def delete_some(machine: GroupShard, step: Step, now: Now) -> None:
 
 
 def _delete_in_gone_topics(machine: GroupShard, step: Step) -> None:
-    step.atomic = False
-    records: list[Record] = []
-    while machine.deleted and len(records) < DELETIONS_PER_STEP:
-        group_id, name, ids = machine.deleted.popleft()
-        for index, offset in machine.offsets.topics(group_id).get(name, {}).items():
-            if any(map(offset.is_of_topic, ids)):
-                records.append(Record(encode_offset_key(group_id, name, index), None))
-    machine.append(step, records)
+    keys: dict[bytes, None] = {}
+    taken: list[GoneTopic] = []
+    while machine.deleted and len(keys) < DELETIONS_PER_STEP:
+        gone = machine.deleted.popleft()
+        taken.append(gone)
+        committed = machine.offsets.topics(gone.group_id).get(gone.name, {}).items()
+        for index, offset in (*committed, *machine.offsets.pending_in(gone.group_id, gone.name)):
+            if gone.has(offset):
+                keys[encode_offset_key(gone.group_id, gone.name, index)] = None
+    _delete(machine, step, [Record(key, None) for key in keys], Deletions(tuple(taken)))
+
+
+def undone(machine: GroupShard) -> None:
+    """The newest records were undone: the next ones get their offsets, and are newer than the deletions of topics."""
+    if machine.deleted:
+        machine.deleted = deque(
+            gone._replace(end_offset=min(gone.end_offset, machine.next_offset)) for gone in machine.deleted
+        )

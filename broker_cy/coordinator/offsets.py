@@ -68,6 +68,13 @@ class OffsetStore:
         open_partitions = self._open.get(group_id)
         return open_partitions is not None and (topic, partition) in open_partitions
 
+    def pending_in(self, group_id: str, topic: str) -> Iterator[tuple[int, CommittedOffset]]:
+        """(partition, offset) of everything pending of a group in a topic."""
+        for (name, partition), producer_ids in (self._open.get(group_id) or {}).items():
+            if name == topic:
+                for producer_id in producer_ids:
+                    yield partition, self._pending[producer_id][(group_id, topic, partition)]
+
     def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
         """(topic, partition) of each pending offset of a group."""
         return list(self._open.get(group_id) or ())

@@ -14,13 +14,28 @@ from typing import NamedTuple
 from broker_cy.coordinator import records
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
-from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
+from broker_cy.coordinator.offset_record import CommittedOffset, decode_offset_key, decode_offset_value
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetsBefore, OffsetStore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.step import Before, Record, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+
+
+class GoneTopic(NamedTuple):
+    """A deleted topic in which a group has offsets, also those of open transactions. Records at `end_offset` and later
+    are newer than the deletion, and may be offsets of another topic with this name.
+    """
+
+    group_id: str
+    name: str
+    topic_ids: frozenset[bytes]
+    end_offset: int
+
+    def has(self, offset: CommittedOffset) -> bool:
+        """Whether this offset in the topics of this name is one of the deleted topic."""
+        return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
 
 
 class GroupShard(StateMachine[TimerKey, Step]):
@@ -37,10 +52,12 @@ class GroupShard(StateMachine[TimerKey, Step]):
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self._groups_made = 0
-        self.deleted: deque[tuple[str, str, frozenset[bytes]]] = deque()
-        """Groups with offsets in a deleted topic: (group, name of the topic, ids). Bounded by groups x topics."""
+        self.deleted: deque[GoneTopic] = deque()
+        """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
         self.unswept: deque[str] = deque()
         """Groups whose offsets the current sweep has not looked at. Bounded by the number of groups."""
+        self.deletions_due_ms: int | None = 0
+        """When the next step of deletions may be made (monotonic); None while one is being written."""
 
     def add_group(self, group: ClassicGroup) -> ClassicGroup:
         """Add a group; its id is not in use."""

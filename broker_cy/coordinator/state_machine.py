@@ -7,7 +7,7 @@ calls `expire` no later than `next_wake_ms`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from broker_cy.coordinator import admin, commit, expiry, fetch
@@ -57,7 +57,8 @@ class GroupStateMachine(GroupShard):
     # ---- time ----
 
     def next_wake_ms(self) -> int | None:
-        return 0 if expiry.is_behind(self) else super().next_wake_ms()
+        times = (super().next_wake_ms(), expiry.due_ms(self))
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def expire(self, now: Now) -> Step:
         """Apply every deadline that has passed; delete more of the offsets that are expired or in deleted topics."""
@@ -72,7 +73,7 @@ class GroupStateMachine(GroupShard):
                 rebalance.on_join_timer(self, step, group, now)
             else:
                 rebalance.on_sync_timer(self, step, group, now)
-        if expiry.is_behind(self) and not step.records:
+        if expiry.is_due(self, now) and not step.records:
             # Records of a rebalance are not mixed with those that may be written in parts.
             expiry.delete_some(self, step, now)
         return step
@@ -89,6 +90,11 @@ class GroupStateMachine(GroupShard):
         if gone := delta.gone():
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
         return step
+
+    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
+        out = super().failed(steps, code, now)
+        expiry.undone(self)
+        return out
 
     def unload(self) -> Step:
         """This broker no longer coordinates the partition: answer every waiting request with NOT_COORDINATOR."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.expiry import Deletions
 from tests.broker_cy.coordinator.harness import durable, replayed
 from tests.sim.group_clients import ANSWER_WITHIN_MS, GROUPS, MEMBERS_MAX, SESSION_MS
 
@@ -39,6 +40,8 @@ def check(world: World) -> None:
             assert dynamic <= MEMBERS_MAX, f"{group.group_id} has {dynamic} members"
             assert group.protocol_name is not None
             assert all(any(p == group.protocol_name for p, _ in m.protocols) for m in members.values())
+    deletions = sum(isinstance(follow, Deletions) for step in world.harness.held for follow in step.follows)
+    assert deletions <= 1, f"{deletions} steps of deletions that no request waits for are being written"
     known = world.harness.answers.keys()
     now_ms = world.harness.mono_ms
     for client in world.clients:

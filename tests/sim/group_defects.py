@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_cy.coordinator import admin, commit
+from broker_cy.coordinator import admin, commit, expiry
 from broker_cy.coordinator.classic import join, membership, rebalance, sync
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.member import ClassicMember
@@ -246,6 +246,11 @@ def response_is_sent_before_the_write(patch: Patch) -> None:
     patch.setattr(Step, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
 
 
+def deletions_do_not_wait(patch: Patch) -> None:
+    """Expired groups are deleted while earlier deletions are still being written."""
+    patch.setattr(expiry, "is_due", lambda machine, now: bool(machine.deleted or machine.unswept))
+
+
 class Kept:
     """Undoes nothing."""
 
@@ -316,6 +321,7 @@ def timed_out_requests_wait(patch: Patch) -> None:
 DEFECTS: list[Planter] = [
     timed_out_records_are_undone,
     timed_out_requests_wait,
+    deletions_do_not_wait,
     stale_generation_commits,
     stale_generation_heartbeats,
     stale_generation_syncs,
@@ -348,6 +354,7 @@ DEFECTS: list[Planter] = [
 RARE: list[Planter] = [
     timed_out_records_are_undone,
     timed_out_requests_wait,
+    deletions_do_not_wait,
     failed_records_are_not_undone,
     rebalance_ignores_syncing_members,
     answered_join_sets_no_session,

@@ -78,8 +78,9 @@ class RecordWriter(Generic[S]):
         # The oldest first. Those behind a written one are never lost, and those behind a lost one are lost with it.
         self._staged: deque[StagedBatch[S]] = deque()
         self._staged_steps = 0
-        # Steps that are not in the log yet. Their number is bounded by the requests that clients wait for: each step
-        # with records holds the answer to a request, and the requests of a connection are bounded.
+        # Steps that are not in the log yet. Almost all hold the answer to a request, and the requests of a connection
+        # are bounded. The others are bounded by the state: the end of a group's phase or of a transaction, one step
+        # for each transactional id, and one step of deletions (`coordinator.expiry`).
         self._pending: list[S] = []
         self._flush_scheduled = False
         self._due_timer: asyncio.TimerHandle | None = None

@@ -435,6 +435,23 @@ def test_unused_ids_expire(state: TxnState) -> None:
         assert harness.init() == Initialized(NONE, 1001, 0)
 
 
+def test_an_expired_id_is_deleted_once_at_a_time() -> None:
+    """If this fails, each search for expired ids queues their deletions again while a follower hangs, or a failed
+    deletion is not repeated.
+    """
+    harness, _ = in_state(TxnState.EMPTY)
+    harness.advance(harness.settings.id_expiration_ms)
+    harness.hold = True
+    for _ in range(3):
+        harness.take(harness.machine.remove_expired(harness.now))
+    assert len(harness.held) == 1
+    harness.fail()
+    assert ID in harness.machine.transactions
+    harness.hold = False
+    harness.take(harness.machine.remove_expired(harness.now))
+    assert ID not in harness.machine.transactions
+
+
 # ---- recovery ----
 
 

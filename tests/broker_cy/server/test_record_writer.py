@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker_cy.coordinator import expiry
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators import record_writer
 from broker_cy.storage.errors import StorageError
@@ -275,6 +276,31 @@ def test_what_is_not_committed_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
                 done(None)
             await until(lambda: not broker.runtime().is_writing)
             assert broker.runtime().machine.next_offset == held.records() == 2
+
+    run(work)
+
+
+def test_deletions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the deletion of a topic takes all memory and all time of a coordinator whose follower hangs."""
+    monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 1)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path, {"offsets.topic.num.partitions": "1"}) as broker:
+            await broker.prepare("t")
+            for number in range(4):
+                assert await broker.commit(number, group_id=f"group-{number}") is ErrorCode.NONE
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            named = messages.DeleteTopicsRequest.DeleteTopicState(name="t")
+            await broker.call(messages.DeleteTopicsRequest(topics=[named], timeout_ms=10_000), 6)
+            for count in range(1, 5):
+                await in_flight(held, count)
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert len(list(runtime.unwritten())) == 1
+                held.outcomes[-1](None)
+            await until(lambda: not runtime.is_writing)
+            assert runtime.machine.offsets.count == 0
 
     run(work)
 
