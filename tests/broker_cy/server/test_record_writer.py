@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from broker_cy.wire import messages
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.server import test_transactional_offsets as txn_offsets
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, run, until
-from tests.broker_cy.server.txn_broker import TxnBroker
+from tests.broker_cy.server.txn_broker import ID, TxnBroker
 
 Done = Callable[[KafkaError | None], None]
-# Milliseconds after which the answers of these tests are due.
-SOON = {"offsets.commit.timeout.ms": "30"}
+# Milliseconds after which the answers of these tests are due, once nothing has to succeed any longer.
+SOON_MS = 30
+# Transactions whose timeout is SOON_MS stay open.
+NO_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
 
 
 class HeldPartition:
@@ -71,6 +74,33 @@ class HeldPartition:
                 count += batch.count
                 at = batch.last_offset + 1
         return count
+
+
+class HeldTimers:
+    """A loop whose timers also run when the test runs them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        self.timers.append((delay_s, call))
+        return self.loop.call_later(delay_s, call)
+
+
+def answers_soon(broker: GroupBroker) -> None:
+    """From now on, the answers of the group coordinator are due after SOON_MS."""
+    machine = broker.runtime().machine
+    machine.settings = machine.settings._replace(offsets_commit_timeout_ms=SOON_MS)
+
+
+def ends_soon(broker: TxnBroker) -> None:
+    """From now on, the answers about the transaction are due after SOON_MS."""
+    transactions = broker.txn_runtime().machine.transactions
+    transactions[ID] = replace(transactions[ID], timeout_ms=SOON_MS)
 
 
 def lost() -> KafkaError:
@@ -167,9 +197,10 @@ def test_a_commit_is_answered_in_time(tmp_path: Path, is_written: bool) -> None:
     """
 
     async def work() -> None:
-        async with GroupBroker(tmp_path, SOON) as broker:
+        async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
             assert await broker.commit(1) is ErrorCode.NONE
+            answers_soon(broker)
             runtime = broker.runtime()
             held = HeldPartition(runtime)
             first = asyncio.ensure_future(broker.commit(2))
@@ -201,9 +232,10 @@ def test_a_rebalance_is_answered_in_time(tmp_path: Path) -> None:
     """
 
     async def work() -> None:
-        async with GroupBroker(tmp_path, SOON) as broker:
+        async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
             joined = await broker.member()
+            answers_soon(broker)
             held = HeldPartition(broker.runtime())
             given = messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")
             sync = messages.SyncGroupRequest(
@@ -229,9 +261,10 @@ def test_an_offset_of_a_transaction_is_answered_in_time(tmp_path: Path) -> None:
     """If this fails, a transactional producer hangs in sendOffsetsToTransaction for as long as a follower does."""
 
     async def work() -> None:
-        async with GroupBroker(tmp_path, SOON) as broker:
+        async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
             txn_offsets.started(broker)
+            answers_soon(broker)
             held = HeldPartition(broker.runtime())
             assert await txn_offsets.commit(broker, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
             held.outcomes[0](None)
@@ -241,17 +274,36 @@ def test_an_offset_of_a_transaction_is_answered_in_time(tmp_path: Path) -> None:
     run(work)
 
 
-def test_markers_are_answered_in_time(tmp_path: Path) -> None:
+def test_markers_are_answered_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, one partition with a hanging follower delays the ends of all its transactions."""
 
     async def work() -> None:
-        async with GroupBroker(tmp_path, {"request.timeout.ms": "30"}) as broker:
+        async with GroupBroker(tmp_path, {"request.timeout.ms": "40000"}) as broker:
             await broker.prepare("t")
             txn_offsets.started(broker)
             assert await txn_offsets.commit(broker, 2) is ErrorCode.NONE
             held = HeldPartition(broker.runtime())
             place = ("__consumer_offsets", txn_offsets.offsets_index(broker))
-            assert await txn_offsets.end(broker, True, ("t", 0), place) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+            markers = broker.server.broker.txn_markers
+            timers = HeldTimers(markers._loop)
+            monkeypatch.setattr(markers, "_loop", timers)
+            appends: list[asyncio.Future[Any]] = []
+            right = markers._append
+
+            def append(*arguments: Any) -> asyncio.Future[Any]:
+                appends.append(right(*arguments))
+                return appends[-1]
+
+            monkeypatch.setattr(markers, "_append", append)
+            ended = asyncio.ensure_future(txn_offsets.end(broker, True, ("t", 0), place))
+            await in_flight(held, 1)
+            await appends[0]
+            # Its result is taken in the same turn of the loop.
+            await asyncio.sleep(0)
+            ((delay_s, expire),) = timers.timers
+            assert delay_s == 40
+            expire()
+            assert await ended == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
             held.outcomes[0](None)
             await until(lambda: not broker.runtime().is_writing)
             assert await txn_offsets.stable(broker) == (2, ErrorCode.NONE)
@@ -264,9 +316,10 @@ def test_what_is_not_committed_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(record_writer, "STAGED_MAX", 2)
 
     async def work() -> None:
-        async with GroupBroker(tmp_path, SOON) as broker:
+        async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
             txn_offsets.started(broker)
+            answers_soon(broker)
             held = HeldPartition(broker.runtime())
             for number in range(5):
                 assert await broker.commit(number) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -311,13 +364,13 @@ def test_a_transactional_id_is_answered_in_time(tmp_path: Path) -> None:
     """
 
     async def work() -> None:
-        async with TxnBroker(tmp_path) as broker:
+        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
             await broker.prepare_txn()
-            producer = await broker.producer(timeout_ms=30)
+            producer = await broker.producer()
             held = HeldPartition(broker.txn_runtime())
-            answer = await broker.init(timeout_ms=30)
+            answer = await broker.init(timeout_ms=SOON_MS)
             assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert (await broker.init(timeout_ms=30)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            assert (await broker.init(timeout_ms=SOON_MS)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
             held.outcomes[0](None)
             again = asyncio.ensure_future(broker.init())
             await in_flight(held, 2)
@@ -333,10 +386,11 @@ def test_an_end_is_answered_in_time(tmp_path: Path) -> None:
     """
 
     async def work() -> None:
-        async with TxnBroker(tmp_path) as broker:
+        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
             await broker.prepare_txn()
-            producer = await broker.producer(timeout_ms=300)
+            producer = await broker.producer()
             assert set((await broker.add(producer)).values()) == {"NONE"}
+            ends_soon(broker)
             held = HeldPartition(broker.txn_runtime())
             assert (await broker.end(producer)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert (await broker.end(producer)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -355,9 +409,10 @@ def test_partitions_of_a_transaction_are_answered_in_time(tmp_path: Path) -> Non
     """
 
     async def work() -> None:
-        async with TxnBroker(tmp_path) as broker:
+        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
             await broker.prepare_txn()
-            producer = await broker.producer(timeout_ms=30)
+            producer = await broker.producer()
+            ends_soon(broker)
             held = HeldPartition(broker.txn_runtime())
             assert set((await broker.add(producer)).values()) == {"COORDINATOR_NOT_AVAILABLE"}
             assert set((await broker.add(producer)).values()) == {"CONCURRENT_TRANSACTIONS"}

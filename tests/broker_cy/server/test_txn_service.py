@@ -173,11 +173,12 @@ def test_time_ends_transactions_and_ids(tmp_path: Path) -> None:
     }
 
     async def work() -> None:
-        async with TxnBroker(tmp_path, settings) as broker:
+        async with TxnBroker(tmp_path) as broker:
             await broker.prepare_txn()
-            answer = await broker.init(timeout_ms=20)
-            producer = (answer.producer_id, answer.producer_epoch)
+            producer = await broker.producer()
             assert await broker.add(producer) == {P0: "NONE"}
+            broker.shorten(20)
+        async with TxnBroker(tmp_path, settings) as broker:
             runtime = broker.txn_runtime().machine
             await until(
                 lambda: ID not in runtime.transactions or runtime.transactions[ID].state.label == "CompleteAbort"
@@ -198,8 +199,8 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
         async with TxnBroker(tmp_path, settings) as broker:
             await broker.prepare_txn()
 
-            async def at_the_end(timeout_ms: int) -> int:
-                producer_id, _ = await broker.producer(timeout_ms=timeout_ms)
+            async def at_the_end() -> int:
+                producer_id, _ = await broker.producer()
                 runtime = broker.txn_runtime()
                 step = TxnStep()
                 runtime.machine.change(step, replace(runtime.machine.transactions[ID], producer_epoch=32766))
@@ -208,12 +209,13 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
                 assert await broker.add((producer_id, 32766)) == {P0: "NONE"}
                 return producer_id
 
-            before = await at_the_end(60_000)
+            before = await at_the_end()
             ended = await broker.end((before, 32766))
             assert (ended.error_code, ended.producer_epoch) == (ErrorCode.NONE, 0)
             assert ended.producer_id not in (before, -1)
             await until(lambda: broker.state() == "CompleteCommit")
-            before = await at_the_end(20)
+            before = await at_the_end()
+            broker.shorten(20)
             await until(lambda: broker.state() == "CompleteAbort")
             found = broker.txn_runtime().machine.transactions[ID]
             assert found.producer_id != before

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import TopicPartition
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.txn_runtime import Results, TransactionRuntime
@@ -60,6 +62,13 @@ class TxnBroker(GroupBroker):
             assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
             await asyncio.sleep(0.001)
         return answer.producer_id, answer.producer_epoch
+
+    def shorten(self, timeout_ms: int) -> None:
+        """Set the timeout of the open transaction. It is also the deadline of requests that come later."""
+        runtime = self.txn_runtime()
+        step = TxnStep()
+        runtime.machine.change(step, replace(runtime.machine.transactions[ID], timeout_ms=timeout_ms))
+        runtime.accept(step)
 
     async def add(
         self, producer: Identity, *partitions: TopicPartition, version: int = 3, verify: bool = False
