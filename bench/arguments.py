@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import faults
 from bench.drivers.group import ASSIGNORS
-from bench.endpoint import check_config
 from bench.failover.rounds import FREEZE_S, KINDS
-from bench.keyed_log import KEYS_MAX
 from bench.modes import compaction, failover, flush, growth, lifecycle, offsets, producers, reassign, recovery, run
+from bench.modes.keyed_log import KEYS_MAX
 from bench.spec import units
 from bench.steady_clients.programs import CLIENTS
+from bench.targets import faults
+from bench.wire.endpoint import check_config
 
 PAIRS_MAX = 1000
 

@@ -15,10 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from bench import arguments, output, perf
-from bench.engine import FAILURES, Session, Stopped
-from bench.faults import Freeze
-from bench.live import View
+from bench import arguments, output
+from bench.measuring import perf
 from bench.modes import (
     backlog,
     compaction,
@@ -37,11 +35,14 @@ from bench.modes import (
 from bench.modes.base import Outcome
 from bench.record import command as recording
 from bench.record.plan import PlanError
+from bench.report.live import View
 from bench.spec import target as targets
 from bench.spec import workload as workloads
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
+from bench.targets.faults import Freeze
+from bench.window.engine import FAILURES, Session, Stopped
 
 SPECS = Path(__file__).parent / "specs"
 STOPPED = 130

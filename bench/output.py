@@ -9,17 +9,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import columns, perf, provenance, result
-from bench.engine import Measured
-from bench.html import page
-from bench.measured import pairs_of, workload_pairs_of
-from bench.metrics import describe
-from bench.metrics import text as number
+from bench.measuring import perf, provenance
+from bench.measuring.perf import Counted
 from bench.modes.base import Outcome
-from bench.perf import Counted
-from bench.result import Document, Profile, ProfileRow, ResultError, Run, TargetInfo, WorkloadInfo
+from bench.report import columns, result
+from bench.report.html import page
+from bench.report.measured import pairs_of, workload_pairs_of
+from bench.report.metrics import describe
+from bench.report.metrics import text as number
+from bench.report.result import Document, Profile, ProfileRow, ResultError, Run, TargetInfo, WorkloadInfo
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
+from bench.window.engine import Measured
 
 __all__ = ["ResultError", "report", "tell"]
 

@@ -1,5 +1,5 @@
-"""The measurements of `bench.analytics` in a Spark session: `python -m spark_analytics.measure PART`, a child process
-that writes its figures as JSON.
+"""The measurements of `bench.studies.analytics` in a Spark session: `python -m spark_analytics.measure PART`, a child
+process that writes its figures as JSON.
 
 - sources: seconds in which the segment source and Spark's Kafka source read one topic into the sink `noop`, in turn.
 - range: bytes that are read for the hundredth of a topic's records in the middle of its time.

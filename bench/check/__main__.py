@@ -18,8 +18,8 @@ from pathlib import Path
 from bench.check import build, compare, operations, profile
 from bench.check.compare import Expected, ExpectedError
 from bench.check.counted import Counted, Counts, count
-from bench.protocol import ProtocolError
-from bench.targets import TargetError
+from bench.targets.brokers import TargetError
+from bench.wire.protocol import ProtocolError
 
 FINE, REGRESSED, FAILED, NOTHING_TO_COMPARE = 0, 1, 2, 3
 EXPECTED = Path(__file__).with_name("expected.json")

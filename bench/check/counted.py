@@ -13,7 +13,7 @@ from bench.check import profile
 from bench.check.operations import Operation
 from bench.check.profile import Profile
 from bench.spec.target import BROKER_SETTINGS
-from bench.targets import BrokerCy, TargetError
+from bench.targets.brokers import BrokerCy, TargetError
 
 COMMAND_TIMEOUT_S = 60
 WARM_UP = 100  # requests before the first window: the interpreter specializes its code, callgrind translates it

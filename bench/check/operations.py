@@ -1,6 +1,6 @@
 """The operations that are counted: each has one request in flight on one connection and checks every response.
 
-JoinGroup 1, SyncGroup 0 and Heartbeat 4 are encoded by hand, as in bench.protocol.
+JoinGroup 1, SyncGroup 0 and Heartbeat 4 are encoded by hand, as in bench.wire.protocol.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import protocol
 from bench.modes import offsets
-from bench.protocol import Client, ProtocolError, Template, check, compact
-from bench.targets import Address
+from bench.targets.brokers import Address
+from bench.wire import protocol
+from bench.wire.protocol import Client, ProtocolError, Template, check, compact
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 11, 12, 14
 PARTITION = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Protocol
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 
 SAMPLE_S = 0.25  # approximate interval of a driver's progress reports
 GENERATOR_LIMIT = 0.95  # share of a core per generator process: above it the generator was the limit

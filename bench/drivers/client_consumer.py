@@ -6,10 +6,10 @@ from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from bench.deliveries import Arrivals
 from bench.drivers.base import DriverResult, Sample
 from bench.drivers.client_parts import NS, ClientError, ClientSpec, Control, Requests, Sampler, partitions_of
-from bench.histogram import Histogram
+from bench.drivers.deliveries import Arrivals
+from bench.measuring.histogram import Histogram
 
 POLL_S = 0.02
 TAKE_RECORDS = 1000  # at most at once: they get the same time of arrival

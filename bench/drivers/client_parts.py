@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from bench.drivers.base import SAMPLE_S, Sample
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from bench.spec.workload import Workload
 
 METADATA_TIMEOUT_S = 30.0

@@ -7,12 +7,12 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from bench.deliveries import Deliveries, Delivery, mark, stamp_all
 from bench.drivers import payload
 from bench.drivers.base import DriverResult, Sample
 from bench.drivers.client_parts import NS, ClientError, ClientSpec, Control, Requests, Sampler, partitions_of
+from bench.drivers.deliveries import Deliveries, Delivery, mark, stamp_all
 from bench.drivers.schedule import Schedule
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 
 HAND_OVER_RECORDS = 1000  # at most at once: reports that wait for a hand-over to end are timed that much later
 HAND_OVER_BYTES = 256 << 10

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.drivers.base import DriverError
-from bench.endpoint import Endpoint, for_librdkafka
-from bench.stalls import Took
+from bench.measuring.stalls import Took
+from bench.wire.endpoint import Endpoint, for_librdkafka
 
 READY_TIMEOUT_S = 60.0  # for a group to assign its partitions: it waits for the session of a killed member to expire
 SETTLE_S = 0.3  # an assignment that has not changed for this long is final

@@ -20,12 +20,12 @@ from pathlib import Path
 from threading import Event
 from typing import IO, Any
 
-from bench.deliveries import STAMP_BYTES
 from bench.drivers.base import DriverError, DriverResult, Sample
 from bench.drivers.client_parts import ClientSpec
+from bench.drivers.deliveries import STAMP_BYTES
 from bench.drivers.series import Series
-from bench.endpoint import Endpoint, for_librdkafka
 from bench.spec.workload import Workload
+from bench.wire.endpoint import Endpoint, for_librdkafka
 
 PROCESSES_MAX = 64
 READY_TIMEOUT_S = 60.0  # to start Python and get metadata

@@ -20,14 +20,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 
-from bench import batches, protocol, transactional
 from bench.drivers.base import DriverError, DriverResult, Sample
-from bench.end_to_end import Arrivals, DueTimes
-from bench.histogram import Histogram
-from bench.protocol import Template
-from bench.raw import Driver, LoadError
+from bench.measuring.histogram import Histogram
 from bench.spec.workload import READ_COMMITTED, Workload
-from bench.targets import raise_file_limit
+from bench.targets.brokers import raise_file_limit
+from bench.wire import batches, protocol, transactional
+from bench.wire.end_to_end import Arrivals, DueTimes
+from bench.wire.protocol import Template
+from bench.wire.raw import Driver, LoadError
 
 ACKS = {"all": protocol.ACKS_ALL, "1": 1, "0": 0}
 TEMPLATES_MAX = 1 << 16  # request frames of all connections; each partition of a connection has at least four

@@ -1,8 +1,8 @@
 """The `raw` driver of a workload with `[transactions]`: one producer that sends a request after each response.
 
 A transaction is one Produce request with a batch for every partition, encoded in advance and stamped with the epoch
-that the end of the previous transaction returned (bench.transactional), then EndTxn. If the target answers that it is
-not ready (the previous transaction is still being ended, or no producer id is available), the same request is sent
+that the end of the previous transaction returned (bench.wire.transactional), then EndTxn. If the target answers that it
+is not ready (the previous transaction is still being ended, or no producer id is available), the same request is sent
 again immediately, as often as necessary: this time is part of the transaction's time, and each such response is
 counted. Any other error code ends the run.
 
@@ -17,13 +17,13 @@ from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
-from bench import batches
 from bench.drivers.base import SAMPLE_S, DriverError, DriverResult, Sample
-from bench.framing import frame
-from bench.histogram import Histogram
-from bench.protocol import Client, ProtocolError, check
+from bench.measuring.histogram import Histogram
 from bench.spec.workload import NEW_IDS, Transactions, Workload
-from bench.transactional import (
+from bench.wire import batches
+from bench.wire.framing import frame
+from bench.wire.protocol import Client, ProtocolError, check
+from bench.wire.transactional import (
     INIT_PRODUCER_ID,
     INIT_PRODUCER_ID_VERSION,
     NOBODY,

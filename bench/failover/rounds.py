@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench import protocol
-from bench.cluster_requests import active_controller, elect_preferred_leaders
-from bench.cluster_target import Cluster
 from bench.failover.timeline import Watcher, logged_ms
 from bench.failover.writers import Writer, gap_ms, latencies_ms, silence_ms
 from bench.launch.processes import ProcessError
-from bench.targets import TargetError
+from bench.targets.brokers import TargetError
+from bench.targets.cluster import Cluster
+from bench.wire import protocol
+from bench.wire.cluster_requests import active_controller, elect_preferred_leaders
 
 TOPIC: Final = "bench-failover"
 PARTITIONS: Final = 6

@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-from bench import protocol
-from bench.cluster_requests import active_controller, metadata
-from bench.targets import Address
+from bench.targets.brokers import Address
+from bench.wire import protocol
+from bench.wire.cluster_requests import active_controller, metadata
 
 # The pause between two requests to a node.
 POLL_S: Final = 0.004

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from threading import Event
 
-from bench import proc
 from bench.drivers.base import Sample
-from bench.engine import Measured, Session, fill, measure
+from bench.measuring import proc
 from bench.modes.base import Outcome, up, warm_up
-from bench.page_cache import evict
 from bench.spec.target import TargetSpec
 from bench.spec.workload import DURATION_MAX_S, Workload
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.window.engine import Measured, Session, fill, measure
+from bench.window.page_cache import evict
 
 TOPIC = "bench-backlog"
 COLD_SHARE_MIN = 0.9  # of the drained bytes: if less than this came from the disk, the run is meaningless

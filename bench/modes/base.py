@@ -4,16 +4,16 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from bench.cluster_target import Cluster
-from bench.engine import FAILURES, Measured, Session, Stopped, fill_for_consumers, measure, new_topic
 from bench.launch import networks
 from bench.launch.processes import ProcessError
-from bench.perf import Counted
+from bench.measuring.perf import Counted
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Rate, Workload
-from bench.steady import Warming
-from bench.targets import Target, TargetError
-from bench.warm import warm
+from bench.targets.brokers import Target, TargetError
+from bench.targets.cluster import Cluster
+from bench.window.engine import FAILURES, Measured, Session, Stopped, fill_for_consumers, measure, new_topic
+from bench.window.steady import Warming
+from bench.window.warm import warm
 
 REHEARSAL_MOST_S = 2.0
 

@@ -16,15 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
-from bench import proc, protocol
-from bench.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
-from bench.keyed_log import KeyedLog, KeyedLogError, Leftover
+from bench.measuring import proc
 from bench.modes.base import Outcome, up, warm_up
-from bench.raw import Driver, LoadError
+from bench.modes.keyed_log import KeyedLog, KeyedLogError, Leftover
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import Target, TargetError
+from bench.targets.brokers import Target, TargetError
+from bench.window.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
+from bench.wire import protocol
+from bench.wire.raw import Driver, LoadError
 
 RECORDS, KEYS, BATCH_BYTES = 10_000_000, 100_000, 16 << 10
 RECORD_BYTES = 125  # approximate, to compute the disk space that is needed

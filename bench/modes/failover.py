@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.engine import FAILURES, Measured, Session, Stopped
 from bench.failover.rounds import FREEZE_S, KINDS, Round, Rounds, Seen
 from bench.failover.writers import percentile
 from bench.launch import networks
@@ -17,6 +16,7 @@ from bench.modes.base import Outcome, cluster_up
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.steady_clients import programs
+from bench.window.engine import FAILURES, Measured, Session, Stopped
 
 CLIENTS = ("librdkafka", "franz-go", "java")
 ROUNDS = 10

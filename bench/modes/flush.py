@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.engine import FAILURES, Measured, Session, measure, new_topic
 from bench.modes.base import Outcome, up, warm_up
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.window.engine import FAILURES, Measured, Session, measure, new_topic
 
 DEPTHS = (1, 4, 16, 64)
 SETTINGS = {"flush.messages": "1"}

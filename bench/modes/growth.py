@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 
-from bench import proc
-from bench.engine import Session, measure
+from bench.measuring import proc
 from bench.modes.base import Outcome, up, warm_up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
-from bench.targets import FILES_PER_PARTITION, raise_file_limit
+from bench.targets.brokers import FILES_PER_PARTITION, raise_file_limit
+from bench.window.engine import Session, measure
 
 COUNTS = (1, 10, 100, 1_000, 10_000)
 MB = 1e6

@@ -1,6 +1,6 @@
 """`offsets`: the time until a group coordinator has loaded its committed offsets after kill -9.
 
-OffsetCommit 2, OffsetFetch 2 and FindCoordinator 1 are encoded by hand as in bench.protocol; the groups have no
+OffsetCommit 2, OffsetFetch 2 and FindCoordinator 1 are encoded by hand as in bench.wire.protocol; the groups have no
 members.
 """
 
@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bench.engine import Measured, Session
 from bench.modes.base import Outcome
 from bench.modes.lifecycle import each
-from bench.protocol import Client, ProtocolError, Reader, check
 from bench.spec.target import TargetSpec
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.window.engine import Measured, Session
+from bench.wire.protocol import Client, ProtocolError, Reader, check
 
 COUNT = 100_000
 

@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import batches, proc
-from bench.engine import FAILURES, Measured, Session, new_topic
+from bench.measuring import proc
 from bench.modes.base import Outcome, up
-from bench.protocol import ACKS_ALL, TIMEOUT_MS, Client, check, compact, uvarint
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import Target, TargetError
-from bench.transactional import PRODUCE, PRODUCE_VERSION, Producer, init_producer, stamp
+from bench.targets.brokers import Target, TargetError
+from bench.window.engine import FAILURES, Measured, Session, new_topic
+from bench.wire import batches
+from bench.wire.protocol import ACKS_ALL, TIMEOUT_MS, Client, check, compact, uvarint
+from bench.wire.transactional import PRODUCE, PRODUCE_VERSION, Producer, init_producer, stamp
 
 COUNT = 10_000
 WARM = 2_000

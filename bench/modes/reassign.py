@@ -2,7 +2,8 @@
 
 Each partition has one replica, which moves to the next node, so that all bytes are copied once and every node sends and
 receives. The rate counts from the request until no partition is being moved. It is compared with one copy of the same
-bytes through the loopback interface (bench.copy_limit), and the producers' p99 with that of the same producers alone.
+bytes through the loopback interface (bench.modes.copy_limit), and the producers' p99 with that of the same producers
+alone.
 
 With a link rate, each node is on its own host, and the partitions of the first node move to the others in turn, as
 before a decommission: the rate is compared with that of its link.
@@ -16,19 +17,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
 
-from bench import protocol
-from bench.cluster_requests import Partition, is_reassigning, metadata, reassign
-from bench.cluster_target import Cluster
-from bench.copy_limit import copy_mb_per_s
-from bench.engine import FAILURES, Measured, Session, Stopped, fill, measure
 from bench.launch import networks
 from bench.modes.base import Outcome, cluster_up
-from bench.page_cache import provide
+from bench.modes.copy_limit import copy_mb_per_s
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import TargetError
-from bench.warm import warm
+from bench.targets.brokers import TargetError
+from bench.targets.cluster import Cluster
+from bench.window.engine import FAILURES, Measured, Session, Stopped, fill, measure
+from bench.window.page_cache import provide
+from bench.window.warm import warm
+from bench.wire import protocol
+from bench.wire.cluster_requests import Partition, is_reassigning, metadata, reassign
 
 TOPIC = "bench-moved"
 SIZE_BYTES = 3 * 10**9

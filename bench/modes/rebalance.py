@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 
-from bench import proc, stalls
 from bench.drivers.base import SAMPLE_S, DriverError, Sample
 from bench.drivers.group import Group
 from bench.drivers.raw import list_offsets
-from bench.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
-from bench.metrics import PARTITION_STALL
+from bench.measuring import proc, stalls
 from bench.modes.base import Outcome, up, warm_up
-from bench.protocol import LATEST
+from bench.report.metrics import PARTITION_STALL
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.window.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
+from bench.wire.protocol import LATEST
 
 # The steps, and the share of the window after each: a kill is only detected at the end of the session.
 STEPS = (("steady", 0.15), ("a member joins", 0.2), ("a member leaves", 0.2), ("a member is killed", 0.45))

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.engine import FAILURES, Measured, Session, Stopped, fill
 from bench.modes.base import Outcome, up
-from bench.raw import LoadError
-from bench.read_back import read_tail
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import FILES_PER_PARTITION, Target, TargetError, raise_file_limit
+from bench.targets.brokers import FILES_PER_PARTITION, Target, TargetError, raise_file_limit
+from bench.window.engine import FAILURES, Measured, Session, Stopped, fill
+from bench.window.read_back import read_tail
+from bench.wire.raw import LoadError
 
 SIZES = (10**9, 4 * 10**9, 10**10)
 TOPIC = "bench-recovery"

@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import perf
-from bench.engine import Session, measure
+from bench.measuring import perf
 from bench.modes.base import Outcome, in_turn, take_turns, up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Size, Workload
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.window.engine import Session, measure
 
 MATRIX_SIZES = (10, 100, 1_000, 10_000, 100_000)
 MATRIX_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

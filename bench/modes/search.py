@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from bench.drivers.base import GENERATOR_LIMIT
-from bench.engine import Measured, Session, measure
 from bench.modes.base import Outcome, at_rate, up, warm_up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.window.engine import Measured, Session, measure
 
 KEPT_SHARE = 0.98  # of the rate: if less than this is acknowledged, the rate is not sustained
 STEPS_MAX = 24

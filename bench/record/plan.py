@@ -11,8 +11,8 @@ from typing import Any
 FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
 PROGRAMS = (
-    "bench.analytics", "bench.console", "bench.dashboard", "bench.lag", "bench.load", "bench.many_partitions",
-    "bench.scrape", "bench.security",
+    "bench.studies.analytics", "bench.studies.console", "bench.studies.dashboard", "bench.studies.lag",
+    "bench.studies.load", "bench.studies.many_partitions", "bench.studies.scrape", "bench.studies.security",
 )  # fmt: skip
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 

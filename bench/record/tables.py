@@ -9,10 +9,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import result, stats
-from bench.metrics import describe, sides, text
 from bench.record.plan import Column, Plan, Row, Table
-from bench.result import Document, Pair, Run
+from bench.report import result, stats
+from bench.report.metrics import describe, sides, text
+from bench.report.result import Document, Pair, Run
 
 END = "<!-- end of table -->"
 _PLACE = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?" + END, re.DOTALL)

@@ -22,10 +22,10 @@ from typing import Any, Final
 import gevent
 from gevent.threadpool import ThreadPool
 
-from bench import protocol
-from bench.histogram import Histogram
-from bench.protocol import Template
-from bench.raw import Driver
+from bench.measuring.histogram import Histogram
+from bench.wire import protocol
+from bench.wire.protocol import Template
+from bench.wire.raw import Driver
 from broker_cy.wire.records import Record, encode_batch
 from loadgen.engines.base import ACKS, CODECS, EngineError, Work
 from loadgen.engines.pieces import parts_of

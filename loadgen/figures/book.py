@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from loadgen.figures.meter import Meter
 from loadgen.pace.pacer import Pacer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 
 # Names of errors that are counted separately; further ones count as "other".
 ERRORS_MAX = 50

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 
 # Seconds of the series at most: two days. A longer run drops the first ones; the totals keep all.
 SERIES_MAX = 172_800

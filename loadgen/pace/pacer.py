@@ -18,7 +18,7 @@ from contextlib import suppress
 import gevent
 from greenlet import getcurrent, greenlet
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from loadgen.pace.schedule import WHOLE, Schedule
 from loadgen.pace.timer import NS, Timer
 from loadgen.scenario.profile import RateProfile

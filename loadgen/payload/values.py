@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Protocol
 
-from bench.batches import draw, value
 from bench.spec.workload import Size
+from bench.wire.batches import draw, value
 from loadgen.payload.prefix import PREFIX_BYTES
 from loadgen.scenario.model import Payload
 

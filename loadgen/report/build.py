@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from bench import hdr, provenance
-from bench.histogram import Histogram
+from bench.measuring import hdr, provenance
+from bench.measuring.histogram import Histogram
 from loadgen.figures.totals import NS_PER_MS, Operation, Second, Totals, WorkerFigures, percentile_ms
 from loadgen.report import generator
 from loadgen.report.measured import Latencies, OperationFigures, OperationSeries, Series

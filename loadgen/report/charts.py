@@ -1,4 +1,6 @@
-"""The charts of a result as plotly figures, in the form that `bench.html`'s page draws: see `bench.html.charts`."""
+"""The charts of a result as plotly figures, in the form that `bench.report.html`'s page draws: see
+`bench.report.html.charts`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench import hdr
-from bench.html.charts import highest, mean, percentile_axes, thinned
-from bench.html.parts import Chart, Marking, Trace, hover, log_range, marked
-from bench.measured import ladder
+from bench.measuring import hdr
+from bench.report.html.charts import highest, mean, percentile_axes, thinned
+from bench.report.html.parts import Chart, Marking, Trace, hover, log_range, marked
+from bench.report.measured import ladder
 from loadgen.report.measured import Latencies
 from loadgen.report.result import Event, Result
 

@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bench.drivers.base import GENERATOR_LIMIT as CPU_SHARE_MAX
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from loadgen.figures.totals import Operation, Second, Totals, percentile_ms
 from loadgen.report.result import Check, Generator, Worker
 from loadgen.scenario.model import Scenario

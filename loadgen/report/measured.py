@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Latencies:
-    """A histogram. With few values, a high percentile is the highest value: see `bench.measured.reported`."""
+    """A histogram. With few values, a high percentile is the highest value: see `bench.report.measured.reported`."""
 
     count: int
     negative: int  # values below zero, in no percentile: an error of the clock

@@ -1,6 +1,6 @@
 """One HTML page of a result that needs no network: the verdict, the charts, and a table for everything that they show.
 
-The charts are drawn by the script of `bench.html`, in its colours; the page contains plotly.
+The charts are drawn by the script of `bench.report.html`, in its colours; the page contains plotly.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from bench.files import replace_file
-from bench.html.page import POLICY
-from bench.html.parts import Chart, card, resource, script_json, section
+from bench.report.files import replace_file
+from bench.report.html.page import POLICY
+from bench.report.html.parts import Chart, card, resource, script_json, section
 from loadgen.report import charts, tables
 from loadgen.report.result import (
     DATA_WRONG,

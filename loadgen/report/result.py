@@ -2,7 +2,7 @@
 
 Times end in _s or _ms, rates in _per_s, MB are 10^6 bytes, shares are between 0 and 1. `requests` are operations that
 succeeded; those that failed are in `errors`, and their latency is in the histograms, too. HDR texts are HdrHistogram V2
-in microseconds (`bench.hdr`), from which the charts are drawn.
+in microseconds (`bench.measuring.hdr`), from which the charts are drawn.
 
 The exit code is the highest that applies:
 
@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench import hdr
-from bench.files import replace_file
+from bench.measuring import hdr
+from bench.report.files import replace_file
 from loadgen.report import plain
 from loadgen.report.measured import Latencies, OperationFigures, Series
 from loadgen.run.search import Step

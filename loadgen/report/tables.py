@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from bench.html.charts import highest, mean
-from bench.html.parts import table
-from bench.measured import reported
+from bench.report.html.charts import highest, mean
+from bench.report.html.parts import table
+from bench.report.measured import reported
 from loadgen.report.measured import Latencies
 from loadgen.report.result import DEFECTS, Partition, Result
 

@@ -12,7 +12,7 @@ from typing import Any
 import gevent
 from locust.runners import WorkerRunner
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from broker_cy import __version__
 from loadgen.figures.book import Book
 from loadgen.pace.timer import NS, Timer

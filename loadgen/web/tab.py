@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from loadgen.figures.totals import NS_PER_MS, Operation, Totals, percentile_ms
 from loadgen.report.result import Result
 

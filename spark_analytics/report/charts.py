@@ -1,4 +1,5 @@
-"""The charts of a report, in the form that `bench.html`'s page draws: see `bench.html.charts` for `meta` of traces.
+"""The charts of a report, in the form that `bench.report.html`'s page draws: see `bench.report.html.charts` for `meta`
+of traces.
 
 Lines have a start and a step instead of a time for each point. Each kind of line of each cluster has its own range of
 colours, so that its buttons hide only the lines that they name.
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.html.parts import Chart, Marking, Trace, hover, marked
+from bench.report.html.parts import Chart, Marking, Trace, hover, marked
 from broker_cy.admin.lag import Status
 from spark_analytics.report import words
 from spark_analytics.report.content import DAY_MS, HOUR_MS, MINUTE_MS, Anomaly, Cluster, Forecast, Group, Rates
@@ -20,7 +21,7 @@ from spark_analytics.report.content import DAY_MS, HOUR_MS, MINUTE_MS, Anomaly, 
 _RANGE = 18
 NODES, TOPICS, GROUPS, STATUSES, FORECASTS = range(5)
 _KINDS = 5
-# Numbers of the page's colours (bench/html/page.js): blue, orange, green, purple, ochre, grey.
+# Numbers of the page's colours (bench/report/html/page.js): blue, orange, green, purple, ochre, grey.
 STATUS_COLOURS = {
     Status.OK: 2, Status.UNKNOWN: 5, Status.WARN: 4, Status.REWOUND: 0, Status.STALLED: 3, Status.STOPPED: 1,
 }  # fmt: skip

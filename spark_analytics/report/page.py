@@ -1,7 +1,7 @@
 """One HTML page of a report that needs no network: findings first, then charts with their tables, cluster by cluster.
 
-It is drawn by the script and in the colours of `bench.html`, with the library that the dashboard ships. Only the page's
-own scripts run: its policy names their hashes. The dashboard shows the page and reads the policy from its head.
+It is drawn by the script and in the colours of `bench.report.html`, with the library that the dashboard ships. Only the
+page's own scripts run: its policy names their hashes. The dashboard shows the page and reads the policy from its head.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from bench.files import replace_file
-from bench.html.parts import Chart, card, resource, script_json
+from bench.report.files import replace_file
+from bench.report.html.parts import Chart, card, resource, script_json
 from broker_cy.admin.lag import Status
 from spark_analytics.report import tables, words
 from spark_analytics.report.charts import GROUPS, NODES, STATUS_COLOURS, STATUSES, TOPICS, Drawer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import batches
+from bench.wire import batches
 
 
 @pytest.fixture(autouse=True)

@@ -18,15 +18,16 @@ from typing import Any
 
 import pytest
 
-from bench import engine, proc
 from bench.drivers.base import SAMPLE_S, DriverResult, Sample
-from bench.faults import Freeze
-from bench.histogram import Histogram
-from bench.measured import Spent
+from bench.measuring import proc
+from bench.measuring.histogram import Histogram
 from bench.modes import lifecycle, recovery
+from bench.report.measured import Spent
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
-from bench.targets import Target
+from bench.targets.brokers import Target
+from bench.targets.faults import Freeze
+from bench.window import engine
 
 NS = 1_000_000_000
 SERVICE_NS = 2_000_000

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import cli, result
+from bench import cli
+from bench.report import result
 
 WORKLOAD = """\
 [records]

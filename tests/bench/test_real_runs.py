@@ -51,7 +51,7 @@ def test_compare_takes_turns_and_reports_ratios(files: Path) -> None:
 
 def test_a_topic_of_more_partitions_than_one_call_may_create(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller accepts 10,000 metadata records at once, and a topic of 10,000 partitions has one more."""
-    from bench import protocol
+    from bench.wire import protocol
 
     monkeypatch.setattr(protocol, "PARTITIONS_A_CALL", 3)
     (run,) = measure(files, "partitions", "fast", "-t", "ours", "--counts", "8")["runs"]
@@ -147,7 +147,7 @@ def stopped(command: list[str], when: str) -> int:
 @pytest.mark.full
 def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run with failed requests has no figures; the first error's text and the exit code report it."""
-    from bench.targets import BrokerCy
+    from bench.targets.brokers import BrokerCy
 
     with BrokerCy(files / "broker").running() as target:
         (files / "there.toml").write_text(

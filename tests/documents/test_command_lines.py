@@ -37,8 +37,8 @@ from tests.support.wait import until
 # Command lines that are not run here, with the reasons.
 EXCEPTIONS = {
     "make test": "it is what runs this test",
-    "make bench": "measures for an hour; tests/bench/test_record.py checks every command that it runs",
-    "make bench-check": "counts for minutes under valgrind; tests/bench/test_check.py runs the program",
+    "make bench": "measures for an hour; tests/bench/record/test_record.py checks every command that it runs",
+    "make bench-check": "counts for minutes under valgrind; tests/bench/check/test_check.py runs the program",
     "make demo ARGS": "starts three nodes; tests/demo/test_demo.py runs them",
     "broker-cy brokers": "needs several nodes; tests/broker_cy/commands/test_operating_kafka.py runs it",
     "broker-cy reassign": "the same",

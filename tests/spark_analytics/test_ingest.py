@@ -19,8 +19,8 @@ import pytest
 from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
-from bench import protocol
 from bench.launch.processes import Child
+from bench.wire import protocol
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition

@@ -1,9 +1,10 @@
 """Results as a driver returns them, with round numbers."""
 
-from bench import measured, proc
 from bench.drivers.base import DriverResult, Sample
-from bench.histogram import Histogram
-from bench.result import Document, Run, TargetInfo, WarmUp, WorkloadInfo
+from bench.measuring import proc
+from bench.measuring.histogram import Histogram
+from bench.report import measured
+from bench.report.result import Document, Run, TargetInfo, WarmUp, WorkloadInfo
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from loadgen.figures.book import Book
 from loadgen.figures.totals import Totals
 from loadgen.report import build

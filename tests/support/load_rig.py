@@ -7,7 +7,7 @@ from typing import Any
 
 import gevent
 
-from bench import protocol
+from bench.wire import protocol
 from loadgen.engines.base import Engine, Work
 from loadgen.engines.registry import engine_of
 from loadgen.figures.book import Book

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.many_partitions import GOALS, PARTITIONS, loaded
+from bench.studies.many_partitions import GOALS, PARTITIONS, loaded
 
 
 def test_an_image_of_many_partitions_is_small(tmp_path: Path) -> None:

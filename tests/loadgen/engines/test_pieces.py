@@ -17,7 +17,7 @@ PIECES = st.lists(st.builds(Piece, st.sampled_from([0.1, 1.0, 2.5]), RATES, RATE
 
 
 def due_s(part: Part, number: int) -> float:
-    """Return when request `number` of a part is due, as bench.schedule computes it."""
+    """Return when request `number` of a part is due, as bench.wire.schedule computes it."""
     at = part.first + number
     slope = (part.end - part.start) / part.seconds
     return part.at_s + 2 * at / (part.start + math.sqrt(max(0.0, part.start**2 + 2 * slope * at))) if at else part.at_s

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from loadgen.figures import totals as totals_module
 from loadgen.figures.book import METERS_MAX, Book
 from loadgen.figures.meter import ERRORS_MAX, OTHER, Meter

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench import hdr
+from bench.measuring import hdr
 from loadgen.figures.totals import Totals
 from loadgen.report import build, result
 from loadgen.report.measured import OperationFigures

@@ -15,7 +15,7 @@ HEAD = """
 from types import SimpleNamespace
 from loadgen.run import conductor as conductors
 from loadgen.run.conductor import Conductor, RunError
-from bench.histogram import Histogram
+from bench.measuring.histogram import Histogram
 from locust.runners import MasterRunner, WorkerNode
 from gevent.event import Event
 from loadgen.figures.totals import Totals

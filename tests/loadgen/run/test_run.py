@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import protocol
 from bench.launch.nodes import free_ports
+from bench.wire import protocol
 from tests.loadgen.run.kit import UNDISTURBED, Load, children_of, freeze, load, loading, producers, thaw
 from tests.support.broker import Target
 

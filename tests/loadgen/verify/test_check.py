@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bench import protocol
+from bench.wire import protocol
 from loadgen.payload.prefix import HEADER, PREFIX
 from loadgen.verify.check import ends_of, verify
 from loadgen.verify.ledger import ABORTED, ACKNOWLEDGED, REFUSED, Ledger
