@@ -29,7 +29,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
-from broker_cy.wire import messages
+from broker_cy.wire import codec, messages
 from broker_cy.wire.records import Record, encode_batch
 
 T = TypeVar("T")
@@ -146,6 +146,59 @@ def snapshots(topics: int, partitions: int) -> None:
     assert copy.offset == image.offset
 
 
+def requests(count: int) -> None:
+    """Decode requests of the kinds that take longest, with `count` topics, or `count` partitions in topics of 50."""
+    topics = [f"topic-{number:05}" for number in range(count)]
+    commits, alters, creates = (
+        messages.OffsetCommitRequest,
+        messages.IncrementalAlterConfigsRequest,
+        messages.CreateTopicsRequest,
+    )
+    commit, config = commits.OffsetCommitRequestPartition, alters.AlterableConfig
+    decoded(
+        commits(
+            group_id="group",
+            topics=[
+                commits.OffsetCommitRequestTopic(
+                    name=name, partitions=[commit(partition_index=index, committed_offset=5) for index in range(50)]
+                )
+                for name in topics[: count // 50]
+            ],
+        ),
+        9,
+    )
+    metadata = messages.MetadataRequest
+    decoded(metadata(topics=[metadata.MetadataRequestTopic(name=name) for name in topics]), 9)
+    decoded(
+        creates(
+            topics=[creates.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in topics],
+        ),
+        7,
+    )
+    decoded(
+        alters(
+            resources=[
+                alters.AlterConfigsResource(
+                    resource_type=2, resource_name=name, configs=[config(name="retention.ms", value="1000")]
+                )
+                for name in topics
+            ]
+        ),
+        1,
+    )
+
+
+def decoded(request: codec.Message, version: int) -> None:
+    data = codec.encode(request, version)
+    times_s = []
+    for _ in range(5):
+        began = time.perf_counter()
+        codec.decode_request(type(request), version, data)
+        times_s.append(time.perf_counter() - began)
+    # Other processes can only make it longer.
+    show(f"{type(request).__name__}, {len(data) / 1e6:.2f} MB", min(times_s), 0.0)
+
+
 def show(what: str, loop_s: float, worker_s: float) -> None:
     print(f"{what:44}loop {loop_s * 1000:>9,.1f} ms   worker {worker_s * 1000:>9,.1f} ms", flush=True)
 
@@ -162,6 +215,7 @@ def main() -> None:
     deleted_topics(1_000, 10_000, 0)
     deleted_topics(1_000, 10_000, 10_000)
     snapshots(1_000, 100)
+    requests(20_000)
 
 
 if __name__ == "__main__":

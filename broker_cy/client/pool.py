@@ -233,15 +233,8 @@ def _encoded(request: Message, version: int, broker: str, api: str) -> bytes:
         ) from None
 
 
-def _decoded(answer: type[R], version: int, data: memoryview, broker: str, api: str) -> R:
-    try:
-        return codec.decode(answer, version, data)
-    except WireError as error:
-        raise _malformed(api, version, error, broker) from None
-
-
 async def _decoded_in_turns(answer: type[R], version: int, data: memoryview, broker: str, api: str, turns: Turns) -> R:
-    """As `_decoded`; a large answer takes a tenth of a second, in which others may run."""
+    """Raises ClientError. A large answer takes a tenth of a second, in which others may run."""
     parts = codec.decode_parts(answer, version, data, ANSWER_ELEMENTS_MAX)
     try:
         while True:

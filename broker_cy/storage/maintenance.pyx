@@ -320,6 +320,21 @@ def drop_old_segments(Log log not None, Py_ssize_t segments_max):
     return renamed
 
 
+def forget_old_segments(Log log not None):
+    """Let the log no longer have the segments that are entirely before its start; return their base offsets. The caller removes the
+    files in this order (mark_deleted), in any thread, because a log must not have a gap at the next start. Does nothing while
+    batches are staged, as drop_old_segments."""
+    cdef Segment segment
+    cdef list base_offsets = []
+    while log.staged_batches == 0 and has_old_segments(log):
+        segment = log.segments[0]
+        base_offsets.append(segment.base_offset)
+        drop_flushed_with(log, segment)
+        segment.close()
+        del log.segments[0]
+    return base_offsets
+
+
 cdef int drop_flushed_with(Log log, Segment segment) except -1:
     # Only bytes after the recovery point count as unflushed.
     if segment.base_offset >= log.recovery_point:

@@ -37,6 +37,7 @@ from tests.sim.world.plan import (
     CLUSTER_DISKS,
     CLUSTER_ROLES,
     CLUSTER_SECURED,
+    CLUSTER_SNAPSHOTS,
     CLUSTER_UNCLEAN,
     CLUSTER_VOTERS,
     EVERYTHING,
@@ -74,6 +75,7 @@ OTHER_CLUSTERS = (
     CLUSTER_UNCLEAN,
     CLUSTER_SECURED,
     CLUSTER_DATA_DISKS,
+    CLUSTER_SNAPSHOTS,
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
@@ -181,6 +183,13 @@ def test_no_seed_of_a_cluster_with_logins_and_acls_finds_anything() -> None:
     expired token. Or the nodes of a cluster that must log in do not find each other again.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_SECURED)
+
+
+def test_no_seed_of_a_cluster_with_small_metadata_logs_finds_anything() -> None:
+    """If this fails, metadata is lost or differs when a snapshot replaces the beginning of the metadata log. Or a node
+    that needs the leader's snapshot does not come back, or the deletion of old metadata blocks the event loop.
+    """
+    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_SNAPSHOTS)
 
 
 @pytest.mark.soak

@@ -225,8 +225,10 @@ class Disk:
         return fd
 
     def open_file(self, path: str, mode: str) -> Any:
-        """The built-in open, for writing a new file."""
-        assert mode == "wb"
+        """The built-in open, for writing a new file, and for an existing one."""
+        if mode != "wb":
+            assert mode in ("rb", "r+b")
+            return open(path, mode)
         return os.fdopen(self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), mode)
 
     def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:

@@ -7,6 +7,7 @@ that the loop changes.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -51,6 +52,9 @@ class MetadataLog:
         self._segment_bytes = segment_bytes
         self.directory = str(log.directory)
         self._synced_base = -1  # base offset of the segment that was the newest at the last sync
+        # Base offsets of the segments whose files a worker has to remove, the oldest first. Usually empty; a disk that
+        # refuses it keeps them until the next snapshot is deleted.
+        self._removable: deque[int] = deque()
 
     def load(self) -> Loader:
         """The newest snapshot and the log behind it, applied. Blocks. Raises MetadataLogError, StorageError."""
@@ -168,12 +172,12 @@ class MetadataLog:
         return partial(_sync, self.log.syncs, paths, self.directory if is_new else None)
 
     def delete_log_before(self, offset: int, now_ms: int) -> Callable[[], None]:
-        """Let the log start at `offset`, which a snapshot covers. Returns a function that deletes the files, in any
-        thread.
-
-        Raises StorageError, OSError.
+        """Let the log start at `offset`, which a snapshot covers. Returns a function that removes the files before it;
+        it blocks, may be called in any thread, and raises OSError. Raises StorageError, OSError.
         """
-        return partial(_unlink, maintenance.delete_records_before(self.log, offset, now_ms))
+        maintenance.delete_records_before(self.log, offset, now_ms, 0)
+        self._removable.extend(maintenance.forget_old_segments(self.log))
+        return partial(_remove_segments, self.directory, self._removable)
 
     # --- quorum-state
 
@@ -285,10 +289,14 @@ def _sync(syncs: LogSyncs, paths: list[str], directory: str | None) -> None:
         syncs.names(directory)
 
 
-def _unlink(paths: list[str]) -> None:
-    for path in paths:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+def _remove_segments(directory: str, base_offsets: deque[int]) -> None:
+    """Take each segment from `base_offsets` once its files are renamed; then a start no longer loads it."""
+    while base_offsets:
+        renamed = maintenance.mark_deleted(directory, base_offsets[0])
+        base_offsets.popleft()
+        for path in renamed:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def _whole_batches(content: bytes) -> bytes:

@@ -23,7 +23,7 @@ from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import QuorumError
-from broker_cy.storage import disk
+from broker_cy.storage import disk, maintenance
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GroupBroker
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
@@ -276,6 +276,35 @@ def test_start_from_snapshot_without_the_log_before_it(tmp_path: Path) -> None:
             assert {t.name: len(t.partitions) for t in broker.image.topics} == {
                 t.name: len(t.partitions) for t in content.topics
             }
+
+    run(work)
+
+
+def test_old_metadata_that_a_disk_does_not_rename_are_deleted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, one failed rename leaves a segment of the metadata log for good. Or later segments are removed
+    before it, and the next start finds a gap in the log.
+    """
+
+    def fail(directory: str, base_offset: int) -> list[str]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
+            files, oldest = broker.controller._files, metadata(tmp_path, f"{0:020}.log")
+            await asyncio.gather(*(broker.controller.submit(create(f"t{i}", partitions=8)) for i in range(10)))
+            await until(lambda: len(snapshots(tmp_path)) == 1)
+            delete = files.delete_log_before(snapshots(tmp_path)[-1].end_offset, 0)
+            with monkeypatch.context() as patch:
+                patch.setattr(maintenance, "mark_deleted", fail)
+                with pytest.raises(OSError, match="Input/output error"):
+                    await asyncio.to_thread(delete)
+            assert oldest.exists()
+            await asyncio.to_thread(files.delete_log_before(snapshots(tmp_path)[-1].end_offset, 0))
+            assert not oldest.exists()
+        async with MetadataBroker(tmp_path) as broker:
+            assert len(broker.image.topics) == 10
 
     run(work)
 

@@ -22,23 +22,30 @@ from broker_cy.metadata import framing
 from broker_cy.server.coordinators.coordinator_runtime import LOAD_CHUNK_BYTES
 from broker_cy.storage import checkpoints, written_points
 from broker_cy.storage import disk as system
-from broker_cy.wire import records
+from broker_cy.wire import codec, records
 from tests.support.power import replaced
 
 SYNC, RENAME, READ, PARSE = "sync", "rename", "read", "parse"
 # By name of the methods of a Disk (support.power.CALLS).
 KINDS: Final = {"sync": SYNC, "sync_all": SYNC, "rename": RENAME}
-# Functions that parse their whole argument.
-PARSERS: Final[tuple[tuple[Any, str], ...]] = (
-    (framing, "batches"),
-    (checkpoints, "decode_entries"),
-    (written_points, "decode_entries"),
-    (records, "decode_batches"),
+# Functions that parse a whole argument, and its position. Requests on a connection are not watched, because compiled
+# code decodes them: decode_at of wire.codec, and the parsers of Produce and Fetch.
+PARSERS: Final[tuple[tuple[Any, str, int], ...]] = (
+    (framing, "batches", 0),
+    (checkpoints, "decode_entries", 0),
+    (written_points, "decode_entries", 0),
+    (records, "decode_batches", 0),
+    (codec, "decode", 2),
+    (codec, "decode_prefix", 2),
+    (codec, "decode_request", 2),
+    (codec, "decode_versioned", 1),
 )
 # Bytes that may be parsed anywhere. A whole batch may, because its size is limited.
 PARSED_BYTES: Final = 1 << 10
 # Replaces committed_metadata.REPLAY_BYTES in a world.
 REPLAY_BYTES: Final = 1 << 10
+# More than a message between two brokers of a world has.
+FORWARDED_BYTES: Final = 64 << 10
 # The function of calls that no function in Python makes.
 COMPILED: Final = "compiled code"
 # Functions of the stack that a finding names.
@@ -96,6 +103,10 @@ ALLOWED: Final = (
     Allowed(PARSE, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
     # A piece of the committed metadata; one batch is parsed as a whole, whatever its size is.
     Allowed(PARSE, "server.metadata.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),
+    # A request that a broker forwarded, its response, and the log ends of the partitions that a follower asked for.
+    Allowed(PARSE, "server.handlers.controllers.envelope.envelope", FORWARDED_BYTES),
+    Allowed(PARSE, "server.envelope.read_response", FORWARDED_BYTES),
+    Allowed(PARSE, "server.replication.fetcher.LeaderFetcher._offsets", FORWARDED_BYTES),
 )
 _BY_KIND: Final = {
     kind: {each.function: each for each in ALLOWED if each.kind == kind} for kind in (SYNC, RENAME, READ, PARSE)
@@ -185,11 +196,12 @@ def _reading(call: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def _parsing(call: Callable[..., Any]) -> Callable[..., Any]:
-    def noted(content: Any, *arguments: Any, **named: Any) -> Any:
+def _parsing(call: Callable[..., Any], position: int) -> Callable[..., Any]:
+    def noted(*arguments: Any, **named: Any) -> Any:
+        content = arguments[position]
         if len(content) > PARSED_BYTES and not _is_one_batch(content):
             called(PARSE, len(content))
-        return call(content, *arguments, **named)
+        return call(*arguments, **named)
 
     return noted
 
@@ -202,7 +214,7 @@ def _is_one_batch(content: bytes) -> bool:
 def installed() -> Iterator[None]:
     """Note reads and parsers, too."""
     calls = [(os, name, _reading(getattr(os, name))) for name in ("read", "pread")]
-    calls += [(module, name, _parsing(getattr(module, name))) for module, name in PARSERS]
+    calls += [(module, name, _parsing(getattr(module, name), position)) for module, name, position in PARSERS]
     system.set_read_watcher(lambda size_bytes: called(READ))
     with replaced(calls):
         try:

@@ -13,7 +13,7 @@ from broker_cy.server.metadata.quorum_driver import QuorumDriver
 from broker_cy.server.partitions import cold_lookup
 from broker_cy.storage.log_manager import LogManager
 from tests.sim.world.blocking import PARSE, READ, RENAME, SYNC
-from tests.sim.world.plan import CLUSTER, EVERYTHING
+from tests.sim.world.plan import CLUSTER, CLUSTER_SNAPSHOTS, EVERYTHING
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,23 @@ def _metadata_are_applied_at_once(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _segments_of_metadata_are_renamed_on_the_loop(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot replaces the beginning of the metadata log, and the loop renames the files of all its segments."""
+    right = MetadataLog.delete_log_before
+
+    def wrong(self: MetadataLog, offset: int, now_ms: int) -> Callable[[], None]:
+        right(self, offset, now_ms)()
+        return lambda: None
+
+    patch.setattr(MetadataLog, "delete_log_before", wrong)
+
+
 BLOCKING: dict[str, Blocking] = {
     "votes are synced on the loop": Blocking(SYNC, _votes_are_synced_on_the_loop, CLUSTER),
     "notes are written on the loop": Blocking(RENAME, _notes_are_written_on_the_loop, EVERYTHING),
+    "segments of metadata are renamed on the loop": Blocking(
+        RENAME, _segments_of_metadata_are_renamed_on_the_loop, CLUSTER_SNAPSHOTS
+    ),
     "lookups wait for the disk": Blocking(READ, _lookups_wait_for_the_disk, EVERYTHING),
     "metadata are applied at once": Blocking(PARSE, _metadata_are_applied_at_once, CLUSTER),
 }

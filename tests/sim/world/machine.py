@@ -71,6 +71,12 @@ SETTINGS = {
     # Samples contain CPU and memory of the real process.
     "brokercy.metrics.sample.interval.ms": "0",
 }
+# The same for the metadata log: a snapshot replaces several segments.
+SMALL_METADATA_LOGS = {
+    "metadata.log.max.record.bytes.between.snapshots": "3000",
+    "metadata.max.retention.bytes": "1",
+}
+METADATA_SEGMENT_BYTES = 700
 
 
 class Machine:
@@ -85,6 +91,8 @@ class Machine:
         if world.plan.has_metadata_disks:
             self.data, self.metadata = f"{root}/data", f"{root}/metadata"
             self.settings |= {"log.dirs": self.data, "metadata.log.dir": self.metadata}
+        if world.plan.has_small_metadata_logs:
+            self.settings |= SMALL_METADATA_LOGS
         self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
         self.is_broker = "broker" in self.settings.get("process.roles", "broker")
         self.draw = world.draws(host)
@@ -149,6 +157,9 @@ class Machine:
         self.floors.clear()
         self.pending_since_us.clear()
         config = BrokerConfig.from_properties(self.settings)
+        if self.world.plan.has_small_metadata_logs:
+            # Kafka's minimum is 8 MiB.
+            config._values["metadata.log.segment.bytes"] = METADATA_SEGMENT_BYTES
         with self._inside():
             seams = Seams(self.clock.given, Randomness(self.draw), self.loop.as_loop, self, self)
             server = BrokerServer(config, seams) if self.is_broker else ControllerServer(config, seams)

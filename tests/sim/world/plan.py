@@ -62,6 +62,8 @@ class Plan:
     allows_unnamed: bool = False
     # The metadata logs are on other disks than the data (metadata.log.dir).
     has_metadata_disks: bool = False
+    # The metadata logs have small segments, and nodes often take snapshots, which replace the log before them.
+    has_small_metadata_logs: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -131,6 +133,7 @@ CLUSTER_VOTERS = "cluster-voters"
 CLUSTER_UNCLEAN = "cluster-unclean"
 CLUSTER_SECURED = "cluster-secured"
 CLUSTER_DATA_DISKS = "cluster-data-disks"
+CLUSTER_SNAPSHOTS = "cluster-snapshots"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -172,6 +175,7 @@ NAMES = (
     CLUSTER_UNCLEAN,
     CLUSTER_SECURED,
     CLUSTER_DATA_DISKS,
+    CLUSTER_SNAPSHOTS,
 )
 
 
@@ -191,6 +195,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _secured_plan(seed)
     if profile == CLUSTER_DATA_DISKS:
         return _data_disks_plan(seed)
+    if profile == CLUSTER_SNAPSHOTS:
+        return _snapshots_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -346,6 +352,15 @@ def _data_disks_plan(seed: int) -> Plan:
         duration_us=later_us + 3_000_000,
         has_metadata_disks=True,
     )
+
+
+def _snapshots_plan(seed: int) -> Plan:
+    """A plan of `cluster` or of `cluster-roles`, in which snapshots often replace the beginning of the metadata log: a
+    node that was away for a moment may need the leader's snapshot.
+    """
+    draw = Draws(seed, "snapshots", Trace())
+    plan = _cluster_plan(seed) if draw.chance(0.5) else _roles_plan(seed)
+    return replace(plan, has_small_metadata_logs=True)
 
 
 def with_only(plan: Plan, kind: str) -> Plan:
