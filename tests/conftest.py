@@ -17,6 +17,7 @@ from bench.launch.chromium import launched
 from bench.launch.nodes import share_ports
 from tests.support import needs
 from tests.support.broker import QUICK, Target, new_target
+from tests.support.bytecode import compile_part
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.run_summary import RunSummary
 from tests.support.scheduling import Scheduling
@@ -44,7 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Scheduling())
     # Otherwise a broker of another worker's test could take the port of one that is being restarted.
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-    share_ports(int(worker.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    number, count = int(worker.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    share_ports(number, count)
+    if count > 1:
+        compile_part(config, number, count)
     summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
     if summary and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(RunSummary(Path(summary)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,11 +51,11 @@ def test_an_address_without_a_port_has_the_port_of_its_option(
     assert found == [expected]
 
 
-@pytest.mark.parametrize(("result", "code"), [(good(), 64), (bad(), 3)])
+@pytest.mark.parametrize(("run", "code"), [(good, 64), (bad, 3)])
 def test_a_report_that_cannot_be_written_hides_no_verdict(
-    result: Result, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Callable[[], Result], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If this fails, a pipeline mistakes lost records for a wrong option."""
     options = {"json_path": tmp_path, "html_path": None, "junit_path": None}
-    assert cli._write(result, options) == code
+    assert cli._write(run(), options) == code
     assert "--json: " in capsys.readouterr().err
