@@ -47,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     number, count = int(worker.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     share_ports(number, count)
-    if count > 1:
+    # Only a worker has it: not a run of pytest in a test.
+    if hasattr(config, "workerinput"):
         compile_part(config, number, count)
     summary = os.environ.get("BROKER_CY_TEST_SUMMARY")
     if summary and "PYTEST_XDIST_WORKER" not in os.environ:
