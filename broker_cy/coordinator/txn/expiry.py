@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import Any, Final, NamedTuple
+
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
+from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
+
+# Transactional ids that one step deletes: about 30 microseconds each, with encoding and appending.
+DELETIONS_PER_STEP: Final = 500
+# Transactional ids that one step looks at: less than a microsecond each.
+LOOKS_PER_STEP: Final = 10_000
+
+
+class SweepGoesOn(NamedTuple):
+    """The next part of a search for expired ids follows when the deletions of this part are written."""
+
+    def written(self, machine: Any, out: TxnStep, now: Now) -> None:
+        machine.sweep_waits = False
+
+    def failed(self, machine: Any, out: TxnStep, now: Now, code: ErrorCode) -> None:
+        """The cause of a failed write often lasts. The next search finds all expired ids again."""
+        machine.unswept.clear()
+        machine.sweep_waits = False
 
 
 def abort_timed_out(machine: TransactionShard, step: TxnStep, now: Now) -> None:
@@ -37,9 +58,29 @@ def _is_timed_out(transaction: Transaction, now: Now) -> bool:
 
 
 def remove_expired(machine: TransactionShard, step: TxnStep, now: Now) -> None:
+    """Begin a search for expired ids: a part of them now, the others by `remove_some`."""
+    machine.unswept = deque(machine.transactions)
+    remove_some(machine, step, now)
+
+
+def goes_on(machine: TransactionShard) -> bool:
+    """Whether `remove_some` has something to do now."""
+    return bool(machine.unswept) and not machine.sweep_waits
+
+
+def remove_some(machine: TransactionShard, step: TxnStep, now: Now) -> None:
+    """Delete expired ids among those that the current search has not looked at, within the bounds of a step."""
     step.atomic = False
     oldest_ms = now.wall_ms - machine.settings.id_expiration_ms
-    for transactional_id, transaction in list(machine.transactions.items()):
-        expires = transaction.state is TxnState.EMPTY or transaction.state.is_complete
-        if expires and transaction.last_update_ms <= oldest_ms and not machine.is_changing(transactional_id):
+    looks = 0
+    while machine.unswept and len(step.records) < DELETIONS_PER_STEP and looks < LOOKS_PER_STEP:
+        transactional_id = machine.unswept.popleft()
+        looks += 1
+        transaction = machine.transactions.get(transactional_id)
+        if transaction is None or not (transaction.state is TxnState.EMPTY or transaction.state.is_complete):
+            continue
+        if transaction.last_update_ms <= oldest_ms and not machine.is_changing(transactional_id):
             machine.forget(step, transactional_id)
+    if machine.unswept and step.records:
+        machine.sweep_waits = True
+        step.then(SweepGoesOn())

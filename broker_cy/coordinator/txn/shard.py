@@ -7,6 +7,7 @@ wait for a retry.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,6 +58,10 @@ class TransactionShard(StateMachine[str, TxnStep]):
         # The steps whose records of a transactional id are not on disk yet, the oldest first.
         self._unwritten: dict[str, list[TxnStep]] = {}
         self.endings = 0
+        self.unswept: deque[str] = deque()
+        """Ids that the current search for expired ones has not looked at. Bounded by the number of ids."""
+        self.sweep_waits = False
+        """Whether the last part of the search is still being written."""
 
     # ---- the metadata ----
 

@@ -39,13 +39,19 @@ class TransactionStateMachine(TransactionShard):
 
     # ---- time ----
 
+    def next_wake_ms(self) -> int | None:
+        return 0 if expiry.goes_on(self) else super().next_wake_ms()
+
     def expire(self, now: Now) -> TxnStep:
-        """Retry failed markers that are due now."""
+        """Retry failed markers that are due now, or go on with the search for expired ids."""
         step = TxnStep()
         for transactional_id in self.timers.due(now.mono_ms):
             ending = self.ending.get(transactional_id)
             if ending is not None:
                 markers.go_on(self, step, self.transactions[transactional_id], ending, now)
+        if expiry.goes_on(self) and not step.records:
+            # Records of markers are not mixed with those that may be written in parts.
+            expiry.remove_some(self, step, now)
         return step
 
     def abort_timed_out(self, now: Now) -> TxnStep:
@@ -57,7 +63,7 @@ class TransactionStateMachine(TransactionShard):
         return step
 
     def remove_expired(self, now: Now) -> TxnStep:
-        """Forget the transactional ids that exceed `transactional.id.expiration.ms`."""
+        """Delete transactional ids that exceed `transactional.id.expiration.ms`: a part now, the others by `expire`."""
         step = TxnStep()
         expiry.remove_expired(self, step, now)
         return step

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -450,6 +451,56 @@ def test_an_expired_id_is_deleted_once_at_a_time() -> None:
     harness.hold = False
     harness.take(harness.machine.remove_expired(harness.now))
     assert ID not in harness.machine.transactions
+
+
+def test_expired_ids_are_deleted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, no request is answered while thousands of expired ids are deleted; or some ids are never deleted;
+    or the parts are queued while a follower hangs.
+    """
+    monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 3)
+    monkeypatch.setattr(expiry, "LOOKS_PER_STEP", 5)
+    harness, _ = in_state(TxnState.EMPTY)
+    for number in range(10):
+        harness.init(f"expired-{number}")
+    harness.advance(harness.settings.id_expiration_ms)
+    machine = harness.machine
+    harness.hold = True
+    harness.take(machine.remove_expired(harness.now))
+    assert [len(step.records) for step in harness.held] == [3]
+    assert machine.next_wake_ms() is None, "the next part begins before this one is written"
+    harness.fail()
+    assert (len(machine.transactions), machine.next_wake_ms()) == (11, None), "a failed part is repeated at once"
+    harness.hold = False
+    sizes = [len(harness.log)]
+    harness.take(machine.remove_expired(harness.now))
+    sizes.append(len(harness.log))
+    while machine.next_wake_ms() == 0:
+        harness.take(machine.expire(harness.now))
+        sizes.append(len(harness.log))
+    assert [after - before for before, after in pairwise(sizes)] == [3, 3, 3, 2]
+    assert not machine.transactions
+
+
+def test_ids_that_stay_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a search that deletes nothing ends at its first part, or looks at all ids in one turn."""
+    monkeypatch.setattr(expiry, "LOOKS_PER_STEP", 5)
+    harness, _ = in_state(TxnState.EMPTY)
+    for number in range(11):
+        harness.init(f"unused-{number}")
+    harness.advance(harness.settings.id_expiration_ms - 1)
+    harness.init("used")
+    machine = harness.machine
+    # As if the search came to the expired ids last.
+    for number in range(11):
+        harness.init(f"unused-{number}")
+    harness.advance(1)
+    harness.take(machine.remove_expired(harness.now))
+    turns = 1
+    while machine.next_wake_ms() == 0:
+        harness.take(machine.expire(harness.now))
+        turns += 1
+    assert turns == 3
+    assert set(machine.transactions) == {"used", *(f"unused-{number}" for number in range(11))}
 
 
 # ---- recovery ----
