@@ -54,7 +54,7 @@ def check(path: str, committed: int | None, clean: bool, directories: Iterable[D
 def _covered(snapshot: str | None) -> str:
     if snapshot is None:
         return ""
-    return f" (the snapshot {snapshot} beside it covers only the records below offset {int(snapshot[:DIGITS])})"
+    return f" (the snapshot {snapshot} in this directory covers only the records below offset {int(snapshot[:DIGITS])})"
 
 
 def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[str, int, str, bool] | None]:

@@ -84,7 +84,7 @@ async def take(consumer: AIOKafkaConsumer, count: int) -> list[Any]:
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not await condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"{what} did not come in time"
         await asyncio.sleep(0.05)
 
 

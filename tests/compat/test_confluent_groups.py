@@ -36,7 +36,9 @@ def settle(consumers: list[Consumer], condition: Callable[[], bool], what: str) 
     came: list[bytes | None] = []
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}: {[owned(consumer) for consumer in consumers]}"
+        assert time.monotonic() < deadline, (
+            f"{what} did not come in time: {[owned(consumer) for consumer in consumers]}"
+        )
         for consumer in consumers:
             message = consumer.poll(0.02)
             if message is not None and message.error() is None:

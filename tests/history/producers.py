@@ -230,4 +230,4 @@ def _retry(call: Callable[[], None], what: str) -> None:
             if not error.args[0].retriable():
                 raise
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited {TIMEOUT_S:g} s in vain for {what}") from error
+                raise AssertionError(f"{what} did not come within {TIMEOUT_S:g} s") from error

@@ -141,7 +141,7 @@ class Checks:
         snapshot = disk.snapshots[disk.start]
         self._voters[node_id].replace(snapshot.voters, snapshot.kraft_version)
         self._checked[node_id] = disk.start.offset
-        assert self._end() >= disk.start.offset, f"{node_id} has snapshot {disk.start}, which nobody has committed"
+        assert self._end() >= disk.start.offset, f"{node_id} has snapshot {disk.start}, which is not committed"
 
     def _end(self) -> int:
         return self.committed[-1].end_offset if self.committed else 0
@@ -231,6 +231,6 @@ class Checks:
         after = set(found[-1].keys)
         if not any(isinstance(entry, KRaftVersion) for entry in batch.control):
             rejoined = after - before - self.added
-            assert not rejoined, f"{rejoined} became voters, and nobody has added them"
+            assert not rejoined, f"{rejoined} became voters without being added"
         self.added -= before - after
         self.committed_voters = found[-1]

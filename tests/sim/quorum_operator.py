@@ -63,7 +63,7 @@ class Operator:
             self.world.joined += 1
             self._ask(node, AddVoter(message.voter, 2000, False))
         else:
-            assert self.world.nodes[message.key.id].key != message.key, f"{message} removes a disk that is there"
+            assert self.world.nodes[message.key.id].key != message.key, f"{message} removes a disk that works"
             self._ask(node, RemoveVoter(message.key))
 
     def _ask(self, node: Node, change: Change) -> None:

@@ -32,5 +32,5 @@ def until(
         except tolerate as error:
             last = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s:g} s in vain for {what}; last seen: {last!r}")
+            raise AssertionError(f"{what} did not come within {timeout_s:g} s; last seen: {last!r}")
         time.sleep(interval_s)

@@ -70,7 +70,7 @@ def session_of(broker: BrokerProcess) -> Session:
 async def reached(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what}"
+        assert time.monotonic() < deadline, f"{what} did not come within {timeout_s:g} s"
         await asyncio.sleep(0.01)
 
 

@@ -41,7 +41,7 @@ async def committed(client: AdminClient, group: str) -> dict[str, int]:
 async def until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s in vain for {what}"
+        assert time.monotonic() < deadline, f"{what} did not come within {WAIT_S:g} s"
         await asyncio.sleep(0.02)
 
 

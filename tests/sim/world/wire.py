@@ -197,7 +197,7 @@ class Channel:
             found = codec.decode(sent.response, sent.version, body)
             assert self._world.time.now_us >= sent.held_until_us or (
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS not in codes_of(found)
-            ), f"{self._name}: {sent.response.__name__} says at once that the coordinator is being loaded"
+            ), f"{self._name}: {sent.response.__name__} says without a delay that the coordinator is being loaded"
             self._check_due(sent)
             if not sent.answer.done():
                 sent.answer.set_result(found)

@@ -96,7 +96,7 @@ class Admin(Client):
         answer = await self.once(m.DeleteTopicsRequest(topics=[state], timeout_ms=5_000), 6)
         code = ErrorCode(answer.responses[0].error_code)
         if code is ErrorCode.NONE and self.sees_at_once:
-            assert (await self._topics()).get(topic) != topic_id, f"{topic} was deleted, and is there"
+            assert (await self._topics()).get(topic) != topic_id, f"{topic} was deleted, and is still listed"
         elif code is not ErrorCode.NONE:
             assert code in RETRIABLE | GONE | {ErrorCode.UNKNOWN_SERVER_ERROR}, f"DeleteTopics: {code.name}"
 

@@ -272,7 +272,7 @@ class Member(Fetcher):
         """A request from `began_us` was not answered. Raises AssertionError if nothing explains that."""
         passed_us = self.world.time.now_us - began_us
         is_calm = self.world.sites[self.host].is_calm_since(began_us)
-        assert not is_calm or passed_us < (JOIN_TIMEOUT_S - 0.1) * 1e6, f"{self.name} waited {passed_us} us in vain"
+        assert not is_calm or passed_us < (JOIN_TIMEOUT_S - 0.1) * 1e6, f"{self.name} got no answer for {passed_us} us"
 
     async def _join_twice(self, request: Any) -> bool:
         """Join, and again over another connection: both are answered. Raises Lost."""
