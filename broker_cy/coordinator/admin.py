@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.records import group_tombstone
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
 from broker_cy.coordinator.other_groups import GroupType
-from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import Record, Step, Token
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
@@ -18,7 +18,7 @@ from broker_cy.wire import messages
 VERSION_GROUP_ID_NOT_FOUND = 6
 
 
-def describe(machine: GroupShard, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
+def describe(machine: GroupMachine, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
     group = machine.groups.get(group_id)
     if group is None:
         reason = f"Group {group_id} not found."
@@ -55,7 +55,7 @@ def _described(member: ClassicMember, protocol: str | None) -> messages.Describe
 
 
 def list_groups(
-    machine: GroupShard, states: Iterable[str], types: Iterable[str]
+    machine: GroupMachine, states: Iterable[str], types: Iterable[str]
 ) -> list[messages.ListGroupsResponse.ListedGroup]:
     """The groups of every type that match both filters. An empty filter matches all; names are compared
     case-insensitively.
@@ -88,7 +88,7 @@ def list_groups(
     ]
 
 
-def delete_groups(machine: GroupShard, step: Step, group_ids: Iterable[str], token: Token) -> None:
+def delete_groups(machine: GroupMachine, step: Step, group_ids: Iterable[str], token: Token) -> None:
     """Delete groups without members, with their offsets. Each group gets its own error code.
 
     The records of a group with many offsets fill more than one batch. The tombstone of the group itself comes last, so
@@ -120,7 +120,7 @@ def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
     )
 
 
-def _deletable(machine: GroupShard, group_id: str) -> ErrorCode:
+def _deletable(machine: GroupMachine, group_id: str) -> ErrorCode:
     other = machine.other_groups.get(group_id)
     if other is not None:
         if other.has_members:
@@ -133,14 +133,14 @@ def _deletable(machine: GroupShard, group_id: str) -> ErrorCode:
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def offset_tombstones(machine: GroupShard, group_id: str) -> list[Record]:
+def offset_tombstones(machine: GroupMachine, group_id: str) -> list[Record]:
     """Return the tombstones of every offset of a group, also of those in open transactions."""
     partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
     partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
     return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
 
 
-def group_tombstones(machine: GroupShard, group_id: str) -> list[Record]:
+def group_tombstones(machine: GroupMachine, group_id: str) -> list[Record]:
     """Return the tombstones of a group itself."""
     other = machine.other_groups.get(group_id)
     return [group_tombstone(group_id)] if other is None else other.tombstones()

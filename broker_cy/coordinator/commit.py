@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.classic.rebalance import set_session
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.other_groups import GroupType, OtherGroup
-from broker_cy.coordinator.shard import GroupShard
 from broker_cy.coordinator.step import Now, OffsetsCommitted, Place, Record, Step, Token
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.text import STRING_BYTES_MAX
@@ -37,7 +37,7 @@ def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> mess
 
 
 def commit(
-    machine: GroupShard, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
+    machine: GroupMachine, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
 ) -> None:
     """Commit offsets. Topics have their name and their id, even if the request carried only one; they and the
     partitions exist.
@@ -101,7 +101,7 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
     return 3 * len(metadata) > STRING_BYTES_MAX and len(metadata.encode("utf-8")) > STRING_BYTES_MAX
 
 
-def _validate(machine: GroupShard, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
+def _validate(machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
     """Raises KafkaError if this sender may not commit; prolongs the session of a member that may."""
     generation = request.generation_id_or_member_epoch
     other = machine.other_groups.get(request.group_id)
@@ -160,7 +160,7 @@ def txn_commit_error(request: messages.TxnOffsetCommitRequest, code: ErrorCode) 
 
 
 def commit_transactional(
-    machine: GroupShard, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
+    machine: GroupMachine, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
 ) -> None:
     """Commit offsets that become visible when the producer's transaction is committed. Topics and partitions exist."""
     try:
@@ -198,7 +198,7 @@ def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse
     return messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 
 
-def _validate_transactional(machine: GroupShard, request: messages.TxnOffsetCommitRequest) -> None:
+def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCommitRequest) -> None:
     """Raises KafkaError if this sender may not commit. Before version 3 (KIP-447) the request does not identify the
     member, and nothing is checked. A rebalance in progress is no reason to refuse.
     """
@@ -225,7 +225,7 @@ def _validate_transactional(machine: GroupShard, request: messages.TxnOffsetComm
 # ---- OffsetDelete ----
 
 
-def delete_offsets(machine: GroupShard, step: Step, request: messages.OffsetDeleteRequest, token: Token) -> None:
+def delete_offsets(machine: GroupMachine, step: Step, request: messages.OffsetDeleteRequest, token: Token) -> None:
     """Delete offsets of topics that the group does not read. Topics and partitions exist."""
     try:
         is_subscribed = _deletable(machine, request.group_id)
@@ -260,7 +260,7 @@ def _delete_error(code: ErrorCode) -> messages.OffsetDeleteResponse:
     return messages.OffsetDeleteResponse(error_code=code)
 
 
-def _deletable(machine: GroupShard, group_id: str) -> Callable[[str], bool]:
+def _deletable(machine: GroupMachine, group_id: str) -> Callable[[str], bool]:
     """Return the topics that the group reads. Raises KafkaError if none of its offsets may be deleted."""
     other = machine.other_groups.get(group_id)
     if other is not None:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.records import group_tombstone
+from broker_cy.coordinator.group_machine import GoneTopic, GroupMachine
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
-from broker_cy.coordinator.shard import GoneTopic, GroupShard
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.core.errors import ErrorCode
 
@@ -41,7 +41,7 @@ class Deletions(NamedTuple):
         machine.deletions_due_ms = now.mono_ms + RETRY_MS
 
 
-def sweep(machine: GroupShard, step: Step, now: Now) -> None:
+def sweep(machine: GroupMachine, step: Step, now: Now) -> None:
     """Delete expired offsets of classic groups, and empty groups without offsets: a part of them now if `due_ms` allows
     it, the others by `delete_some`. An unfinished sweep continues.
 
@@ -53,7 +53,7 @@ def sweep(machine: GroupShard, step: Step, now: Now) -> None:
         _sweep_some(machine, step, now)
 
 
-def _sweep_some(machine: GroupShard, step: Step, now: Now) -> None:
+def _sweep_some(machine: GroupMachine, step: Step, now: Now) -> None:
     records: list[Record] = []
     looks = 0
     while machine.unswept and len(records) < DELETIONS_PER_STEP and looks < LOOKS_PER_STEP:
@@ -68,7 +68,7 @@ def _sweep_some(machine: GroupShard, step: Step, now: Now) -> None:
     _delete(machine, step, records, Deletions())
 
 
-def _delete(machine: GroupShard, step: Step, records: list[Record], deletions: Deletions) -> None:
+def _delete(machine: GroupMachine, step: Step, records: list[Record], deletions: Deletions) -> None:
     step.atomic = False
     machine.append(step, records)
     if records:
@@ -76,7 +76,7 @@ def _delete(machine: GroupShard, step: Step, records: list[Record], deletions: D
         step.then(deletions)
 
 
-def _expired(machine: GroupShard, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
+def _expired(machine: GroupMachine, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
     """Return the tombstones of the group's expired offsets, and whether no other offsets remain."""
     group_id = group.group_id
     topics = machine.offsets.topics(group_id)
@@ -121,7 +121,7 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
     return now.wall_ms - begin(offset) >= retention_ms
 
 
-def topics_deleted(machine: GroupShard, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
+def topics_deleted(machine: GroupMachine, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
     """Delete the offsets committed in deleted topics, given as (name, id): a part of them now unless other deletions
     are being written, the others by `delete_some`. The cost depends on the number of these offsets and of the pending
     ones, not on that of all groups.
@@ -140,18 +140,18 @@ def topics_deleted(machine: GroupShard, step: Step, topics: Collection[tuple[str
         _delete_in_gone_topics(machine, step)
 
 
-def due_ms(machine: GroupShard) -> int | None:
+def due_ms(machine: GroupMachine) -> int | None:
     """When `delete_some` is to be called; None if it has nothing to do, or while deletions are being written."""
     return machine.deletions_due_ms if machine.deleted or machine.unswept else None
 
 
-def is_due(machine: GroupShard, now: Now) -> bool:
+def is_due(machine: GroupMachine, now: Now) -> bool:
     """Whether `delete_some` has something to do now."""
     wake_ms = due_ms(machine)
     return wake_ms is not None and wake_ms <= now.mono_ms
 
 
-def delete_some(machine: GroupShard, step: Step, now: Now) -> None:
+def delete_some(machine: GroupMachine, step: Step, now: Now) -> None:
     """Delete DELETIONS_PER_STEP more offsets: those that were committed in deleted topics, then expired ones."""
     if machine.deleted:
         _delete_in_gone_topics(machine, step)
@@ -159,7 +159,7 @@ def delete_some(machine: GroupShard, step: Step, now: Now) -> None:
         _sweep_some(machine, step, now)
 
 
-def _delete_in_gone_topics(machine: GroupShard, step: Step) -> None:
+def _delete_in_gone_topics(machine: GroupMachine, step: Step) -> None:
     keys: dict[bytes, None] = {}
     taken: list[GoneTopic] = []
     while machine.deleted and len(keys) < DELETIONS_PER_STEP:
@@ -172,7 +172,7 @@ def _delete_in_gone_topics(machine: GroupShard, step: Step) -> None:
     _delete(machine, step, [Record(key, None) for key in keys], Deletions(tuple(taken)))
 
 
-def undone(machine: GroupShard) -> None:
+def undone(machine: GroupMachine) -> None:
     """The newest records were undone: the next ones get their offsets, and are newer than the deletions of topics."""
     if machine.deleted:
         machine.deleted = deque(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from broker_cy.coordinator.group_machine import GroupMachine, MarkerBefore, OffsetBefore
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.other_groups import GroupType
-from broker_cy.coordinator.shard import GroupShard, MarkerBefore, OffsetBefore
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
@@ -20,7 +20,7 @@ class _Written:
     cluster, another broker may coordinate the group by now.
     """
 
-    def __init__(self, machine: GroupShard, group_id: str, unwritten: Iterable[Step]) -> None:
+    def __init__(self, machine: GroupMachine, group_id: str, unwritten: Iterable[Step]) -> None:
         """`unwritten` has the oldest step first."""
         self._offsets, self._group_id = machine.offsets, group_id
         # The offsets before the oldest change.
@@ -56,7 +56,7 @@ class _Written:
 
 
 def fetch_offsets(
-    machine: GroupShard,
+    machine: GroupMachine,
     request: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
     *,
     require_stable: bool,
@@ -137,7 +137,7 @@ def _partition(
     )
 
 
-def _is_visible(machine: GroupShard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+def _is_visible(machine: GroupMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
     """Return whether the group's offsets may be returned. Raises KafkaError if the sender is refused.
 
     Only groups of the other types check the member (from version 9 on), and those have no live members on this broker.

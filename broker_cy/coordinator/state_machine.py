@@ -1,5 +1,5 @@
 """The coordinator of the groups in one partition of `__consumer_offsets`: a state machine without socket, file or
-clock. Its state is `GroupShard`.
+clock. Its state is `GroupMachine`.
 
 The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
 calls `expire` no later than `next_wake_ms`.
@@ -14,7 +14,7 @@ from broker_cy.coordinator import admin, commit, expiry, fetch
 from broker_cy.coordinator.classic import join, membership, rebalance, sync
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.records import load_group
-from broker_cy.coordinator.shard import GroupShard, MarkerBefore
+from broker_cy.coordinator.group_machine import GroupMachine, MarkerBefore
 from broker_cy.coordinator.step import ClientFacts, Now, OffsetsCommitted, Step, Token
 from broker_cy.coordinator.timers import TimerKind
 from broker_cy.core.errors import ErrorCode
@@ -34,7 +34,7 @@ class MarkerWritten(NamedTuple):
         out.reply(self.token, code)
 
 
-class GroupStateMachine(GroupShard):
+class GroupStateMachine(GroupMachine):
     """The operations of the group coordinator on its state."""
 
     # ---- loading ----

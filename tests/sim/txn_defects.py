@@ -7,9 +7,9 @@ from typing import Any
 
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
-from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import Transaction, TxnState
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.coordinator.txn.transaction_machine import TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter

@@ -1,4 +1,4 @@
-"""A classic group: its members, generation and state. All of this is live state; `GroupShard.group_values` has
+"""A classic group: its members, generation and state. All of this is live state; `GroupMachine.group_values` has
 the durable part.
 """
 
@@ -66,7 +66,7 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, wall_ms: int) -> None:
         self.group_id = group_id
-        # Distinguishes it from another group of the same id, before or after it; the shard sets it.
+        # Distinguishes it from another group of the same id, before or after it; the state machine sets it.
         self.number = 0
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD

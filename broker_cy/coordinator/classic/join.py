@@ -23,7 +23,7 @@ from broker_cy.coordinator.classic.rebalance import (
     sync_error,
     wait_for_join,
 )
-from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import ClientFacts, Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
@@ -41,7 +41,7 @@ PENDING_MEMBERS_MAX = 10_000
 
 
 def join(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -72,7 +72,7 @@ def join(
         _persist_new_group(machine, step, group, now)
 
 
-def _persist_new_group(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
+def _persist_new_group(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """A group exists once its record is in the log. If it cannot be written, the members that joined meanwhile are
     removed.
     """
@@ -86,16 +86,16 @@ class GroupCreated(NamedTuple):
     group_id: str
     number: int
 
-    def written(self, machine: GroupShard, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
         """Nothing waits for it."""
 
-    def failed(self, machine: GroupShard, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
         group = machine.same_group(self.group_id, self.number)
         if group is not None and self.group_id not in machine.group_values:
             discard_group(machine, out, group, append_error(code))
 
 
-def _has_room(machine: GroupShard, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` allows the member."""
     limit = machine.settings.group_max_size
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -107,7 +107,7 @@ def _has_room(machine: GroupShard, group: ClassicGroup, member_id: str) -> bool:
     return True
 
 
-def _evict(machine: GroupShard, step: Step, group: ClassicGroup, member_id: str) -> None:
+def _evict(machine: GroupMachine, step: Step, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is not None:
         answer_join(step, group, member, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -122,7 +122,7 @@ def _protocols(request: messages.JoinGroupRequest) -> Protocols:
 
 
 def _join_new(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -156,7 +156,7 @@ def _join_new(
 
 
 def _add(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -187,7 +187,7 @@ def _add(
 
 
 def _join_known(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -232,7 +232,7 @@ def _join_known(
 
 
 def _replace_static(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -270,7 +270,7 @@ def _replace_static(
 
 
 def _persist_replacement(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group: ClassicGroup,
     member: ClassicMember,
@@ -301,7 +301,7 @@ class Replaced(NamedTuple):
     old_leader: str | None
     before: tuple[Protocols, int, int]
 
-    def _found(self, machine: GroupShard) -> tuple[ClassicGroup, ClassicMember] | None:
+    def _found(self, machine: GroupMachine) -> tuple[ClassicGroup, ClassicMember] | None:
         """Return group and member, unless a rebalance has started meanwhile: then this join waits for its end like the
         others.
         """
@@ -311,7 +311,7 @@ class Replaced(NamedTuple):
             return None
         return group, member
 
-    def written(self, machine: GroupShard, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
         found = self._found(machine)
         if found is None:
             return
@@ -335,7 +335,7 @@ class Replaced(NamedTuple):
             # previous id.
             answer_join(out, group, member, join_response(group, self.new_id, leader=self.old_leader))
 
-    def failed(self, machine: GroupShard, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
         found = self._found(machine)
         if found is None:
             return
@@ -347,6 +347,6 @@ class Replaced(NamedTuple):
         machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, self.new_id))
         set_session(machine, group, old, now)
 
-    def timed_out(self, machine: GroupShard, out: Step, now: Now) -> None:
+    def timed_out(self, machine: GroupMachine, out: Step, now: Now) -> None:
         """As in Kafka, the member keeps its old id; the record has the new one until the next generation."""
         self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

@@ -6,14 +6,14 @@ from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.rebalance import drop_member, maybe_complete_join, prepare, set_session
-from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, Step, Token
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
 def heartbeat(
-    machine: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
+    machine: GroupMachine, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
 ) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
     group = machine.groups.get(group_id)
@@ -31,7 +31,7 @@ def heartbeat(
 
 
 def leave(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group_id: str,
     identities: list[messages.LeaveGroupRequest.MemberIdentity],
@@ -71,7 +71,7 @@ def _leave_error(code: ErrorCode) -> messages.LeaveGroupResponse:
 
 
 def _leave_one(
-    machine: GroupShard,
+    machine: GroupMachine,
     step: Step,
     group: ClassicGroup,
     identity: messages.LeaveGroupRequest.MemberIdentity,

@@ -13,7 +13,7 @@ from broker_cy.coordinator.classic import records
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
-from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
@@ -92,7 +92,7 @@ def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token:
 
 
 def set_session(
-    machine: GroupShard, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
+    machine: GroupMachine, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
 ) -> None:
     """Restart the member's session after a request, with its own timeout or the given one."""
     machine.timers.set(
@@ -102,7 +102,7 @@ def set_session(
 
 
 def drop_member(
-    machine: GroupShard, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
+    machine: GroupMachine, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
 ) -> None:
     """Remove a member, or a member id without a member, and answer its waiting requests with UNKNOWN_MEMBER_ID.
     `last_heard_ms` is the time of its last request (monotonic), where its session does not have it.
@@ -120,7 +120,7 @@ def drop_member(
     machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
 
-def discard_group(machine: GroupShard, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
+def discard_group(machine: GroupMachine, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
     """Drop the live state of a group and answer `code` to all of its waiting requests."""
     for member in group.members.values():
         answer_join(step, group, member, join_error(member.member_id, code))
@@ -136,7 +136,7 @@ def discard_group(machine: GroupShard, step: Step, group: ClassicGroup, code: Er
 # ---- join phase ----
 
 
-def rebalance_or_complete(machine: GroupShard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def rebalance_or_complete(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Begin a rebalance; if one is in progress, end its join phase if nothing else is missing."""
     if group.can_rebalance:
         prepare(machine, step, group, now, trigger)
@@ -146,7 +146,7 @@ def rebalance_or_complete(machine: GroupShard, step: Step, group: ClassicGroup, 
         maybe_complete_join(machine, step, group, now)
 
 
-def prepare(machine: GroupShard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def prepare(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Start a rebalance. Members that wait for their assignment get REBALANCE_IN_PROGRESS."""
     group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
@@ -165,7 +165,7 @@ def prepare(machine: GroupShard, step: Step, group: ClassicGroup, now: Now, trig
         _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
+def maybe_complete_join(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase if all have joined; an initial rebalance ends by time alone."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -175,7 +175,7 @@ def maybe_complete_join(machine: GroupShard, step: Step, group: ClassicGroup, no
         complete_join(machine, step, group, now)
 
 
-def complete_join(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
+def complete_join(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase: remove dynamic members that did not join again, and send the next generation to the
     others.
     """
@@ -204,7 +204,7 @@ def complete_join(machine: GroupShard, step: Step, group: ClassicGroup, now: Now
     machine.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
 
 
-def on_join_timer(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_join_timer(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """The join phase is over, unless it is the initial one and members came during the last delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -218,19 +218,19 @@ def on_join_timer(machine: GroupShard, step: Step, group: ClassicGroup, now: Now
     complete_join(machine, step, group, now)
 
 
-def _set_initial_delay(machine: GroupShard, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
+def _set_initial_delay(machine: GroupMachine, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
     group.initial_delay = (delay_ms, remaining_ms)
     _set_join_timer(machine, group, now, delay_ms)
 
 
-def _set_join_timer(machine: GroupShard, group: ClassicGroup, now: Now, delay_ms: int) -> None:
+def _set_join_timer(machine: GroupMachine, group: ClassicGroup, now: Now, delay_ms: int) -> None:
     machine.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
 
 
 # ---- sync phase ----
 
 
-def give_up_syncs(machine: GroupShard, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+def give_up_syncs(machine: GroupMachine, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
     """Discard the assignments of this generation and answer `code` to the members that wait for theirs."""
     for member in group.members.values():
         member.assignment = b""
@@ -238,7 +238,7 @@ def give_up_syncs(machine: GroupShard, step: Step, group: ClassicGroup, code: Er
             set_session(machine, group, member, now)
 
 
-def on_sync_timer(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_sync_timer(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """Members that have not asked for their assignment in time are removed, and the others share again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
@@ -251,7 +251,7 @@ def on_sync_timer(machine: GroupShard, step: Step, group: ClassicGroup, now: Now
 # ---- sessions ----
 
 
-def on_session_timer(machine: GroupShard, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
+def on_session_timer(machine: GroupMachine, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
     """Expire a member, or a member id that was handed out, without requests for its session timeout."""
     if member_id in group.pending_members:
         drop_member(machine, step, group, member_id)
@@ -270,6 +270,6 @@ def on_session_timer(machine: GroupShard, step: Step, group: ClassicGroup, membe
         _complete_if_all_joined(machine, step, group, now)
 
 
-def _complete_if_all_joined(machine: GroupShard, step: Step, group: ClassicGroup, now: Now) -> None:
+def _complete_if_all_joined(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
         complete_join(machine, step, group, now)

@@ -8,14 +8,14 @@ from broker_cy.coordinator.classic import records
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
-from broker_cy.coordinator.shard import GroupShard
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-def sync(machine: GroupShard, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
+def sync(machine: GroupMachine, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
     group = machine.groups.get(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         step.reply(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -54,7 +54,7 @@ def _differs(given: str | None, known: str | None) -> bool:
     return given is not None and known is not None and given != known
 
 
-def _synced(machine: GroupShard, group: ClassicGroup, member_id: str) -> None:
+def _synced(machine: GroupMachine, group: ClassicGroup, member_id: str) -> None:
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
         machine.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
@@ -66,7 +66,7 @@ def _response(group: ClassicGroup, assignment: bytes) -> messages.SyncGroupRespo
     )
 
 
-def _assign(machine: GroupShard, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
+def _assign(machine: GroupMachine, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
     """Write the generation with its assignment. Once that is on disk, the group is stable and all members get their
     answers.
     """
@@ -83,7 +83,7 @@ class Assigned(NamedTuple):
     generation: int
     assignment: dict[str, bytes]
 
-    def _group(self, machine: GroupShard) -> ClassicGroup | None:
+    def _group(self, machine: GroupMachine) -> ClassicGroup | None:
         """Return the group if it still waits for this record: another member may have joined or one may have been lost
         while it was written.
         """
@@ -92,7 +92,7 @@ class Assigned(NamedTuple):
             return None
         return group
 
-    def written(self, machine: GroupShard, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
         group = self._group(machine)
         if group is None:
             return
@@ -104,12 +104,12 @@ class Assigned(NamedTuple):
                 set_session(machine, group, member, now)
         out.events.append(group.journal.settled(group, now))
 
-    def failed(self, machine: GroupShard, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
         group = self._group(machine)
         if group is not None:
             give_up_syncs(machine, out, group, append_error(code), now)
             prepare(machine, out, group, now, trigger_of("write_failed"))
 
-    def timed_out(self, machine: GroupShard, out: Step, now: Now) -> None:
+    def timed_out(self, machine: GroupMachine, out: Step, now: Now) -> None:
         """As in Kafka, the members share the partitions again; a later generation replaces the record."""
         self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
-from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
 
@@ -30,7 +30,7 @@ class SweepGoesOn(NamedTuple):
         machine.sweep_waits = False
 
 
-def abort_timed_out(machine: TransactionShard, step: TxnStep, now: Now) -> None:
+def abort_timed_out(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
     # Each abort is whole in itself, and there may be more of them than one batch can hold.
     step.atomic = False
     for transactional_id in list(machine.ongoing):
@@ -57,18 +57,18 @@ def _is_timed_out(transaction: Transaction, now: Now) -> bool:
     return transaction.timeout_ms != TIMEOUT_NEVER_MS and transaction.start_ms + transaction.timeout_ms < now.wall_ms
 
 
-def remove_expired(machine: TransactionShard, step: TxnStep, now: Now) -> None:
+def remove_expired(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
     """Begin a search for expired ids: a part of them now, the others by `remove_some`."""
     machine.unswept = deque(machine.transactions)
     remove_some(machine, step, now)
 
 
-def goes_on(machine: TransactionShard) -> bool:
+def goes_on(machine: TransactionMachine) -> bool:
     """Whether `remove_some` has something to do now."""
     return bool(machine.unswept) and not machine.sweep_waits
 
 
-def remove_some(machine: TransactionShard, step: TxnStep, now: Now) -> None:
+def remove_some(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
     """Delete expired ids among those that the current search has not looked at, within the bounds of a step."""
     step.atomic = False
     oldest_ms = now.wall_ms - machine.settings.id_expiration_ms

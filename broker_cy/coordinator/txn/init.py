@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from broker_cy.coordinator.step import Now, Token
 from broker_cy.coordinator.txn import end
-from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,
@@ -17,6 +16,7 @@ from broker_cy.coordinator.txn.state import (
     Transaction,
     TxnState,
 )
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 
@@ -29,7 +29,7 @@ class Initialized(NamedTuple):
 
 
 def init_producer_id(
-    machine: TransactionShard,
+    machine: TransactionMachine,
     step: TxnStep,
     transactional_id: str,
     timeout_ms: int,
@@ -68,7 +68,7 @@ def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
     )
 
 
-def _fence(machine: TransactionShard, step: TxnStep, transaction: Transaction, token: Token, now: Now) -> None:
+def _fence(machine: TransactionMachine, step: TxnStep, transaction: Transaction, token: Token, now: Now) -> None:
     """Abort the transaction of the previous producer; the new one gets CONCURRENT_TRANSACTIONS and retries."""
     if not end.abort_fenced(machine, step, transaction, now):
         step.reply(token, None)
@@ -81,7 +81,7 @@ def _fence(machine: TransactionShard, step: TxnStep, transaction: Transaction, t
 
 
 def _rotate(
-    machine: TransactionShard,
+    machine: TransactionMachine,
     step: TxnStep,
     transaction: Transaction,
     timeout_ms: int,
@@ -103,7 +103,7 @@ def _rotate(
 
 
 def _bump(
-    machine: TransactionShard,
+    machine: TransactionMachine,
     step: TxnStep,
     transaction: Transaction,
     timeout_ms: int,
@@ -129,7 +129,7 @@ def _bump(
     _write(machine, step, new, token)
 
 
-def _write(machine: TransactionShard, step: TxnStep, new: Transaction, token: Token) -> None:
+def _write(machine: TransactionMachine, step: TxnStep, new: Transaction, token: Token) -> None:
     machine.change(step, new)
     step.reply_when_written(
         token,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_cy.coordinator.step import Answered, Now, Token
-from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition, TxnState
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 
 def add(
-    machine: TransactionShard,
+    machine: TransactionMachine,
     step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -43,7 +43,7 @@ def add(
 
 
 def verify(
-    machine: TransactionShard,
+    machine: TransactionMachine,
     step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,

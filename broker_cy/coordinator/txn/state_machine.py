@@ -1,5 +1,5 @@
 """The coordinator of the transactional ids in one partition of `__transaction_state`: a state machine without socket,
-file or clock. Its state is `TransactionShard`.
+file or clock. Its state is `TransactionMachine`.
 
 The caller appends the records of each `TxnStep` in order, and calls `written` or `failed` when their outcome is known.
 It writes the step's markers and reports the results to `markers_written`. It calls `expire` no later than
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from broker_cy.coordinator.step import Now, Token
 from broker_cy.coordinator.txn import admin, end, expiry, init, markers, partitions
-from broker_cy.coordinator.txn.shard import TransactionShard, TxnStep
 from broker_cy.coordinator.txn.state import Markers, ProducerIdAndEpoch, TopicPartition
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-class TransactionStateMachine(TransactionShard):
+class TransactionStateMachine(TransactionMachine):
     """The operations of the transaction coordinator on its state."""
 
     def loaded(self, now: Now) -> TxnStep:

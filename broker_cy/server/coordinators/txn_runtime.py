@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import Markers, TopicPartition
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.coordinator.txn.transaction_machine import TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext

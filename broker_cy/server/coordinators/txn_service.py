@@ -14,9 +14,9 @@ from broker_cy.coordinator.txn.admin import Filter
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.coordinator.txn.transaction_machine import TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext

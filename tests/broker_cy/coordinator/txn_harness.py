@@ -10,9 +10,9 @@ from broker_cy.coordinator.step import Now, Record
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnStep
 from broker_cy.coordinator.txn.state import Markers, ProducerIdAndEpoch, TopicPartition, Transaction
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.coordinator.txn.transaction_machine import TxnStep
 from broker_cy.core.errors import ErrorCode
 
 ID = "payments"

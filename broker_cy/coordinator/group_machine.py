@@ -38,7 +38,7 @@ class GoneTopic(NamedTuple):
         return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
 
 
-class GroupShard(StateMachine[TimerKey, Step]):
+class GroupMachine(StateMachine[TimerKey, Step]):
     """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
 
     new_step = Step
@@ -120,11 +120,11 @@ class OffsetBefore(NamedTuple):
     offsets: OffsetsBefore
     created: int = 0
 
-    def restore(self, shard: GroupShard) -> None:
-        shard.offsets.restore(self.offsets)
-        group = shard.same_group(self.group_id, self.created)
+    def restore(self, machine: GroupMachine) -> None:
+        machine.offsets.restore(self.offsets)
+        group = machine.same_group(self.group_id, self.created)
         if group is not None and group.state is GroupState.EMPTY:
-            del shard.groups[self.group_id]
+            del machine.groups[self.group_id]
 
 
 class MarkerBefore(NamedTuple):
@@ -132,8 +132,8 @@ class MarkerBefore(NamedTuple):
 
     offsets: OffsetsBefore
 
-    def restore(self, shard: GroupShard) -> None:
-        shard.offsets.restore(self.offsets)
+    def restore(self, machine: GroupMachine) -> None:
+        machine.offsets.restore(self.offsets)
 
 
 class GroupBefore(NamedTuple):
@@ -143,18 +143,18 @@ class GroupBefore(NamedTuple):
     value: bytes | None
     group: ClassicGroup | None = None
 
-    def restore(self, shard: GroupShard) -> None:
+    def restore(self, machine: GroupMachine) -> None:
         if self.value is None:
-            shard.group_values.pop(self.group_id, None)
+            machine.group_values.pop(self.group_id, None)
         else:
-            shard.group_values[self.group_id] = self.value
+            machine.group_values[self.group_id] = self.value
         group = self.group
-        if group is not None and shard.groups.setdefault(self.group_id, group) is group:
+        if group is not None and machine.groups.setdefault(self.group_id, group) is group:
             # The sessions of members may have ended while the deletion was being written.
             group.pending_members &= {
                 member_id
                 for member_id in group.pending_members
-                if shard.timers.get(TimerKey(TimerKind.SESSION, self.group_id, member_id)) is not None
+                if machine.timers.get(TimerKey(TimerKind.SESSION, self.group_id, member_id)) is not None
             }
 
 
@@ -164,74 +164,74 @@ class OtherBefore(NamedTuple):
     key: bytes
     value: bytes | None
 
-    def restore(self, shard: GroupShard) -> None:
-        shard.other_groups.replay(self.key, self.value)
+    def restore(self, machine: GroupMachine) -> None:
+        machine.other_groups.replay(self.key, self.value)
 
 
 # ---- the types of records ----
 
 
-def _load_offset(shard: GroupShard, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+def _load_offset(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
     group_id, topic, partition = decode_offset_key(key)
     if value is None:
-        shard.offsets.replay_tombstone(group_id, topic, partition)
+        machine.offsets.replay_tombstone(group_id, topic, partition)
     elif producer_id == NO_PRODUCER_ID:
-        shard.offsets.load_commit(group_id, topic, partition, decode_offset_value(value, offset))
+        machine.offsets.load_commit(group_id, topic, partition, decode_offset_value(value, offset))
     else:
         committed = decode_offset_value(value, offset)
-        shard.offsets.load_pending(producer_id, group_id, topic, partition, committed)
+        machine.offsets.load_pending(producer_id, group_id, topic, partition, committed)
 
 
-def _replay_offset(shard: GroupShard, producer_id: int, key: bytes, value: bytes | None) -> Before:
+def _replay_offset(machine: GroupMachine, producer_id: int, key: bytes, value: bytes | None) -> Before:
     group_id, topic, partition = decode_offset_key(key)
     if value is None:
-        return OffsetBefore(group_id, shard.offsets.replay_tombstone(group_id, topic, partition))
-    committed = decode_offset_value(value, shard.next_offset)
+        return OffsetBefore(group_id, machine.offsets.replay_tombstone(group_id, topic, partition))
+    committed = decode_offset_value(value, machine.next_offset)
     created = 0
-    if shard.ensure_simple_group(group_id, committed.commit_timestamp_ms):
-        created = shard.groups[group_id].number
+    if machine.ensure_simple_group(group_id, committed.commit_timestamp_ms):
+        created = machine.groups[group_id].number
     if producer_id == NO_PRODUCER_ID:
-        before = shard.offsets.replay_commit(group_id, topic, partition, committed)
+        before = machine.offsets.replay_commit(group_id, topic, partition, committed)
     else:
-        before = shard.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
+        before = machine.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
     return OffsetBefore(group_id, before, created)
 
 
-def _load_group(shard: GroupShard, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+def _load_group(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
     group_id = records.group_of_key(key)
     if value is None:
-        shard.group_values.pop(group_id, None)
+        machine.group_values.pop(group_id, None)
     else:
-        shard.group_values[group_id] = value
-        shard.other_groups.by_id.pop(group_id, None)
+        machine.group_values[group_id] = value
+        machine.other_groups.by_id.pop(group_id, None)
 
 
-def _replay_group(shard: GroupShard, producer_id: int, key: bytes, value: bytes | None) -> Before:
+def _replay_group(machine: GroupMachine, producer_id: int, key: bytes, value: bytes | None) -> Before:
     group_id = records.group_of_key(key)
-    before = shard.group_values.get(group_id)
+    before = machine.group_values.get(group_id)
     if value is not None:
-        shard.group_values[group_id] = value
+        machine.group_values[group_id] = value
         return GroupBefore(group_id, before)
-    shard.group_values.pop(group_id, None)
-    return GroupBefore(group_id, before, shard.groups.pop(group_id, None))
+    machine.group_values.pop(group_id, None)
+    return GroupBefore(group_id, before, machine.groups.pop(group_id, None))
 
 
-def _load_other(shard: GroupShard, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
-    group_id, _ = shard.other_groups.replay(key, value)
+def _load_other(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+    group_id, _ = machine.other_groups.replay(key, value)
     if value is not None:
-        shard.group_values.pop(group_id, None)
+        machine.group_values.pop(group_id, None)
 
 
-def _replay_other(shard: GroupShard, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    _, before = shard.other_groups.replay(key, value)
+def _replay_other(machine: GroupMachine, producer_id: int, key: bytes, value: bytes | None) -> Before:
+    _, before = machine.other_groups.replay(key, value)
     return OtherBefore(key, before)
 
 
 class _RecordType(NamedTuple):
     """How a record read from the log, at an offset, and one that was made here change the state."""
 
-    load: Callable[[GroupShard, int, int, bytes, bytes | None], None]
-    replay: Callable[[GroupShard, int, bytes, bytes | None], Before]
+    load: Callable[[GroupMachine, int, int, bytes, bytes | None], None]
+    replay: Callable[[GroupMachine, int, bytes, bytes | None], Before]
 
 
 _OFFSET = _RecordType(_load_offset, _replay_offset)

@@ -35,7 +35,7 @@ class TxnStep(Step):
     timeout_ms: int = field(default=0, compare=False)
 
 
-class TransactionShard(StateMachine[str, TxnStep]):
+class TransactionMachine(StateMachine[str, TxnStep]):
     """Invariants: `ending` has exactly the ids whose transaction is prepared and whose record of that is on disk;
     `ongoing` those whose state is ONGOING. `timers` has, by transactional id, when to retry the markers of a
     transaction that is being completed.
@@ -177,8 +177,8 @@ class TransactionBefore(NamedTuple):
     transactional_id: str
     transaction: Transaction | None
 
-    def restore(self, shard: TransactionShard) -> None:
-        shard.restore(self.transactional_id, self.transaction)
+    def restore(self, machine: TransactionMachine) -> None:
+        machine.restore(self.transactional_id, self.transaction)
 
 
 class Known(NamedTuple):
@@ -186,8 +186,8 @@ class Known(NamedTuple):
 
     transactional_id: str
 
-    def written(self, shard: TransactionShard, out: TxnStep, now: Now) -> None:
-        shard.known(self.transactional_id, 0, out)
+    def written(self, machine: TransactionMachine, out: TxnStep, now: Now) -> None:
+        machine.known(self.transactional_id, 0, out)
 
-    def failed(self, shard: TransactionShard, out: TxnStep, now: Now, code: ErrorCode) -> None:
-        shard.known(self.transactional_id, -1, out)
+    def failed(self, machine: TransactionMachine, out: TxnStep, now: Now, code: ErrorCode) -> None:
+        machine.known(self.transactional_id, -1, out)
