@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import decode_offset_value, encode_offset_value
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
@@ -101,7 +101,7 @@ def truncations(directory: str, count: int, truncated: int) -> None:
 
 def deleted_topics(topics: int, groups: int, committed: int) -> None:
     """Delete topics in which this many of the groups have committed an offset; all groups have one in another topic."""
-    machine = GroupStateMachine(GroupSettings())
+    machine = GroupMachine(GroupSettings())
     value = encode_offset_value(1, -1, "", 0, -1, TOPIC_ID.bytes)
     for number in range(groups):
         machine.offsets.load_commit(f"group-{number}", "kept", 0, decode_offset_value(value))

@@ -10,7 +10,7 @@ from broker_cy.coordinator.classic.records import group_tombstone
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
 from broker_cy.coordinator.other_groups import GroupType
-from broker_cy.coordinator.step import Record, Step, Token
+from broker_cy.coordinator.step import Now, Record, Step, Token
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
@@ -88,7 +88,7 @@ def list_groups(
     ]
 
 
-def delete_groups(machine: GroupMachine, step: Step, group_ids: Iterable[str], token: Token) -> None:
+def delete_groups(machine: GroupMachine, step: Step, group_ids: Iterable[str], token: Token, now: Now) -> None:
     """Delete groups without members, with their offsets. Each group gets its own error code.
 
     The records of a group with many offsets fill more than one batch. The tombstone of the group itself comes last, so

@@ -4,8 +4,8 @@ that could not be written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Self, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.step import Awaited, Now, Step
 from broker_cy.coordinator.timers import Timers
@@ -14,11 +14,13 @@ from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 K = TypeVar("K")
 S = TypeVar("S", bound=Step)
+Ts = TypeVarTuple("Ts")
 
 
 class StateMachine(Generic[K, S]):
-    """`next_offset` is the offset that the next record appended will have; `timers` are identified by a K. Operations
-    return an S, made by `new_step`.
+    """`next_offset` is the offset that the next record appended will have; `timers` are identified by a K.
+
+    An operation is a function of this machine, an S (made by `new_step`), which it fills, and the parts of its request.
     """
 
     new_step: type[S]
@@ -30,6 +32,12 @@ class StateMachine(Generic[K, S]):
         """The committed metadata."""
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
+
+    def run(self, operation: Callable[[Self, S, *Ts], None], *request: *Ts) -> S:
+        """Run an operation on this state, and return its step."""
+        step = self.new_step()
+        operation(self, step, *request)
+        return step
 
     def take_image(self, image: MetadataImage) -> None:
         """The committed metadata are `image` now; nothing follows from that yet, as the state is not loaded."""

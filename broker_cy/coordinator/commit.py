@@ -225,7 +225,9 @@ def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCo
 # ---- OffsetDelete ----
 
 
-def delete_offsets(machine: GroupMachine, step: Step, request: messages.OffsetDeleteRequest, token: Token) -> None:
+def delete_offsets(
+    machine: GroupMachine, step: Step, request: messages.OffsetDeleteRequest, token: Token, now: Now
+) -> None:
     """Delete offsets of topics that the group does not read. Topics and partitions exist."""
     try:
         is_subscribed = _deletable(machine, request.group_id)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.records import group_tombstone
-from broker_cy.coordinator.group_machine import GoneTopic, GroupMachine
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group_machine import GroupMachine
 
 # Offsets and groups that one step deletes: about 50 microseconds each, with encoding and appending. The last group may
 # add all its offsets.
@@ -25,6 +27,21 @@ DELETIONS_PER_STEP = 500
 LOOKS_PER_STEP = 10_000
 # Deletions wait this long after a failed write: its cause, a full disk or a small in-sync set, often lasts.
 RETRY_MS: Final = 1_000
+
+
+class GoneTopic(NamedTuple):
+    """A deleted topic in which a group has offsets, also those of open transactions. Records at `end_offset` and later
+    are newer than the deletion, and may be offsets of another topic with this name.
+    """
+
+    group_id: str
+    name: str
+    topic_ids: frozenset[bytes]
+    end_offset: int
+
+    def has(self, offset: CommittedOffset) -> bool:
+        """Whether this offset in the topics of this name is one of the deleted topic."""
+        return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
 
 
 class Deletions(NamedTuple):

@@ -1,4 +1,9 @@
-"""The groups of one partition of `__consumer_offsets`: state, and how records change it.
+"""The state machine of the group coordinator, one for each partition of `__consumer_offsets`, without socket, file or
+clock: its state, how records change it, and its life cycle. Operations are functions of the modules beside this one,
+which `GroupMachine.run` runs.
+
+The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
+calls `expire` no later than `next_wake_ms`.
 
 Durable state is the content of the partition's records: `offsets`, `group_values`, `other_groups`. Only replay changes
 it, both for records read from the log and for those that an operation has just created. Everything else (`groups` with
@@ -11,31 +16,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker_cy.coordinator import records
+from broker_cy.coordinator import expiry, records
 from broker_cy.coordinator.base import StateMachine
+from broker_cy.coordinator.classic import rebalance
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
-from broker_cy.coordinator.offset_record import CommittedOffset, decode_offset_key, decode_offset_value
+from broker_cy.coordinator.classic.journal import trigger_of
+from broker_cy.coordinator.classic.records import load_group
+from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetsBefore, OffsetStore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Before, Record, Step
+from broker_cy.coordinator.step import Before, Now, Record, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
-
-
-class GoneTopic(NamedTuple):
-    """A deleted topic in which a group has offsets, also those of open transactions. Records at `end_offset` and later
-    are newer than the deletion, and may be offsets of another topic with this name.
-    """
-
-    group_id: str
-    name: str
-    topic_ids: frozenset[bytes]
-    end_offset: int
-
-    def has(self, offset: CommittedOffset) -> bool:
-        """Whether this offset in the topics of this name is one of the deleted topic."""
-        return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 
 class GroupMachine(StateMachine[TimerKey, Step]):
@@ -52,7 +47,7 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self._groups_made = 0
-        self.deleted: deque[GoneTopic] = deque()
+        self.deleted: deque[expiry.GoneTopic] = deque()
         """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
         self.unswept: deque[str] = deque()
         """Groups whose offsets the current sweep has not looked at. Bounded by the number of groups."""
@@ -84,6 +79,66 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         """Replay the marker that ends a transaction."""
         self.next_offset = offset + 1
         self.offsets.replay_marker(producer_id, committed)
+
+    def loaded(self, now: Now) -> Step:
+        """All records of the log are replayed: members get a session each, and groups over the limit are rebalanced."""
+        step = Step()
+        self.groups = {}
+        for group_id, value in self.group_values.items():
+            self.add_group(load_group(group_id, value, now.wall_ms))
+        for group_id in [*self.offsets.by_group, *self.offsets.groups_with_pending()]:
+            self.ensure_simple_group(group_id, now.wall_ms)
+        for group in self.groups.values():
+            for member in group.members.values():
+                rebalance.set_session(self, group, member, now)
+            if len(group.members) > self.settings.group_max_size:
+                rebalance.prepare(self, step, group, now, trigger_of("group_too_large"))
+        return step
+
+    # ---- time ----
+
+    def next_wake_ms(self) -> int | None:
+        times = (super().next_wake_ms(), expiry.due_ms(self))
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def expire(self, now: Now) -> Step:
+        """Apply every deadline that has passed; delete more of the offsets that are expired or in deleted topics."""
+        step = Step()
+        for key in self.timers.due(now.mono_ms):
+            group = self.groups.get(key.group_id)
+            if group is None:
+                continue
+            if key.kind is TimerKind.SESSION:
+                rebalance.on_session_timer(self, step, group, key.member_id, now)
+            elif key.kind is TimerKind.JOIN:
+                rebalance.on_join_timer(self, step, group, now)
+            else:
+                rebalance.on_sync_timer(self, step, group, now)
+        if expiry.is_due(self, now) and not step.records:
+            # Records of a rebalance are not mixed with those that may be written in parts.
+            expiry.delete_some(self, step, now)
+        return step
+
+    # ---- changes from outside ----
+
+    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Step:
+        """Offsets that were committed in deleted topics are deleted."""
+        step = super().metadata_changed(delta, image)
+        if gone := delta.gone():
+            expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
+        return step
+
+    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
+        out = super().failed(steps, code, now)
+        expiry.undone(self)
+        return out
+
+    def unload(self) -> Step:
+        """This broker no longer coordinates the partition: answer every waiting request with NOT_COORDINATOR."""
+        step = Step()
+        for group in list(self.groups.values()):
+            rebalance.discard_group(self, step, group, ErrorCode.NOT_COORDINATOR)
+        return step
 
     # ---- records of an operation ----
 

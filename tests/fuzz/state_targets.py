@@ -6,8 +6,8 @@ import struct
 from pathlib import Path
 from uuid import UUID
 
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Now
 from broker_cy.core.errors import WireError
 from broker_cy.metadata import snapshot
@@ -125,7 +125,7 @@ def group_log_corpus() -> list[bytes]:
 
 def run_group_log(data: bytes) -> None:
     """Replay into a new coordinator, and let time pass."""
-    machine = GroupStateMachine(GroupSettings())
+    machine = GroupMachine(GroupSettings())
     at = offset = 0
     while at + 2 <= len(data):
         size = int.from_bytes(data[at : at + 2])

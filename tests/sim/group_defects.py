@@ -8,15 +8,15 @@ from broker_cy.coordinator import admin, commit, expiry
 from broker_cy.coordinator.classic import join, membership, rebalance, sync
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offsets import OffsetStore
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 
-Machine = GroupStateMachine
+Machine = GroupMachine
 
 
 def stale_generation_commits(patch: Patch) -> None:
@@ -36,9 +36,11 @@ def stale_generation_heartbeats(patch: Patch) -> None:
     """A heartbeat of an older generation keeps its member."""
     right = membership.heartbeat
 
-    def heartbeat(machine: Machine, group_id: str, member_id: str, instance_id: Any, generation: int, now: Any) -> Any:
-        group = machine.groups.get(group_id)
-        return right(machine, group_id, member_id, instance_id, group.generation if group else generation, now)
+    def heartbeat(machine: Machine, request: Any, now: Any) -> ErrorCode:
+        group = machine.groups.get(request.group_id)
+        if group is not None:
+            request.generation_id = group.generation
+        return right(machine, request, now)
 
     patch.setattr(membership, "heartbeat", heartbeat)
 
@@ -198,12 +200,12 @@ def group_with_members_is_deleted(patch: Patch) -> None:
     """DeleteGroups deletes a group that has members."""
     right = admin.delete_groups
 
-    def delete_groups(machine: Machine, step: Step, group_ids: Any, token: Any) -> None:
+    def delete_groups(machine: Machine, step: Step, group_ids: Any, token: Any, now: Any) -> None:
         group_ids = list(group_ids)
         for group_id in group_ids:
             if group_id in machine.groups:
                 rebalance.discard_group(machine, step, machine.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
-        right(machine, step, group_ids, token)
+        right(machine, step, group_ids, token, now)
 
     patch.setattr(admin, "delete_groups", delete_groups)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from broker_cy.coordinator import admin, expiry
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import subscription
 from tests.sim.group_checks import check
@@ -363,11 +364,11 @@ class World:
                 self.awaited_commits = {t: c for t, c in self.awaited_commits.items() if c[0] != group_id}
                 self.late_commits = [c for c in self.late_commits if c[0] != group_id]
         else:
-            self.harness.machine.describe(group_id, 6)
-            self.harness.machine.list_groups([], [])
+            admin.describe(self.harness.machine, group_id, 6)
+            admin.list_groups(self.harness.machine, [], [])
 
     def sweep(self) -> None:
-        self.harness.take(self.harness.machine.sweep(self.harness.now))
+        self.harness.run(expiry.sweep)
 
     # ---- answers ----
 

@@ -8,15 +8,14 @@ from typing import Any
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
 from broker_cy.coordinator.txn.state import Transaction, TxnState
-from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import Kept
 from tests.sim.txn_partitions import DataPartition
 
-Machine = TransactionStateMachine
+Machine = TransactionMachine
 
 
 def zombie_epoch_adds_partitions(patch: Patch) -> None:
@@ -82,7 +81,9 @@ def response_is_sent_before_the_write(patch: Patch) -> None:
 def verified_without_a_transaction(patch: Patch) -> None:
     """The coordinator confirms to a partition a transaction that is not open."""
 
-    def verify(machine: Machine, step: TxnStep, transactional_id: str, producer: Any, asked: Any, token: Any) -> None:
+    def verify(
+        machine: Machine, step: TxnStep, transactional_id: str, producer: Any, asked: Any, token: Any, now: Any
+    ) -> None:
         step.reply(token, dict.fromkeys(asked, ErrorCode.NONE))
 
     patch.setattr(partitions, "verify", verify)

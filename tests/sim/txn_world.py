@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker_cy.coordinator.txn import records
+from broker_cy.coordinator.txn import expiry, markers, partitions, records
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
     Markers,
@@ -220,7 +220,7 @@ class World:
             self.harness.add(producer.identity, place, transactional_id=where, version=2, token=token)
         else:
             asked = (where, ProducerIdAndEpoch(*producer.identity), (place,))
-            self.harness.run(self.harness.machine.verify_partitions, *asked, token=token)
+            self.harness.run(partitions.verify, *asked, token=token)
         self.late.append(Late(producer, producer.identity, producer.transaction, place, verification, token))
         if self.rng.random() < 0.7:
             self.arrive(len(self.late) - 1)
@@ -355,20 +355,20 @@ class World:
             code = self.partitions[partition].mark(sent, self.harness.wall_ms)
             assert code is ErrorCode.NONE, f"{partition} refuses {sent}: {code.name}"
             results.setdefault(partition, code)
-        self.harness.take(self.harness.machine.markers_written(sent, results, self.harness.now))
+        self.harness.take(self.harness.machine.run(markers.written, sent, results, self.harness.now))
 
     def advance(self) -> None:
         self.harness.advance(self.rng.choice([1, 20, 100, 1_000, TIMEOUT_MS // 2, TIMEOUT_MS]))
 
     def time_out(self) -> None:
         machine = self.harness.machine
-        step = machine.abort_timed_out(self.harness.now)
+        step = machine.run(expiry.abort_timed_out, self.harness.now)
         self.harness.take(step)
         if step.needs_producer_id:
             self.harness.give_producer_id()
         if self.rng.random() < 0.1:
             self.harness.advance(self.harness.settings.id_expiration_ms)
-            self.harness.take(machine.remove_expired(self.harness.now))
+            self.harness.take(machine.run(expiry.remove_expired, self.harness.now))
 
     def move(self) -> None:
         """Elect another broker, which has a part of the unacknowledged records."""
@@ -397,7 +397,7 @@ class World:
         if what == 0:
             old.take(old.machine.expire(old.now))
         elif what == 1:
-            old.take(old.machine.abort_timed_out(old.now))
+            old.take(old.machine.run(expiry.abort_timed_out, old.now))
         elif old.held:
             old.write()
 
@@ -406,7 +406,7 @@ class World:
         old = self.deposed
         if old is not None and old.sent:
             sent = old.sent.pop(self.rng.randrange(len(old.sent)))
-            old.take(old.machine.markers_written(sent, self.mark_late(sent), old.now))
+            old.take(old.machine.run(markers.written, sent, self.mark_late(sent), old.now))
         elif self.stray:
             # Most of them arrive when their producer is in its next transaction, which they must not end.
             harmful = [n for n, sent in enumerate(self.stray) if self.is_next_open(sent)]
@@ -530,7 +530,7 @@ class World:
             while harness.sent:
                 sent = harness.sent.pop()
                 results = {place: self.partitions[place].mark(sent, harness.wall_ms) for place in sent.partitions}
-                harness.take(harness.machine.markers_written(sent, results, harness.now))
+                harness.take(harness.machine.run(markers.written, sent, results, harness.now))
             harness.advance(1_000)
         self.check()
         for transaction in harness.machine.transactions.values():

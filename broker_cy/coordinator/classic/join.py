@@ -45,8 +45,8 @@ def join(
     step: Step,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
-    token: Token,
     unique: str,
+    token: Token,
     now: Now,
 ) -> None:
     """Handle a JoinGroup. `unique` is the random part of a member id that may be created here."""

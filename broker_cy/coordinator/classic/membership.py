@@ -12,21 +12,19 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-def heartbeat(
-    machine: GroupMachine, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
-) -> ErrorCode:
+def heartbeat(machine: GroupMachine, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
-    group = machine.groups.get(group_id)
+    group = machine.groups.get(request.group_id)
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    code = group.member_error(member_id, instance_id)
+    code = group.member_error(request.member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:
         return code
-    if generation != group.generation:
+    if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    set_session(machine, group, group.members[member_id], now)
+    set_session(machine, group, group.members[request.member_id], now)
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
 

@@ -9,16 +9,20 @@ PREPARING_REBALANCE -> EMPTY                 no member is left
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_cy.coordinator.classic import records
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
-from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group_machine import GroupMachine
 
 # A member whose first JoinGroup waits cannot send heartbeats, and its connection may be closed: it is removed after
 # this. Kafka's `group.new.member.join.timeout`, which cannot be set.

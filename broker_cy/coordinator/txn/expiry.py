@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 
 # Transactional ids that one step deletes: about 30 microseconds each, with encoding and appending.
 DELETIONS_PER_STEP: Final = 500
@@ -31,6 +33,9 @@ class SweepGoesOn(NamedTuple):
 
 
 def abort_timed_out(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
+    """Abort transactions that are open for longer than their producer's timeout. If one needs a producer id and none is
+    available, the step asks for one, and the next call aborts the transaction.
+    """
     # Each abort is whole in itself, and there may be more of them than one batch can hold.
     step.atomic = False
     for transactional_id in list(machine.ongoing):
@@ -58,7 +63,9 @@ def _is_timed_out(transaction: Transaction, now: Now) -> bool:
 
 
 def remove_expired(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
-    """Begin a search for expired ids: a part of them now, the others by `remove_some`."""
+    """Begin a search for ids that exceed `transactional.id.expiration.ms`: a part of them now, the others by
+    `remove_some`.
+    """
     machine.unswept = deque(machine.transactions)
     remove_some(machine, step, now)
 

@@ -37,6 +37,7 @@ def init_producer_id(
     token: Token,
     now: Now,
 ) -> None:
+    """Answers `Initialized`, or None if the step needs a producer id."""
     if machine.is_changing(transactional_id):
         step.reply(token, Initialized(ErrorCode.CONCURRENT_TRANSACTIONS))
         return

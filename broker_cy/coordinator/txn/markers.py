@@ -8,12 +8,14 @@ read_committed consumers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
@@ -57,6 +59,7 @@ def go_on(machine: TransactionMachine, step: TxnStep, transaction: Transaction, 
 def written(
     machine: TransactionMachine, step: TxnStep, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now
 ) -> None:
+    """Handle the results of markers that a step had, for each of their partitions."""
     ending = machine.ending.get(sent.transactional_id)
     if ending is None or ending.number != sent.number:
         return

@@ -20,7 +20,9 @@ def add(
     token: Token,
     now: Now,
 ) -> None:
-    """Where Kafka answers CONCURRENT_TRANSACTIONS because the record of other partitions, or of the end of the last
+    """Answers an ErrorCode.
+
+    Where Kafka answers CONCURRENT_TRANSACTIONS because the record of other partitions, or of the end of the last
     transaction, is still being written, this adds behind it: records are written in order.
     """
     transaction = machine.transactions.get(transactional_id)
@@ -49,7 +51,9 @@ def verify(
     producer: ProducerIdAndEpoch,
     asked: Iterable[TopicPartition],
     token: Token,
+    now: Now,
 ) -> None:
+    """Answers a dict from partition to ErrorCode."""
     asked = list(asked)
     transaction = machine.transactions.get(transactional_id)
     code = None

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.step import Now, Place, Step
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
@@ -49,13 +49,14 @@ class LoadState(Enum):
 
 
 class Machine(Protocol):
-    """A coordinator's state machine, without socket, file or clock: see `coordinator.state_machine` and
-    `coordinator.txn.state_machine`.
+    """A coordinator's state machine, without socket, file or clock: see `coordinator.group_machine` and
+    `coordinator.txn.transaction_machine`.
     """
 
     next_offset: int
     unknown_records: int
 
+    def run(self, operation: Callable[..., None], *request: Any) -> Any: ...
     def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None: ...
     def load_marker(self, offset: int, producer_id: int, committed: bool) -> None: ...
     def loaded(self, now: Now) -> Any: ...
@@ -72,6 +73,8 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 # The steps of that machine.
 S = TypeVar("S", bound=Step)
+# The parts of a request.
+Ts = TypeVarTuple("Ts")
 
 
 class RuntimeContext(NamedTuple):
@@ -239,13 +242,13 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
 
     # ---- steps ----
 
-    def run(self, operation: Callable[[M, Any, Now], S]) -> asyncio.Future[Any]:
-        """Run an operation of the state machine. Returns its token, a future that receives the answer.
+    def run(self, operation: Callable[[M, S, *Ts, Any, Now], None], *request: *Ts) -> asyncio.Future[Any]:
+        """Run `operation(machine, step, *request, token, now)`. Returns the token, a future that receives the answer.
 
         The owner of the future cancels it if the request was abandoned (the connection closed); its answer is dropped.
         """
         token: asyncio.Future[Any] = self._loop.create_future()
-        self.accept(operation(self.machine, token, self.now()))
+        self.accept(self.machine.run(operation, *request, token, self.now()))
         return token
 
     def accept(self, step: S) -> None:

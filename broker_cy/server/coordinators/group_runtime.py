@@ -6,8 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from broker_cy.coordinator import commit, expiry, markers
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators.coordinator_runtime import (
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["GroupRuntime", "LoadState"]
 
 
-class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
-    """Owns a `GroupStateMachine` and its partition of `__consumer_offsets`."""
+class GroupRuntime(CoordinatorRuntime[GroupMachine, Step]):
+    """Owns a `GroupMachine` and its partition of `__consumer_offsets`."""
 
     coordinator = "group coordinator"
     logger = logging.getLogger("broker_cy.server.groups")
@@ -36,7 +37,7 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     def __init__(
         self, partition: Partition, leader_epoch: int, context: RuntimeContext, settings: GroupSettings
     ) -> None:
-        super().__init__(partition, leader_epoch, GroupStateMachine(settings), context)
+        super().__init__(partition, leader_epoch, GroupMachine(settings), context)
         self.codec = settings.offsets_topic_compression_codec
 
     def loaded_facts(self) -> dict[str, object]:
@@ -45,11 +46,11 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     def commit_transactional(
         self, request: messages.TxnOffsetCommitRequest, verification: Verification | None
     ) -> asyncio.Future[Any]:
-        """Run `GroupStateMachine.commit_transactional`; its records become one transactional batch."""
+        """Run the operation of the same name; its records become one transactional batch."""
         token: asyncio.Future[Any] = self._loop.create_future()
         self._make_way()
         now = self.now()
-        step = self.machine.commit_transactional(request, token, now)
+        step = self.machine.run(commit.commit_transactional, request, token, now)
         if not step.records:
             self.accept(step)
             return token
@@ -77,7 +78,7 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
         return token
 
     def end_transaction(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, transaction_version: int
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool, transaction_version: int
     ) -> asyncio.Future[ErrorCode]:
         """Write the marker that commits or discards the producer's offsets.
 
@@ -93,9 +94,9 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
         self._check_epoch()
         self._check_room()
         written = self.partition.append_marker(
-            producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms(), transaction_version
+            producer_id, producer_epoch, coordinator_epoch, committed, self._clock.wall_ms(), transaction_version
         )
-        self._follow(self.machine.end_transaction(producer_id, commit, token), written)
+        self._follow(self.machine.run(markers.end_transaction, producer_id, committed, token), written)
         return token
 
     def _timeout_ms(self, step: Step) -> int:
@@ -104,4 +105,4 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine, Step]):
     def sweep(self) -> None:
         """Apply `offsets.retention.minutes`."""
         if self.state is LoadState.ACTIVE:
-            self.accept(self.machine.sweep(self.now()))
+            self.accept(self.machine.run(expiry.sweep, self.now()))

@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Now, Place, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators.coordinator_runtime import ignore_commits
@@ -21,17 +21,17 @@ from broker_cy.server.coordinators.group_runtime import GroupRuntime
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
 
-Operation = Callable[[GroupStateMachine, Any, Now], Step]
+Ts = TypeVarTuple("Ts")
 
 
-class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
+class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
     topic = OFFSETS_TOPIC
     what = "group"
     logger = logging.getLogger("broker_cy.server.groups")
 
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
-        self.on_commits: Callable[[GroupStateMachine, Sequence[Place]], None] = ignore_commits
+        self.on_commits: Callable[[GroupMachine, Sequence[Place]], None] = ignore_commits
         self.settings = GroupSettings.from_config(context.config)
         self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 
@@ -42,11 +42,11 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
 
     # ---- for handlers ----
 
-    async def run(self, group_id: str, operation: Operation) -> Any:
-        """Run `operation(machine, token, now)` on the group's coordinator, and return its answer. Waits and raises as
-        `ready`.
-        """
-        return await (await self.ready(group_id)).run(operation)
+    async def run(
+        self, group_id: str, operation: Callable[[GroupMachine, Step, *Ts, Any, Now], None], *request: *Ts
+    ) -> Any:
+        """`GroupRuntime.run` on the group's coordinator; returns the answer. Waits and raises as `ready`."""
+        return await (await self.ready(group_id)).run(operation, *request)
 
     def end_transaction(
         self,
@@ -65,7 +65,7 @@ class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{index} is not served")
         return runtime.end_transaction(producer_id, producer_epoch, coordinator_epoch, commit, transaction_version)
 
-    def readable_machines(self) -> list[GroupStateMachine]:
+    def readable_machines(self) -> list[GroupMachine]:
         """The state machine of each partition. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is still being
         loaded.
         """

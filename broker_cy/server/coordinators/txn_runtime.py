@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from broker_cy.coordinator.txn import expiry, markers
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Markers, TopicPartition
-from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext
@@ -38,8 +38,8 @@ class MarkerWriter(Protocol):
     ) -> asyncio.Future[Results]: ...
 
 
-class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
-    """Owns a `TransactionStateMachine` and its partition of `__transaction_state`."""
+class TransactionRuntime(CoordinatorRuntime[TransactionMachine, TxnStep]):
+    """Owns a `TransactionMachine` and its partition of `__transaction_state`."""
 
     coordinator = "transaction coordinator"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -53,7 +53,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
         markers: MarkerWriter,
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        super().__init__(partition, leader_epoch, TransactionStateMachine(settings), context)
+        super().__init__(partition, leader_epoch, TransactionMachine(settings), context)
         self.machine.coordinator_epoch = leader_epoch
         self._markers = markers
         self._next_producer_id = next_producer_id
@@ -68,35 +68,35 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
 
     def accept(self, step: TxnStep) -> None:
         super().accept(step)
-        for markers in step.markers:
-            self._send(markers)
+        for sent in step.markers:
+            self._send(sent)
         if self._waiting:
             for transactional_id in step.settled:
                 self._wake(transactional_id)
 
     # ---- markers ----
 
-    def _send(self, markers: Markers) -> None:
+    def _send(self, sent: Markers) -> None:
         """Send the markers; a partition that was deleted needs none."""
-        wanted = [partition for partition in markers.partitions if self.machine.exists(partition)]
+        wanted = [partition for partition in sent.partitions if self.machine.exists(partition)]
         if not wanted:
-            self._loop.call_soon(self._sent, markers, {})
+            self._loop.call_soon(self._sent, sent, {})
             return
         try:
             written = self._markers.write(
-                markers.producer_id,
-                markers.producer_epoch,
-                markers.coordinator_epoch,
-                markers.commit,
+                sent.producer_id,
+                sent.producer_epoch,
+                sent.coordinator_epoch,
+                sent.commit,
                 wanted,
-                markers.transaction_version,
+                sent.transaction_version,
             )
         except KafkaError as error:
-            self._loop.call_soon(self._sent, markers, dict.fromkeys(wanted, error.code))
+            self._loop.call_soon(self._sent, sent, dict.fromkeys(wanted, error.code))
             return
-        written.add_done_callback(partial(self._answered, markers, wanted))
+        written.add_done_callback(partial(self._answered, sent, wanted))
 
-    def _answered(self, markers: Markers, wanted: list[TopicPartition], written: asyncio.Future[Results]) -> None:
+    def _answered(self, sent: Markers, wanted: list[TopicPartition], written: asyncio.Future[Results]) -> None:
         if written.cancelled():
             results = dict.fromkeys(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif (error := written.exception()) is not None:
@@ -104,19 +104,19 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
             results = dict.fromkeys(wanted, code)
         else:
             results = dict.fromkeys(wanted, ErrorCode.UNKNOWN_SERVER_ERROR) | written.result()
-        self._sent(markers, results)
+        self._sent(sent, results)
 
-    def _sent(self, markers: Markers, results: Results) -> None:
+    def _sent(self, sent: Markers, results: Results) -> None:
         if self.state is not LoadState.ACTIVE:
             return
-        gone = {partition: ErrorCode.NONE for partition in markers.partitions if partition not in results}
-        self.accept(self.machine.markers_written(markers, results | gone, self.now()))
-        ending = self.machine.ending.get(markers.transactional_id)
-        if ending is not None and ending.number == markers.number and (ending.fenced or ending.failures == 1):
+        gone = {partition: ErrorCode.NONE for partition in sent.partitions if partition not in results}
+        self.accept(self.machine.run(markers.written, sent, results | gone, self.now()))
+        ending = self.machine.ending.get(sent.transactional_id)
+        if ending is not None and ending.number == sent.number and (ending.fenced or ending.failures == 1):
             self._log_events.markers_not_written(
-                markers.transactional_id,
-                markers.producer_id,
-                markers.producer_epoch,
+                sent.transactional_id,
+                sent.producer_id,
+                sent.producer_epoch,
                 ",".join(sorted({code.name for code in results.values() if code is not ErrorCode.NONE})),
                 fenced=ending.fenced,
             )
@@ -153,7 +153,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
         """Apply the timeouts of transactions."""
         if self.state is not LoadState.ACTIVE:
             return
-        step = self.machine.abort_timed_out(self.now())
+        step = self.machine.run(expiry.abort_timed_out, self.now())
         self.accept(step)
         if step.needs_producer_id and self._fetching is None:
             self._fetching = self._loop.create_task(self._fetch_producer_id())
@@ -178,7 +178,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine, TxnStep]):
     def remove_expired(self) -> None:
         """Apply `transactional.id.expiration.ms`."""
         if self.state is LoadState.ACTIVE:
-            self.accept(self.machine.remove_expired(self.now()))
+            self.accept(self.machine.run(expiry.remove_expired, self.now()))
 
     def close(self) -> None:
         super().close()

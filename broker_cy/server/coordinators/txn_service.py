@@ -7,16 +7,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.step import Now
-from broker_cy.coordinator.txn.admin import Filter
+from broker_cy.coordinator.txn import admin, end, init, partitions
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
-from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # The recorded version of a producer that supports transaction.version 2, and of one that does not.
 VERSION_IMPLICIT = 2
 VERSION_OLD = 0
 
 
-class TransactionService(CoordinatorService[TransactionRuntime, TransactionStateMachine]):
+class TransactionService(CoordinatorService[TransactionRuntime, TransactionMachine]):
     topic = topic_names.TRANSACTION_STATE
     what = "transactional id"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -79,11 +79,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
                 await runtime.add_producer_id()
         except KafkaError as error:
             return Initialized(error.code)
-        return await self._run(
-            transactional_id,
-            lambda machine, token, now: machine.init_producer_id(transactional_id, timeout_ms, expected, token, now),
-            Initialized,
-        )
+        return await self._run(Initialized, init.init_producer_id, transactional_id, timeout_ms, expected)
 
     async def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, client_version: int
@@ -91,38 +87,32 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         """EndTxn; `client_version` is 2 for a producer whose epoch is to be bumped."""
         if not transactional_id:
             return Ended(ErrorCode.INVALID_REQUEST)
-        return await self._run(
-            transactional_id,
-            lambda machine, token, now: machine.end(transactional_id, producer, commit, client_version, token, now),
-            Ended,
-        )
+        return await self._run(Ended, end.end, transactional_id, producer, commit, client_version)
 
     async def add_partitions(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        partitions: frozenset[TopicPartition],
+        added: frozenset[TopicPartition],
         client_version: int,
     ) -> ErrorCode:
         """AddPartitionsToTxn and AddOffsetsToTxn; the partitions exist."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-
-        def add(machine: TransactionStateMachine, token: Any, now: Now) -> TxnStep:
-            return machine.add_partitions(transactional_id, producer, partitions, client_version, token, now)
-
-        return await self._run(transactional_id, add, lambda code: code)
+        return await self._run(ErrorCode, partitions.add, transactional_id, producer, added, client_version)
 
     async def _run(
         self,
-        transactional_id: str,
-        operation: Callable[[TransactionStateMachine, Any, Now], TxnStep],
         failed: Callable[[ErrorCode], T],
+        operation: Callable[[TransactionMachine, TxnStep, str, *Ts, Any, Now], None],
+        transactional_id: str,
+        *request: *Ts,
     ) -> T:
+        """Return the answer of an operation, or `failed(code)`. Provides a producer id if the operation needs one."""
         try:
             while True:
                 runtime = await self.ready(transactional_id)
-                answer: T | None = await runtime.run(operation)
+                answer: T | None = await runtime.run(operation, transactional_id, *request)
                 if answer is not None:
                     return answer
                 await runtime.add_producer_id()
@@ -185,30 +175,28 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionState
         runtime: TransactionRuntime,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        partitions: Sequence[TopicPartition],
+        asked: Sequence[TopicPartition],
     ) -> asyncio.Future[Results]:
-        return runtime.run(
-            lambda machine, token, now: machine.verify_partitions(transactional_id, producer, partitions, token, now)
-        )
+        return runtime.run(partitions.verify, transactional_id, producer, asked)
 
     def describe(self, transactional_id: str) -> messages.DescribeTransactionsResponse.TransactionState:
         """DescribeTransactions of one id."""
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
-                return self.runtime_for(transactional_id).machine.describe(transactional_id)
+                return admin.describe(self.runtime_for(transactional_id).machine, transactional_id)
             except KafkaError as error:
                 code = error.code
         return messages.DescribeTransactionsResponse.TransactionState(
             transactional_id=transactional_id, error_code=code
         )
 
-    def list_transactions(self, wanted: Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
+    def list_transactions(self, wanted: admin.Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
         """ListTransactions. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS)."""
         return [
             found
             for runtime in self._loaded_runtimes()
-            for found in runtime.machine.list_transactions(wanted, runtime.now())
+            for found in admin.list_transactions(runtime.machine, wanted, runtime.now())
         ]
 
 
@@ -271,10 +259,8 @@ class _Adding:
 
     def _run(self, runtime: TransactionRuntime) -> None:
         self._runtime = runtime
-        runtime.run(self._add).add_done_callback(self._answered)
-
-    def _add(self, machine: TransactionStateMachine, token: Any, now: Now) -> TxnStep:
-        return machine.add_partitions(self._transactional_id, self._producer, self._added, VERSION_IMPLICIT, token, now)
+        answer = runtime.run(partitions.add, self._transactional_id, self._producer, self._added, VERSION_IMPLICIT)
+        answer.add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[ErrorCode]) -> None:
         code = answer.result()

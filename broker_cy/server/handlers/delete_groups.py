@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from broker_cy.coordinator import admin
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
@@ -46,4 +47,4 @@ async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsReque
 
 
 def _delete(runtime: GroupRuntime, group_ids: list[str]) -> asyncio.Future[messages.DeleteGroupsResponse]:
-    return runtime.run(lambda machine, token, now: machine.delete_groups(group_ids, token))
+    return runtime.run(admin.delete_groups, group_ids)

@@ -6,6 +6,7 @@ of other types have APIs of their own.
 
 from __future__ import annotations
 
+from broker_cy.coordinator import admin
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
@@ -29,7 +30,7 @@ def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest
             )
             continue
         try:
-            group = ctx.broker.groups.runtime_for(group_id).machine.describe(group_id, ctx.version)
+            group = admin.describe(ctx.broker.groups.runtime_for(group_id).machine, group_id, ctx.version)
         except KafkaError as error:
             group = messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=error.code)
         if (

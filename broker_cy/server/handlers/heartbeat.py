@@ -4,6 +4,7 @@ Kafka.
 
 from __future__ import annotations
 
+from broker_cy.coordinator.classic import membership
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
@@ -26,4 +27,4 @@ def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messag
     except KafkaError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
         return messages.HeartbeatResponse(error_code=code)
-    return messages.HeartbeatResponse(error_code=runtime.machine.heartbeat(request, runtime.now()))
+    return messages.HeartbeatResponse(error_code=membership.heartbeat(runtime.machine, request, runtime.now()))

@@ -7,6 +7,7 @@ join again with it (KIP-394), 5 has static members (KIP-345), 7 the protocol typ
 
 from __future__ import annotations
 
+from broker_cy.coordinator.classic import join
 from broker_cy.coordinator.classic.rebalance import join_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
@@ -43,9 +44,7 @@ async def _join(ctx: RequestContext, request: messages.JoinGroupRequest) -> mess
     client = client_facts(ctx)
     unique = str(ctx.broker.randomness.uuid())
     try:
-        response: messages.JoinGroupResponse = await groups.run(
-            request.group_id, lambda machine, token, now: machine.join(request, client, token, unique, now)
-        )
+        response: messages.JoinGroupResponse = await groups.run(request.group_id, join.join, request, client, unique)
     except KafkaError as error:
         return join_error("", error.code)
     return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_cy.coordinator.classic import membership
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
@@ -25,7 +26,7 @@ async def leave_group(ctx: RequestContext, request: messages.LeaveGroupRequest) 
     )
     try:
         response: messages.LeaveGroupResponse = await ctx.broker.groups.run(
-            request.group_id, lambda machine, token, now: machine.leave(request.group_id, members, token, now)
+            request.group_id, membership.leave, request.group_id, members
         )
     except KafkaError as error:
         return messages.LeaveGroupResponse(error_code=error.code)

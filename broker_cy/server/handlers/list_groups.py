@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_cy.coordinator import admin
 from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
@@ -21,7 +22,9 @@ def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> mes
     except KafkaError as error:
         return messages.ListGroupsResponse(error_code=error.code)
     groups = [
-        group for machine in machines for group in machine.list_groups(request.states_filter, request.types_filter)
+        group
+        for machine in machines
+        for group in admin.list_groups(machine, request.states_filter, request.types_filter)
     ]
     if not ctx.allows_cluster(Operation.DESCRIBE, in_list=True):
         shown = ctx.allowed(Operation.DESCRIBE, ResourceType.GROUP, (group.group_id for group in groups), in_list=True)

@@ -7,7 +7,7 @@ committed.
 
 from __future__ import annotations
 
-from broker_cy.coordinator.commit import commit_error
+from broker_cy.coordinator import commit
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.security.acls import Operation, ResourceType
@@ -22,7 +22,7 @@ VERSION_TOPIC_IDS = 10
 @handler(ApiKey.OFFSET_COMMIT, versions=(2, 10), requires="READ on the group and on each topic")
 async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
     if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
-        return commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return commit.commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic] = []
     accepted: list[messages.OffsetCommitRequest.OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -32,10 +32,10 @@ async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitReque
     request.topics = accepted
     try:
         response: messages.OffsetCommitResponse = await ctx.broker.groups.run(
-            request.group_id, lambda machine, token, now: machine.commit(request, ctx.version, token, now)
+            request.group_id, commit.commit, request, ctx.version
         )
     except KafkaError as error:
-        response = commit_error(request, error.code)
+        response = commit.commit_error(request, error.code)
     if refused:
         _merge(response.topics, refused)
     return response

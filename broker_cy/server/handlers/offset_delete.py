@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_cy.coordinator import commit
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
@@ -34,7 +35,7 @@ async def offset_delete(ctx: RequestContext, request: messages.OffsetDeleteReque
     request.topics = known
     try:
         response: messages.OffsetDeleteResponse = await ctx.broker.groups.run(
-            request.group_id, lambda machine, token, now: machine.delete_offsets(request, token)
+            request.group_id, commit.delete_offsets, request
         )
     except KafkaError as error:
         return messages.OffsetDeleteResponse(error_code=error.code)

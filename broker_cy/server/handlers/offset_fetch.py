@@ -8,6 +8,7 @@ group.
 
 from __future__ import annotations
 
+from broker_cy.coordinator import fetch
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.security.acls import Operation, ResourceType
@@ -63,7 +64,7 @@ def _fetch(
     if isinstance(runtime, KafkaError):
         group.topics = asked
         return _group_error(ctx.version, group, runtime.code)
-    found = runtime.machine.fetch_offsets(group, require_stable=require_stable, unwritten=runtime.unwritten())
+    found = fetch.fetch_offsets(runtime.machine, group, require_stable=require_stable, unwritten=runtime.unwritten())
     if found.error_code != ErrorCode.NONE:
         group.topics = asked
         return _group_error(ctx.version, group, ErrorCode(found.error_code))

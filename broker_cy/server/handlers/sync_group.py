@@ -5,6 +5,7 @@ The answer is sent when the leader's assignment is written.
 
 from __future__ import annotations
 
+from broker_cy.coordinator.classic import sync
 from broker_cy.coordinator.classic.rebalance import sync_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
@@ -25,9 +26,7 @@ async def sync_group(ctx: RequestContext, request: messages.SyncGroupRequest) ->
     if not request.group_id:
         return sync_error(ErrorCode.INVALID_GROUP_ID)
     try:
-        response: messages.SyncGroupResponse = await ctx.broker.groups.run(
-            request.group_id, lambda machine, token, now: machine.sync(request, token, now)
-        )
+        response: messages.SyncGroupResponse = await ctx.broker.groups.run(request.group_id, sync.sync, request)
     except KafkaError as error:
         return sync_error(error.code)
     return response

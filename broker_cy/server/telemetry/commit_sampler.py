@@ -20,7 +20,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.lookups import timestamp_at
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.state_machine import GroupStateMachine
+    from broker_cy.coordinator.group_machine import GroupMachine
     from broker_cy.coordinator.step import Place
     from broker_cy.server.broker import Broker
 
@@ -41,9 +41,9 @@ class CommitSampler:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
         # Commits without a sample, the oldest first.
-        self._due: dict[Place, GroupStateMachine] = {}
+        self._due: dict[Place, GroupMachine] = {}
 
-    def note(self, machine: GroupStateMachine, places: Sequence[Place]) -> None:
+    def note(self, machine: GroupMachine, places: Sequence[Place]) -> None:
         """Other offsets were committed at `places`."""
         for place in places:
             if len(self._due) < NOTED_MAX or place in self._due:
@@ -81,7 +81,7 @@ class CommitSampler:
         for group, offsets in sampled.items():
             self._broker.events.note(Commits(group, offsets))
 
-    async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:
+    async def _look_at(self, machine: GroupMachine, group: str, topic: str, index: int) -> Committed | None:
         """The current offset; None if it, the partition or its log no longer exists."""
         partition = self._broker.partitions.get(topic, index)
         await self._broker.openings.opened([partition])

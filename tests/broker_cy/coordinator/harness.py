@@ -1,4 +1,4 @@
-"""A `GroupStateMachine` with a manual clock, a log in memory, and requests in short form."""
+"""A `GroupMachine` with a manual clock, a log in memory, and requests in short form."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from broker_cy.coordinator import admin, commit, fetch
+from broker_cy.coordinator.classic import join, membership, sync
 from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import ClientFacts, Now, Place, Record, Step
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
@@ -42,7 +44,7 @@ class Harness:
         self.committed: list[Place] = []
         self.hold = False
         self.held: list[Step] = []
-        self.machine = GroupStateMachine(self.settings)
+        self.machine = GroupMachine(self.settings)
         self.loaded = self.machine.loaded(self.now)
         self._unique = 0
 
@@ -103,6 +105,9 @@ class Harness:
 
     # ---- requests ----
 
+    def run(self, operation: Any, *request: Any) -> Step:
+        return self.take(self.machine.run(operation, *request, self.now))
+
     def join(
         self,
         token: object,
@@ -132,7 +137,7 @@ class Harness:
             ],
         )
         client = ClientFacts(client_id, "/127.0.0.1", version)
-        self.take(self.machine.join(request, client, token, f"u{self._unique}", self.now))
+        self.run(join.join, request, client, f"u{self._unique}", token)
         return self.answers.get(token)
 
     def join_new(self, token: object, **how: Any) -> str:
@@ -167,7 +172,7 @@ class Harness:
                 for name, assignment in (assignments or {}).items()
             ],
         )
-        self.take(self.machine.sync(request, token, self.now))
+        self.run(sync.sync, request, token)
         return self.answers.get(token)
 
     def heartbeat(
@@ -176,7 +181,7 @@ class Harness:
         request = messages.HeartbeatRequest(
             group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
-        code = self.machine.heartbeat(request, self.now)
+        code = membership.heartbeat(self.machine, request, self.now)
         self.take(Step())
         return code
 
@@ -186,7 +191,7 @@ class Harness:
             messages.LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
             for member_id, instance_id in members
         ]
-        self.take(self.machine.leave(group_id, identities, token, self.now))
+        self.run(membership.leave, group_id, identities, token)
         answer = self.answers.get(token)
         return [] if answer is None else [ErrorCode(member.error_code) for member in answer.members]
 
@@ -229,7 +234,7 @@ class Harness:
                 )
             ],
         )
-        self.take(self.machine.commit(request, version, token, self.now))
+        self.run(commit.commit, request, version, token)
         answer = self.answers.get(token)
         return None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
 
@@ -245,7 +250,8 @@ class Harness:
         member_epoch: int = -1,
     ) -> Any:
         """Return the response for one partition, or the group's if that has an error."""
-        answer = self.machine.fetch_offsets(
+        answer = fetch.fetch_offsets(
+            self.machine,
             messages.OffsetFetchRequest.OffsetFetchRequestGroup(
                 group_id=group_id,
                 member_id=member_id,
@@ -274,11 +280,11 @@ class Harness:
                 )
             ],
         )
-        self.take(self.machine.delete_offsets(request, token))
+        self.run(commit.delete_offsets, request, token)
         return self.answers.get(token)
 
     def delete_groups(self, token: object, *group_ids: str) -> dict[str, ErrorCode]:
-        self.take(self.machine.delete_groups(group_ids, token))
+        self.run(admin.delete_groups, group_ids, token)
         answer = self.answers.get(token)
         return {} if answer is None else {r.group_id: ErrorCode(r.error_code) for r in answer.results}
 
@@ -303,16 +309,16 @@ class Harness:
         return ids
 
 
-def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupStateMachine:
+def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupMachine:
     """Return a state machine loaded from records."""
-    machine = GroupStateMachine(settings)
+    machine = GroupMachine(settings)
     for offset, record in enumerate(log):
         machine.load_record(offset, -1, record.key, record.value)
     machine.loaded(now)
     return machine
 
 
-def durable(machine: GroupStateMachine) -> dict[str, Any]:
+def durable(machine: GroupMachine) -> dict[str, Any]:
     """Return the durable state, for comparison."""
     groups_of = {
         topic: set(machine.offsets.groups_of(topic)) for each in machine.offsets.by_group.values() for topic in each

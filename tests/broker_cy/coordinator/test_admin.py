@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.coordinator import admin
 from broker_cy.coordinator.routing import java_string_hash, partition_for
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import GROUP, Harness
@@ -17,7 +18,7 @@ def h() -> Harness:
 def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> None:
     """If this fails, tools show a group without its members."""
     a, b = h.stable("a", "b")
-    group = h.machine.describe(GROUP, 5)
+    group = admin.describe(h.machine, GROUP, 5)
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     members = {m.member_id: m for m in group.members}
     assert members.keys() == {a, b}
@@ -29,7 +30,7 @@ def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> N
 def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
     """If this fails, a tool decodes metadata of a protocol that is not chosen yet."""
     h.join_new("a")
-    group = h.machine.describe(GROUP, 5)
+    group = admin.describe(h.machine, GROUP, 5)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert group.members[0].member_metadata == b""
 
@@ -37,7 +38,7 @@ def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_unknown_group_is_dead(h: Harness, version: int, code: ErrorCode) -> None:
     """If this fails, tools take a mistyped name for a group without members."""
-    group = h.machine.describe("nobody", version)
+    group = admin.describe(h.machine, "nobody", version)
     assert (group.group_state, group.error_code) == ("Dead", code)
 
 
@@ -45,17 +46,17 @@ def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
     """If this fails, kafka-consumer-groups --list --state stable shows nothing."""
     h.stable("a")
     h.commit("c", 1, group_id="simple")
-    assert {g.group_id for g in h.machine.list_groups([], [])} == {GROUP, "simple"}
-    (found,) = h.machine.list_groups([" stable "], ["Classic"])
+    assert {g.group_id for g in admin.list_groups(h.machine, [], [])} == {GROUP, "simple"}
+    (found,) = admin.list_groups(h.machine, [" stable "], ["Classic"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         GROUP,
         "consumer",
         "Stable",
         "classic",
     )
-    assert h.machine.list_groups([], ["consumer"]) == []
-    assert h.machine.list_groups([], ["nonsense"]) == []
-    assert [g.group_id for g in h.machine.list_groups(["EMPTY"], [])] == ["simple"]
+    assert admin.list_groups(h.machine, [], ["consumer"]) == []
+    assert admin.list_groups(h.machine, [], ["nonsense"]) == []
+    assert [g.group_id for g in admin.list_groups(h.machine, ["EMPTY"], [])] == ["simple"]
 
 
 def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> None:

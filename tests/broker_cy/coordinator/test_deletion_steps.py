@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.coordinator import expiry
+from broker_cy.coordinator import commit, expiry, markers
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
 from broker_cy.wire import messages
@@ -31,7 +31,7 @@ def delete_topic(h: Harness, name: str = "t", topic_id: UUID = TOPIC_ID) -> None
 
 
 def sweep(h: Harness) -> None:
-    h.take(h.machine.sweep(h.now))
+    h.run(expiry.sweep)
 
 
 def commit_in_transaction(h: Harness, topic: str = "t") -> None:
@@ -45,7 +45,7 @@ def commit_in_transaction(h: Harness, topic: str = "t") -> None:
         producer_epoch=0,
         topics=[request.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
-    h.take(h.machine.commit_transactional(wanted, object(), h.now))
+    h.run(commit.commit_transactional, wanted, object())
 
 
 def test_one_step_of_deletions_is_written_at_a_time(h: Harness) -> None:
@@ -127,7 +127,7 @@ def test_offsets_in_the_next_topic_of_the_name_stay(h: Harness) -> None:
     h.hold = False
     h.write()
     h.advance(0)
-    h.take(h.machine.end_transaction(7, True, object()))
+    h.take(h.machine.run(markers.end_transaction, 7, True, object()))
     assert (h.fetch(topic="u").committed_offset, h.fetch(topic="u", partition=1).committed_offset) == (50, -1)
 
 
@@ -144,5 +144,5 @@ def test_what_is_committed_after_a_failed_write_stays(h: Harness) -> None:
     h.hold = False
     h.write()
     h.advance(expiry.RETRY_MS)
-    h.take(h.machine.end_transaction(7, True, object()))
+    h.take(h.machine.run(markers.end_transaction, 7, True, object()))
     assert (h.fetch(topic="u").committed_offset, h.fetch(topic="u", partition=1).committed_offset) == (50, -1)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.coordinator import expiry
+from broker_cy.coordinator import commit, expiry, fetch, markers
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.step import Step
@@ -79,9 +79,9 @@ def test_offsets_of_a_transaction_are_part_of_the_output_when_it_commits(h: Harn
         transactional_id="x", group_id=GROUP, producer_id=7, producer_epoch=0,
         topics=[topic(name="t", partitions=[part(partition_index=3, committed_offset=5)])],
     )  # fmt: skip
-    h.take(h.machine.commit_transactional(request, "pending", h.now))
+    h.run(commit.commit_transactional, request, "pending")
     assert h.committed == []
-    h.take(h.machine.written([h.machine.end_transaction(7, committed, "end")], h.now))
+    h.take(h.machine.written([h.machine.run(markers.end_transaction, 7, committed, "end")], h.now))
     assert h.answers["end"] is ErrorCode.NONE
     assert h.committed == ([(GROUP, "t", 3)] if committed else [])
 
@@ -168,7 +168,7 @@ def test_all_offsets_of_a_group(h: Harness) -> None:
     h.commit("b", 2, partition=5)
     h.commit("c", 3, topic="u")
     request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
-    answer = h.machine.fetch_offsets(request, require_stable=False)
+    answer = fetch.fetch_offsets(h.machine, request, require_stable=False)
     assert {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions} == {
         ("t", 0): 1,
         ("t", 5): 2,
@@ -183,7 +183,7 @@ def test_an_offset_is_visible_when_it_is_written(h: Harness) -> None:
 
     def all_offsets() -> dict[tuple[str, int], int]:
         request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
-        answer = h.machine.fetch_offsets(request, require_stable=False, unwritten=h.held)
+        answer = fetch.fetch_offsets(h.machine, request, require_stable=False, unwritten=h.held)
         return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
 
     h.commit("a", 3)
@@ -206,7 +206,7 @@ def test_a_transaction_ends_for_readers_when_its_marker_is_written(h: Harness, c
     """If this fails, a consumer starts at an offset of a transaction whose marker the next coordinator has not got."""
     h.commit("a", 3)
     pending(h, 1, 7, 50)
-    h.held = [h.machine.end_transaction(7, committed, "marker")]
+    h.held = [h.machine.run(markers.end_transaction, 7, committed, "marker")]
     assert h.fetch().committed_offset == 3
     assert h.fetch(require_stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     h.write()
@@ -257,7 +257,7 @@ def test_group_with_pending_offsets_is_kept(h: Harness) -> None:
     pending(h, 0, 7, 50)
     h.machine.loaded(h.now)
     h.advance(10 * RETENTION_MS)
-    h.take(h.machine.sweep(h.now))
+    h.run(expiry.sweep)
     assert GROUP in h.machine.groups
     assert not h.log
 
@@ -380,7 +380,7 @@ def test_the_offsets_of_a_deleted_topic_go_in_parts(h: Harness, monkeypatch: pyt
 
 
 def sweep(h: Harness) -> None:
-    h.take(h.machine.sweep(h.now))
+    h.run(expiry.sweep)
 
 
 def test_groups_expire_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,11 +389,11 @@ def test_groups_expire_in_parts(h: Harness, monkeypatch: pytest.MonkeyPatch) -> 
         h.commit(number, 1, group_id=f"g{number}")
     h.advance(RETENTION_MS)
     monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 4)
-    taken = [h.take(h.machine.sweep(h.now))]
+    taken = [h.run(expiry.sweep)]
     # An offset that is committed in the meantime stays.
     h.commit("later", 9, group_id="g6")
     # A sweep that begins before the last one has ended continues the last one.
-    taken.append(h.take(h.machine.sweep(h.now)))
+    taken.append(h.run(expiry.sweep))
     taken += rest(h)
     assert [len(step.records) for step in taken] == [4, 4, 4, 0]
     h.restart()
@@ -406,7 +406,7 @@ def test_a_sweep_looks_at_groups_in_parts(h: Harness, monkeypatch: pytest.Monkey
     for number in range(5):
         h.commit(number, 1, group_id=f"g{number}")
     monkeypatch.setattr(expiry, "LOOKS_PER_STEP", 4)
-    h.take(h.machine.sweep(h.now))
+    h.run(expiry.sweep)
     left = [len(h.machine.unswept)]
     for step in rest(h):
         assert not step.records

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_cy.coordinator import admin, expiry
 from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.classic.records import group_key
 from broker_cy.coordinator.offset_record import (
@@ -205,15 +206,15 @@ def test_consumer_group_is_listed_as_what_it_is(epoch: int | None, state: str) -
     """If this fails, tools show a KIP-848 group as a classic one, or not at all."""
     h = Harness()
     consumer_group(h, member_epoch=epoch)
-    (found,) = h.machine.list_groups([state.upper()], ["consumer"])
+    (found,) = admin.list_groups(h.machine, [state.upper()], ["consumer"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         "modern",
         "consumer",
         state,
         "consumer",
     )
-    assert h.machine.list_groups([], ["classic"]) == []
-    described = h.machine.describe("modern", 6)
+    assert admin.list_groups(h.machine, [], ["classic"]) == []
+    described = admin.describe(h.machine, "modern", 6)
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert "not a classic group" in (described.error_message or "")
 
@@ -230,7 +231,7 @@ def test_consumer_group_is_not_served_as_a_classic_one() -> None:
     assert h.commit("c1", 1, group_id="modern") is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.commit("c2", 1, group_id="modern", member_id="m", generation=3) is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.delete_groups("d", "modern") == {"modern": ErrorCode.NON_EMPTY_GROUP}
-    h.take(h.machine.sweep(h.now))
+    h.run(expiry.sweep)
     assert durable(h.machine) == before
     assert h.log == []
 
@@ -258,7 +259,7 @@ def test_empty_consumer_group_is_deleted_whole() -> None:
     assert h.machine.other_groups.get("modern") is not None
     h.hold = False
     assert h.delete_groups("again", "modern") == {"modern": ErrorCode.NONE}
-    assert h.machine.list_groups([], []) == []
+    assert admin.list_groups(h.machine, [], []) == []
     assert [record.key[:2] for record in h.log if record.value is None][-2:] == [b"\0\6", b"\0\3"]
 
 
@@ -267,7 +268,7 @@ def test_share_groups_are_kept_and_refused() -> None:
     h = Harness()
     h.machine.load_record(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
     h.machine.loaded(h.now)
-    assert [g.group_type for g in h.machine.list_groups([], [])] == ["share"]
+    assert [g.group_type for g in admin.list_groups(h.machine, [], [])] == ["share"]
     assert h.commit("c", 1, group_id="shared") is ErrorCode.GROUP_ID_NOT_FOUND
     assert h.fetch(group_id="shared").committed_offset == -1
     assert h.delete_groups("d", "shared") == {"shared": ErrorCode.UNSUPPORTED_VERSION}
@@ -283,11 +284,11 @@ def test_group_changes_its_type_as_kafka_writes_it() -> None:
     machine.load_record(10, -1, group_key(GROUP), None)
     machine.load_record(11, -1, key_of(3, GROUP), b"\0\0\0\0\0\1\0")
     machine.loaded(h.now)
-    assert [g.group_type for g in machine.list_groups([], [])] == ["consumer"]
+    assert [g.group_type for g in admin.list_groups(machine, [], [])] == ["consumer"]
     machine.load_record(12, -1, key_of(3, GROUP), None)
     machine.load_record(13, -1, h.log[0].key, h.log[0].value)
     machine.loaded(h.now)
-    assert [g.group_type for g in machine.list_groups([], [])] == ["classic"]
+    assert [g.group_type for g in admin.list_groups(machine, [], [])] == ["classic"]
     assert machine.offsets.get(GROUP, "t", 0) is not None
 
 

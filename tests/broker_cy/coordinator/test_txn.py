@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from broker_cy.coordinator.txn import expiry
+from broker_cy.coordinator.txn import admin, expiry
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.state import EPOCH_MAX, TxnState
@@ -338,7 +338,7 @@ def test_partition_that_fails_is_tried_again_and_only_that() -> None:
     harness.advance(20)
     (again,) = harness.sent
     assert again.partitions == (P1,)
-    assert harness.machine.describe(ID).topics[0].partitions == [1]
+    assert admin.describe(harness.machine, ID).topics[0].partitions == [1]
     for _ in range(8):
         harness.write_markers(ErrorCode.KAFKA_STORAGE_ERROR)
         harness.advance(1_000)
@@ -383,10 +383,10 @@ def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fence
     """If this fails, a dead producer holds back read_committed consumers forever."""
     harness, producer = in_state(TxnState.ONGOING, version)
     harness.advance(TIMEOUT_MS)
-    harness.take(harness.machine.abort_timed_out(harness.now))
+    harness.take(harness.machine.run(expiry.abort_timed_out, harness.now))
     assert harness.state().state is TxnState.ONGOING
     harness.advance(1)
-    harness.take(harness.machine.abort_timed_out(harness.now))
+    harness.take(harness.machine.run(expiry.abort_timed_out, harness.now))
     (sent,) = harness.sent
     assert not sent.commit
     assert sent.producer_epoch == producer[1] + 1
@@ -407,10 +407,10 @@ def test_timeout_where_epochs_are_exhausted_waits_for_a_producer_id() -> None:
     """If this fails, the last transaction of a producer id never times out."""
     harness, (producer_id, _) = in_state(TxnState.ONGOING, epoch=EPOCH_MAX - 1)
     harness.advance(TIMEOUT_MS + 1)
-    harness.take(harness.machine.abort_timed_out(harness.now))
+    harness.take(harness.machine.run(expiry.abort_timed_out, harness.now))
     assert harness.state().state is TxnState.ONGOING
     harness.give_producer_id()
-    harness.take(harness.machine.abort_timed_out(harness.now))
+    harness.take(harness.machine.run(expiry.abort_timed_out, harness.now))
     (sent,) = harness.sent
     assert (sent.producer_id, sent.producer_epoch) == (producer_id, EPOCH_MAX)
     harness.write_markers()
@@ -424,10 +424,10 @@ def test_unused_ids_expire(state: TxnState) -> None:
     """
     harness, producer = in_state(state)
     harness.advance(harness.settings.id_expiration_ms - 1)
-    harness.take(harness.machine.remove_expired(harness.now))
+    harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     assert ID in harness.machine.transactions
     harness.advance(1)
-    harness.take(harness.machine.remove_expired(harness.now))
+    harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     stays = state is TxnState.ONGOING or state.is_prepared
     assert (ID in harness.machine.transactions) == stays
     if not stays:
@@ -444,12 +444,12 @@ def test_an_expired_id_is_deleted_once_at_a_time() -> None:
     harness.advance(harness.settings.id_expiration_ms)
     harness.hold = True
     for _ in range(3):
-        harness.take(harness.machine.remove_expired(harness.now))
+        harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     assert len(harness.held) == 1
     harness.fail()
     assert ID in harness.machine.transactions
     harness.hold = False
-    harness.take(harness.machine.remove_expired(harness.now))
+    harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     assert ID not in harness.machine.transactions
 
 
@@ -465,14 +465,14 @@ def test_expired_ids_are_deleted_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     harness.advance(harness.settings.id_expiration_ms)
     machine = harness.machine
     harness.hold = True
-    harness.take(machine.remove_expired(harness.now))
+    harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     assert [len(step.records) for step in harness.held] == [3]
     assert machine.next_wake_ms() is None, "the next part begins before this one is written"
     harness.fail()
     assert (len(machine.transactions), machine.next_wake_ms()) == (11, None), "a failed part is repeated at once"
     harness.hold = False
     sizes = [len(harness.log)]
-    harness.take(machine.remove_expired(harness.now))
+    harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     sizes.append(len(harness.log))
     while machine.next_wake_ms() == 0:
         harness.take(machine.expire(harness.now))
@@ -494,7 +494,7 @@ def test_ids_that_stay_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -
     for number in range(11):
         harness.init(f"unused-{number}")
     harness.advance(1)
-    harness.take(machine.remove_expired(harness.now))
+    harness.take(harness.machine.run(expiry.remove_expired, harness.now))
     turns = 1
     while machine.next_wake_ms() == 0:
         harness.take(machine.expire(harness.now))

@@ -1,4 +1,4 @@
-"""A `TransactionStateMachine` with a manual clock, a log in memory, and requests in short form."""
+"""A `TransactionMachine` with a manual clock, a log in memory, and requests in short form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from broker_cy.coordinator.step import Now, Record
+from broker_cy.coordinator.txn import end, init, markers, partitions
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Markers, ProducerIdAndEpoch, TopicPartition, Transaction
-from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 ID = "payments"
@@ -42,8 +42,8 @@ class TxnHarness:
         self._tokens = 0
         self.machine = self._new()
 
-    def _new(self) -> TransactionStateMachine:
-        machine = TransactionStateMachine(self.settings)
+    def _new(self) -> TransactionMachine:
+        machine = TransactionMachine(self.settings)
         machine.transaction_version = self.version
         machine.coordinator_epoch = 7
         return machine
@@ -89,12 +89,12 @@ class TxnHarness:
 
     def write_markers(self, code: ErrorCode = ErrorCode.NONE, only: Iterable[TopicPartition] | None = None) -> None:
         """Let the partitions (of `only`) answer `code` to the markers that were sent, and the others NONE."""
-        sent, self.sent = self.sent, []
-        for markers in sent:
-            self.written.append(markers)
-            where = markers.partitions if only is None else tuple(only)
-            results = {p: code if p in where else ErrorCode.NONE for p in markers.partitions}
-            self.take(self.machine.markers_written(markers, results, self.now))
+        all_sent, self.sent = self.sent, []
+        for sent in all_sent:
+            self.written.append(sent)
+            where = sent.partitions if only is None else tuple(only)
+            results = {p: code if p in where else ErrorCode.NONE for p in sent.partitions}
+            self.take(self.machine.run(markers.written, sent, results, self.now))
 
     def restart(self) -> None:
         """Load another state machine from the log."""
@@ -134,11 +134,11 @@ class TxnHarness:
         self._tokens += 1
         return self._tokens
 
-    def run(self, operation: Any, *arguments: Any, token: object = None) -> Any:
+    def run(self, operation: Any, *request: Any, token: object = None) -> Any:
         """Return the response, None while it is awaited; producer ids are provided if they are requested."""
         while True:
             asked = self.token() if token is None else token
-            step = operation(*arguments, asked, self.now)
+            step = self.machine.run(operation, *request, asked, self.now)
             self.take(step)
             if asked not in self.answers or self.answers[asked] is not None:
                 return self.answers.get(asked)
@@ -159,9 +159,7 @@ class TxnHarness:
         token: object = None,
     ) -> Initialized:
         producer = None if expected is None else ProducerIdAndEpoch(*expected)
-        answer: Initialized = self.run(
-            self.machine.init_producer_id, transactional_id, timeout_ms, producer, token=token
-        )
+        answer: Initialized = self.run(init.init_producer_id, transactional_id, timeout_ms, producer, token=token)
         return answer
 
     def producer(self, transactional_id: str = ID) -> tuple[int, int]:
@@ -173,25 +171,23 @@ class TxnHarness:
     def add(
         self,
         producer: tuple[int, int],
-        *partitions: TopicPartition,
+        *added: TopicPartition,
         transactional_id: str = ID,
         version: int = 2,
         token: object = None,
     ) -> ErrorCode:
         code: ErrorCode = self.run(
-            self.machine.add_partitions,
+            partitions.add,
             transactional_id,
             ProducerIdAndEpoch(*producer),
-            frozenset(partitions or (P0,)),
+            frozenset(added or (P0,)),
             version,
             token=token,
         )
         return code
 
-    def verify(self, producer: tuple[int, int], *partitions: TopicPartition, token: object = None) -> Any:
-        return self.run(
-            self.machine.verify_partitions, ID, ProducerIdAndEpoch(*producer), partitions or (P0,), token=token
-        )
+    def verify(self, producer: tuple[int, int], *asked: TopicPartition, token: object = None) -> Any:
+        return self.run(partitions.verify, ID, ProducerIdAndEpoch(*producer), asked or (P0,), token=token)
 
     def end(
         self,
@@ -202,7 +198,5 @@ class TxnHarness:
         version: int = 2,
         token: object = None,
     ) -> Ended:
-        answer: Ended = self.run(
-            self.machine.end, transactional_id, ProducerIdAndEpoch(*producer), commit, version, token=token
-        )
+        answer: Ended = self.run(end.end, transactional_id, ProducerIdAndEpoch(*producer), commit, version, token=token)
         return answer

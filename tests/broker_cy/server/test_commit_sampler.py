@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Place
 from broker_cy.metrics.events import Committed
 from broker_cy.server.telemetry import commit_sampler
@@ -23,7 +23,7 @@ class Looked(CommitSampler):
         super().__init__(broker)
         self.seen: list[Place] = []
 
-    async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:
+    async def _look_at(self, machine: GroupMachine, group: str, topic: str, index: int) -> Committed | None:
         self.seen.append((group, topic, index))
         return None
 
@@ -35,7 +35,7 @@ def place(index: int) -> Place:
 def test_what_waits_longest_is_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, partitions with continuous commits leave others without a time lag forever."""
     monkeypatch.setattr(commit_sampler, "LOOKUPS_MAX", 2)
-    sampler, machine = Looked(), GroupStateMachine(GroupSettings())
+    sampler, machine = Looked(), GroupMachine(GroupSettings())
     sampler.note(machine, [place(0), place(1), place(0), place(2)])
     asyncio.run(sampler.sample())
     assert sampler.seen == [place(0), place(1)]
@@ -48,7 +48,7 @@ def test_what_waits_longest_is_looked_at_first(monkeypatch: pytest.MonkeyPatch) 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, commits of a million partitions within a second fill the memory."""
     monkeypatch.setattr(commit_sampler, "NOTED_MAX", 3)
-    sampler, machine = Looked(), GroupStateMachine(GroupSettings())
+    sampler, machine = Looked(), GroupMachine(GroupSettings())
     sampler.note(machine, [place(index) for index in range(5)])
     sampler.note(machine, [place(1), place(4)])
     asyncio.run(sampler.sample())

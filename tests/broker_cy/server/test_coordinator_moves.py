@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_cy.coordinator import commit
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.server.coordinators import coordinator_service
@@ -162,7 +163,7 @@ def test_commits_that_are_being_written_are_not_acknowledged_by_the_old_coordina
             await broker.prepare("t")
             groups = broker.server.broker.groups
             request = _with_id(broker, commit_request(7))
-            committing = broker.runtime().run(lambda machine, token, now: machine.commit(request, 9, token, now))
+            committing = broker.runtime().run(commit.commit, request, 9)
             assert not committing.done()
             Cluster(broker, groups).elect(2)
             answer = await committing

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
-from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators import coordinator_service
 from broker_cy.server.coordinators.group_runtime import LoadState
@@ -281,9 +281,9 @@ def test_a_defect_while_a_log_is_loaded_leaves_the_others(
     """If this fails, groups wait for a coordinator forever, because an unexpected record ended the loading of the
     logs.
     """
-    right = GroupStateMachine.loaded
+    right = GroupMachine.loaded
 
-    def loaded(self: GroupStateMachine, now: Any) -> Any:
+    def loaded(self: GroupMachine, now: Any) -> Any:
         if self.offsets.get(GROUP, "t", 0) is not None:
             raise LookupError("a defect")
         return right(self, now)
@@ -295,7 +295,7 @@ def test_a_defect_while_a_log_is_loaded_leaves_the_others(
             assert await broker.commit(1) is ErrorCode.NONE
             assert await broker.commit(3, group_id="b") is ErrorCode.NONE
         monkeypatch.setattr(coordinator_service, "LOADERS_MAX", 1)
-        monkeypatch.setattr(GroupStateMachine, "loaded", loaded)
+        monkeypatch.setattr(GroupMachine, "loaded", loaded)
         async with GroupBroker(tmp_path) as broker:
             assert await broker.commit(1) is ErrorCode.NOT_COORDINATOR
             assert await broker.committed(group_id="b") == 3

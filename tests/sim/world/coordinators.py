@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
-from broker_cy.coordinator.state_machine import GroupStateMachine
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn.state import TxnState
-from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.coordinator.harness import durable
@@ -132,17 +132,17 @@ def check_reloads(machine: Machine) -> None:
     broker = machine.server.broker
     for groups in broker.groups.runtimes.values():
         if _is_quiet(groups):
-            found = durable(_replayed(groups, GroupStateMachine(groups.machine.settings)))
+            found = durable(_replayed(groups, GroupMachine(groups.machine.settings)))
             here = durable(groups.machine)
             assert found == here, f"a start would find {found} in {groups.partition.index} instead of {here}"
     for transactions in broker.transactions.runtimes.values():
         if _is_quiet(transactions):
-            again = _replayed(transactions, TransactionStateMachine(transactions.machine.settings))
+            again = _replayed(transactions, TransactionMachine(transactions.machine.settings))
             found, here = _as_loaded(again), _as_loaded(transactions.machine)
             assert found == here, f"a start would find {found} in {transactions.partition.index} instead of {here}"
 
 
-def _as_loaded(state: TransactionStateMachine) -> dict[str, Any]:
+def _as_loaded(state: TransactionMachine) -> dict[str, Any]:
     """Records do not contain the last epoch."""
     return {key: replace(each, last_producer_epoch=-1) for key, each in state.transactions.items()}
 

@@ -1,0 +1,31 @@
+"""The markers that end the transactions of producers, in a partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_cy.coordinator.group_machine import GroupMachine, MarkerBefore
+from broker_cy.coordinator.step import Now, OffsetsCommitted, Step, Token
+from broker_cy.core.errors import ErrorCode
+
+
+class MarkerWritten(NamedTuple):
+    """The marker of a transaction is on disk, or the code says why it is not."""
+
+    token: Token
+
+    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
+        out.reply(self.token, ErrorCode.NONE)
+
+    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
+        out.reply(self.token, code)
+
+
+def end_transaction(machine: GroupMachine, step: Step, producer_id: int, committed: bool, token: Token) -> None:
+    """The marker that ends the producer's transaction is the next record; `token` gets its ErrorCode."""
+    before = machine.offsets.replay_marker(producer_id, committed)
+    step.before.append(MarkerBefore(before))
+    machine.next_offset += 1
+    if before.committed:
+        step.then(OffsetsCommitted(tuple(place for place, _ in before.committed)))
+    step.then(MarkerWritten(token))
