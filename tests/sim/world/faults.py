@@ -226,9 +226,12 @@ def _lose_data_disk(world: World, machine: Machine, fault: Fault) -> None:
     """The data disk fails, and the disk of the metadata log does not. Other brokers must lead soon."""
     disks.die(machine.disk, machine.data)
     until_us = world.time.now_us + fault.us
+    others = {other: other.ends for other in world.machines.values() if other is not machine and other.is_started}
 
     def check() -> None:
-        if world.time.now_us < until_us and not world.recovers:
+        # Only a majority of the nodes, which are all controllers, can elect other leaders.
+        running = sum(other.ends == ends for other, ends in others.items())
+        if world.time.now_us < until_us and not world.recovers and running > len(world.machines) // 2:
             world.cluster.check_leads_nothing(machine)
 
     def repair() -> None:
