@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker_cy.coordinator.group_machine import GroupMachine, MarkerBefore, OffsetBefore
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.offsets import OffsetsBefore
 from broker_cy.coordinator.other_groups import GroupType
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -29,12 +30,12 @@ class _Written:
         self._changing: set[tuple[str, int]] = set()
         for step in unwritten:
             for before in step.before:
-                if not isinstance(before, OffsetBefore | MarkerBefore):
+                if not isinstance(before, OffsetsBefore):
                     continue
-                for (of, topic, partition), offset in before.offsets.committed:
+                for (of, topic, partition), offset in before.committed:
                     if of == group_id:
                         self._before.setdefault((topic, partition), offset)
-                for _, (of, topic, partition), _ in before.offsets.pending:
+                for _, (of, topic, partition), _ in before.pending:
                     if of == group_id:
                         self._changing.add((topic, partition))
 

@@ -5,9 +5,9 @@ which `GroupMachine.run` runs.
 The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
 calls `expire` no later than `next_wake_ms`.
 
-Durable state is the content of the partition's records: `offsets`, `group_values`, `other_groups`. Only replay changes
-it, both for records read from the log and for those that an operation has just created. Everything else (`groups` with
-their members' waiting requests, `timers`) is live state.
+Durable state is the content of the partition's records: `offsets`, the `record` of each of `groups`, `other_groups`.
+Only `apply` and `apply_marker` change it, both for records read from the log and for those that an operation has just
+created. Everything else (the members of `groups` and their waiting requests, `timers`) is live state.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.records import load_group
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetsBefore, OffsetStore
-from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
+from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup, OtherGroups
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Before, Now, Record, Step
+from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 
 class GroupMachine(StateMachine[TimerKey, Step]):
-    """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
+    """Invariant: `groups` and `other_groups` are disjoint. While a log is loaded, a group has no members yet."""
 
     new_step = Step
 
@@ -42,8 +42,6 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         super().__init__()
         self.settings = settings
         self.offsets = OffsetStore()
-        self.group_values: dict[str, bytes] = {}
-        """The value of each classic group's record."""
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self._groups_made = 0
@@ -61,32 +59,38 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         self.groups[group.group_id] = group
         return group
 
-    # ---- loading ----
+    # ---- records ----
 
-    def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Replay a record from the log. `producer_id` is that of its batch if the batch is transactional, else -1.
+    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+        """Change the state by a record, read from the log or just created, and return the state before it.
+        `producer_id` is that of its batch if the batch is transactional, else -1.
 
         Raises WireError if key or value is malformed or of a version this broker does not know.
         """
         self.next_offset = offset + 1
-        kind = _RECORD_TYPES.get(records.key_type(key))
-        if kind is None:
+        change = _CHANGES.get(key[:2])
+        if change is None:
+            records.key_type(key)  # raises WireError for a key without a type
             self.unknown_records += 1
-        else:
-            kind.load(self, offset, producer_id, key, value)
+            return UNCHANGED
+        return change(self, offset, producer_id, key, value)
 
-    def load_marker(self, offset: int, producer_id: int, committed: bool) -> None:
-        """Replay the marker that ends a transaction."""
+    def apply_marker(self, offset: int, producer_id: int, committed: bool) -> OffsetsBefore:
+        """The same for the marker that ends a transaction."""
         self.next_offset = offset + 1
-        self.offsets.replay_marker(producer_id, committed)
+        return self.offsets.replay_marker(producer_id, committed)
 
     def loaded(self, now: Now) -> Step:
-        """All records of the log are replayed: members get a session each, and groups over the limit are rebalanced."""
+        """All records of the log are applied: members get a session each, and groups over the limit are rebalanced."""
         step = Step()
-        self.groups = {}
-        for group_id, value in self.group_values.items():
-            self.add_group(load_group(group_id, value, now.wall_ms))
+        self.offsets.commits = 0
+        for group in list(self.groups.values()):
+            if group.record is not None:
+                load_group(group, group.record)
+            elif not self.offsets.has_any(group.group_id):
+                del self.groups[group.group_id]
         for group_id in [*self.offsets.by_group, *self.offsets.groups_with_pending()]:
+            # A tombstone of the group may stand in the log before those of its offsets.
             self.ensure_simple_group(group_id, now.wall_ms)
         for group in self.groups.values():
             for member in group.members.values():
@@ -143,12 +147,10 @@ class GroupMachine(StateMachine[TimerKey, Step]):
     # ---- records of an operation ----
 
     def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make records part of the step and replay them. With a producer id they belong to its transaction."""
+        """Make records part of the step and apply them. With a producer id they belong to its transaction."""
         for record in new:
-            kind = _RECORD_TYPES[records.key_type(record.key)]
             step.records.append(record)
-            step.before.append(kind.replay(self, producer_id, *record))
-            self.next_offset += 1
+            step.before.append(self.apply(self.next_offset, producer_id, *record))
 
     def ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
         """Create a simple group for committed offsets unless a group of that id exists; returns whether it was
@@ -159,6 +161,12 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         self.add_group(ClassicGroup(group_id, wall_ms))
         return True
 
+    def remove_simple_group(self, group_id: str, number: int) -> None:
+        """Undo the creation of a simple group, unless members have joined it since."""
+        group = self.same_group(group_id, number)
+        if group is not None and group.state is GroupState.EMPTY:
+            del self.groups[group_id]
+
     def same_group(self, group_id: str, number: int) -> ClassicGroup | None:
         """Return the group of this id if it is still the one with this number, and no later one of the same id."""
         group = self.groups.get(group_id)
@@ -168,132 +176,103 @@ class GroupMachine(StateMachine[TimerKey, Step]):
 # ---- state that a record replaced ----
 
 
-class OffsetBefore(NamedTuple):
-    """A committed offset; `created` is the number of the simple group that its record created, 0 for none."""
-
-    group_id: str
-    offsets: OffsetsBefore
-    created: int = 0
-
-    def restore(self, machine: GroupMachine) -> None:
-        machine.offsets.restore(self.offsets)
-        group = machine.same_group(self.group_id, self.created)
-        if group is not None and group.state is GroupState.EMPTY:
-            del machine.groups[self.group_id]
-
-
-class MarkerBefore(NamedTuple):
-    """The open offsets of a transaction that a marker ended."""
-
-    offsets: OffsetsBefore
-
-    def restore(self, machine: GroupMachine) -> None:
-        machine.offsets.restore(self.offsets)
-
-
 class GroupBefore(NamedTuple):
-    """The record of a classic group. `group` is the one that a tombstone removed."""
+    """The record of a classic group; None if it had none. `other` is the group of another type that it replaced."""
 
     group_id: str
-    value: bytes | None
-    group: ClassicGroup | None = None
+    record: bytes | None
+    other: OtherGroup | None = None
+    created: bool = False
 
     def restore(self, machine: GroupMachine) -> None:
-        if self.value is None:
-            machine.group_values.pop(self.group_id, None)
-        else:
-            machine.group_values[self.group_id] = self.value
-        group = self.group
-        if group is not None and machine.groups.setdefault(self.group_id, group) is group:
-            # The sessions of members may have ended while the deletion was being written.
-            group.pending_members &= {
-                member_id
-                for member_id in group.pending_members
-                if machine.timers.get(TimerKey(TimerKind.SESSION, self.group_id, member_id)) is not None
-            }
+        group = machine.groups.get(self.group_id)
+        if self.created:
+            machine.groups.pop(self.group_id, None)
+        elif group is not None:
+            group.record = self.record
+        if self.other is not None:
+            machine.other_groups.by_id[self.group_id] = self.other
+
+
+class GroupRemoved(NamedTuple):
+    """The classic group that a tombstone removed."""
+
+    group: ClassicGroup
+
+    def restore(self, machine: GroupMachine) -> None:
+        group, group_id = self.group, self.group.group_id
+        current = machine.groups.setdefault(group_id, group)
+        if current is not group:
+            # A later group of the same id, whose own record is undone.
+            current.record = group.record
+            return
+        # The sessions of members may have ended while the deletion was being written.
+        group.pending_members &= {
+            member_id
+            for member_id in group.pending_members
+            if machine.timers.get(TimerKey(TimerKind.SESSION, group_id, member_id)) is not None
+        }
 
 
 class OtherBefore(NamedTuple):
-    """A record of a group of another type."""
+    """A record of a group of another type. `group` is the classic group that it replaced."""
 
     key: bytes
     value: bytes | None
+    group: ClassicGroup | None
 
     def restore(self, machine: GroupMachine) -> None:
         machine.other_groups.replay(self.key, self.value)
+        if self.group is not None:
+            machine.groups[self.group.group_id] = self.group
 
 
 # ---- the types of records ----
 
 
-def _load_offset(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+def _change_offset(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
     group_id, topic, partition = decode_offset_key(key)
     if value is None:
-        machine.offsets.replay_tombstone(group_id, topic, partition)
-    elif producer_id == NO_PRODUCER_ID:
-        machine.offsets.load_commit(group_id, topic, partition, decode_offset_value(value, offset))
-    else:
-        committed = decode_offset_value(value, offset)
-        machine.offsets.load_pending(producer_id, group_id, topic, partition, committed)
-
-
-def _replay_offset(machine: GroupMachine, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group_id, topic, partition = decode_offset_key(key)
-    if value is None:
-        return OffsetBefore(group_id, machine.offsets.replay_tombstone(group_id, topic, partition))
-    committed = decode_offset_value(value, machine.next_offset)
-    created = 0
-    if machine.ensure_simple_group(group_id, committed.commit_timestamp_ms):
-        created = machine.groups[group_id].number
+        return machine.offsets.replay_tombstone(group_id, topic, partition)
+    committed = decode_offset_value(value, offset)
     if producer_id == NO_PRODUCER_ID:
         before = machine.offsets.replay_commit(group_id, topic, partition, committed)
     else:
         before = machine.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
-    return OffsetBefore(group_id, before, created)
+    if group_id not in machine.groups and machine.ensure_simple_group(group_id, committed.commit_timestamp_ms):
+        return before._replace(created=(group_id, machine.groups[group_id].number))
+    return before
 
 
-def _load_group(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+def _change_group(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
     group_id = records.group_of_key(key)
+    group = machine.groups.get(group_id)
     if value is None:
-        machine.group_values.pop(group_id, None)
+        if group is None:
+            return UNCHANGED
+        del machine.groups[group_id]
+        return GroupRemoved(group)
+    before = None
+    if is_new := group is None:
+        group = machine.add_group(ClassicGroup(group_id, None))
     else:
-        machine.group_values[group_id] = value
-        machine.other_groups.by_id.pop(group_id, None)
+        before = group.record
+    group.record = value
+    return GroupBefore(group_id, before, machine.other_groups.by_id.pop(group_id, None), is_new)
 
 
-def _replay_group(machine: GroupMachine, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group_id = records.group_of_key(key)
-    before = machine.group_values.get(group_id)
-    if value is not None:
-        machine.group_values[group_id] = value
-        return GroupBefore(group_id, before)
-    machine.group_values.pop(group_id, None)
-    return GroupBefore(group_id, before, machine.groups.pop(group_id, None))
+def _change_other(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+    group_id, before = machine.other_groups.replay(key, value)
+    return OtherBefore(key, before, None if value is None else machine.groups.pop(group_id, None))
 
 
-def _load_other(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
-    group_id, _ = machine.other_groups.replay(key, value)
-    if value is not None:
-        machine.group_values.pop(group_id, None)
-
-
-def _replay_other(machine: GroupMachine, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    _, before = machine.other_groups.replay(key, value)
-    return OtherBefore(key, before)
-
-
-class _RecordType(NamedTuple):
-    """How a record read from the log, at an offset, and one that was made here change the state."""
-
-    load: Callable[[GroupMachine, int, int, bytes, bytes | None], None]
-    replay: Callable[[GroupMachine, int, bytes, bytes | None], Before]
-
-
-_OFFSET = _RecordType(_load_offset, _replay_offset)
-_RECORD_TYPES: dict[int, _RecordType] = {
-    # Plain numbers: this is looked up for each record of a log.
-    int(KeyType.LEGACY_OFFSET_COMMIT): _OFFSET,
-    int(KeyType.OFFSET_COMMIT): _OFFSET,
-    int(KeyType.GROUP_METADATA): _RecordType(_load_group, _replay_group),
-    **dict.fromkeys(map(int, GROUP_TYPES), _RecordType(_load_other, _replay_other)),
+# By the first two bytes of a key, which are its type: this is looked up for each record of a log.
+_CHANGES: dict[bytes, Callable[[GroupMachine, int, int, bytes, bytes | None], Before]] = {
+    kind.to_bytes(2, "big"): change
+    for kinds, change in (
+        ((KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT), _change_offset),
+        ((KeyType.GROUP_METADATA,), _change_group),
+        (GROUP_TYPES, _change_other),
+    )
+    for kind in kinds
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_cy.coordinator.group_machine import GroupMachine, MarkerBefore
+from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, OffsetsCommitted, Step, Token
 from broker_cy.core.errors import ErrorCode
 
@@ -23,9 +23,8 @@ class MarkerWritten(NamedTuple):
 
 def end_transaction(machine: GroupMachine, step: Step, producer_id: int, committed: bool, token: Token) -> None:
     """The marker that ends the producer's transaction is the next record; `token` gets its ErrorCode."""
-    before = machine.offsets.replay_marker(producer_id, committed)
-    step.before.append(MarkerBefore(before))
-    machine.next_offset += 1
+    before = machine.apply_marker(machine.next_offset, producer_id, committed)
+    step.before.append(before)
     if before.committed:
         step.then(OffsetsCommitted(tuple(place for place, _ in before.committed)))
     step.then(MarkerWritten(token))

@@ -1,15 +1,18 @@
 """The committed offsets of one partition of `__consumer_offsets`, with those of open transactions: durable state.
 
-Only the `replay_` functions, `restore` with what they return, and the `load_` functions change it.
+Only the `replay_` functions, and `restore` with what they return, change it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.step import Place
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group_machine import GroupMachine
 
 PartitionOffsets = dict[int, CommittedOffset]
 
@@ -18,11 +21,18 @@ NO_PRODUCER_ID = -1
 
 class OffsetsBefore(NamedTuple):
     """The state that a record replaced: the committed offset of each place (None without one), and for each producer
-    and place the offset of its open transaction.
+    and place the offset of its open transaction. `created` names the simple group that the record created, and its
+    number.
     """
 
     committed: tuple[tuple[Place, CommittedOffset | None], ...] = ()
     pending: tuple[tuple[int, Place, CommittedOffset | None], ...] = ()
+    created: tuple[str, int] | None = None
+
+    def restore(self, machine: GroupMachine) -> None:
+        machine.offsets.restore(self)
+        if self.created is not None:
+            machine.remove_simple_group(*self.created)
 
 
 class OffsetStore:
@@ -59,6 +69,10 @@ class OffsetStore:
     def groups_of(self, topic: str) -> list[str]:
         """The groups with a committed offset in the topic."""
         return list(self._groups_of.get(topic) or ())
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether the group has an offset, also one of an open transaction."""
+        return group_id in self.by_group or group_id in self._open
 
     def has_pending(self, group_id: str) -> bool:
         """Whether an open transaction has committed an offset in this group."""
@@ -102,7 +116,7 @@ class OffsetStore:
             if offset is None:
                 self._close(producer_id, *place)
             else:
-                self.load_pending(producer_id, *place, offset)
+                self._open_pending(producer_id, *place, offset)
 
     def replay_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> OffsetsBefore:
         """A commit outside of a transaction."""
@@ -111,32 +125,14 @@ class OffsetStore:
         self.commits += 1
         return OffsetsBefore(((place, before),))
 
-    def load_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
-        """As replay_commit, with nothing to undo: this is called once for each record of a log that is loaded."""
-        try:
-            partitions = self.by_group[group_id][topic]
-        except KeyError:
-            self._put(group_id, topic, partition, offset)
-            return
-        if partition not in partitions:
-            self.count += 1
-        partitions[partition] = offset
-
     def replay_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
     ) -> OffsetsBefore:
         """A commit inside of a transaction, which no reader sees yet."""
         place = (group_id, topic, partition)
         before = self._pending.get(producer_id, {}).get(place)
-        self.load_pending(producer_id, group_id, topic, partition, offset)
+        self._open_pending(producer_id, group_id, topic, partition, offset)
         return OffsetsBefore(pending=((producer_id, place, before),))
-
-    def load_pending(
-        self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
-    ) -> None:
-        """As replay_pending, with nothing to undo."""
-        self._pending.setdefault(producer_id, {})[(group_id, topic, partition)] = offset
-        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
     def replay_tombstone(self, group_id: str, topic: str, partition: int) -> OffsetsBefore:
         """Delete the offset, and with it the pending offsets of open transactions there."""
@@ -196,6 +192,12 @@ class OffsetStore:
                 del self.by_group[group_id]
             self.count -= 1
         return before
+
+    def _open_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
+    ) -> None:
+        self._pending.setdefault(producer_id, {})[(group_id, topic, partition)] = offset
+        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
     def _close(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
         pending = self._pending[producer_id]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Event
@@ -73,6 +73,16 @@ class Before(Protocol):
 
     def restore(self, machine: Any) -> None:
         """Undo the record. Everything newer is undone before."""
+
+
+class Unchanged(NamedTuple):
+    """A record changed nothing."""
+
+    def restore(self, machine: Any) -> None:
+        """Nothing is to be undone."""
+
+
+UNCHANGED: Final = Unchanged()
 
 
 class Answered(NamedTuple):

@@ -134,10 +134,10 @@ def run_group_log(data: bytes) -> None:
         size = int.from_bytes(data[at : at + 4], signed=True)
         value = None if size < 0 else data[at + 4 : at + 4 + size]
         at += 4 + max(size, 0)
-        machine.load_record(offset, 7 if data[0] & 1 else -1, key, value)
+        machine.apply(offset, 7 if data[0] & 1 else -1, key, value)
         offset += 1
     if data and data[0] & 2:
-        machine.load_marker(offset, 7, True)
+        machine.apply_marker(offset, 7, True)
     machine.loaded(Now(NOW_MS, 0))
     machine.expire(Now(NOW_MS + (1 << 40), 1 << 40))
 

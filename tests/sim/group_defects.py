@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from broker_cy.coordinator import admin, commit, expiry
@@ -9,8 +10,10 @@ from broker_cy.coordinator.classic import join, membership, rebalance, sync
 from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.offsets import OffsetStore
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.offset_record import decode_offset_key
+from broker_cy.coordinator.offsets import NO_PRODUCER_ID
+from broker_cy.coordinator.records import KeyType, key_type
+from broker_cy.coordinator.step import UNCHANGED, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
@@ -210,37 +213,56 @@ def group_with_members_is_deleted(patch: Patch) -> None:
     patch.setattr(admin, "delete_groups", delete_groups)
 
 
+def _while_loading(patch: Patch, change: Callable[..., bool]) -> None:
+    """Records that are read from the log, and not those of operations, are ignored if `change` returns False."""
+    right, append = Machine.apply, Machine.append
+    own = [False]
+
+    def apply(self: Machine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Any:
+        if own[0] or change(self, producer_id, key, value):
+            return right(self, offset, producer_id, key, value)
+        self.next_offset = offset + 1
+        return UNCHANGED
+
+    def append_own(self: Machine, *what: Any) -> None:
+        own[0] = True
+        append(self, *what)
+        own[0] = False
+
+    patch.setattr(Machine, "apply", apply)
+    patch.setattr(Machine, "append", append_own)
+
+
+def _is_commit(producer_id: int, key: bytes, value: bytes | None) -> bool:
+    """Whether a record commits an offset, outside of a transaction."""
+    return key_type(key) == KeyType.OFFSET_COMMIT and value is not None and producer_id == NO_PRODUCER_ID
+
+
 def committed_offsets_are_lost_by_a_reload(patch: Patch) -> None:
     """A start forgets the offsets of one partition."""
-    right = OffsetStore.load_commit
 
-    def load_commit(self: OffsetStore, group_id: str, topic: str, partition: int, committed: Any) -> Any:
-        if partition != 1:
-            right(self, group_id, topic, partition, committed)
+    def change(machine: Machine, producer_id: int, key: bytes, value: bytes | None) -> bool:
+        return not _is_commit(producer_id, key, value) or decode_offset_key(key)[2] != 1
 
-    patch.setattr(OffsetStore, "load_commit", load_commit)
+    _while_loading(patch, change)
 
 
 def older_offset_wins_a_reload(patch: Patch) -> None:
     """A start keeps the first offset that it finds."""
-    right = OffsetStore.load_commit
 
-    def load_commit(self: OffsetStore, group_id: str, topic: str, partition: int, committed: Any) -> Any:
-        if self.get(group_id, topic, partition) is None:
-            right(self, group_id, topic, partition, committed)
+    def change(machine: Machine, producer_id: int, key: bytes, value: bytes | None) -> bool:
+        return not _is_commit(producer_id, key, value) or machine.offsets.get(*decode_offset_key(key)) is None
 
-    patch.setattr(OffsetStore, "load_commit", load_commit)
+    _while_loading(patch, change)
 
 
 def members_are_lost_by_a_reload(patch: Patch) -> None:
     """A start does not know the groups."""
-    right = Machine.load_record
 
-    def load_record(self: Machine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
-        right(self, offset, producer_id, key, value)
-        self.group_values.clear()
+    def change(machine: Machine, producer_id: int, key: bytes, value: bytes | None) -> bool:
+        return key_type(key) != KeyType.GROUP_METADATA
 
-    patch.setattr(Machine, "load_record", load_record)
+    _while_loading(patch, change)
 
 
 def response_is_sent_before_the_write(patch: Patch) -> None:

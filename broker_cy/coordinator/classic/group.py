@@ -1,6 +1,4 @@
-"""A classic group: its members, generation and state. All of this is live state; `GroupMachine.group_values` has
-the durable part.
-"""
+"""A classic group: its members, generation and state. All of this is live state; `record` is the durable part."""
 
 from __future__ import annotations
 
@@ -56,6 +54,7 @@ class ClassicGroup:
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "record",
         "speakers",
         "state",
         "state_timestamp_ms",
@@ -64,14 +63,16 @@ class ClassicGroup:
         "waiting_joins",
     )
 
-    def __init__(self, group_id: str, wall_ms: int) -> None:
+    def __init__(self, group_id: str, wall_ms: int | None) -> None:
         self.group_id = group_id
+        # The value of its newest record; None for a group without one, which has only committed offsets or is new.
+        self.record: bytes | None = None
         # Distinguishes it from another group of the same id, before or after it; the state machine sets it.
         self.number = 0
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         # Wall clock of the last change of state; None in records of old Kafka versions.
-        self.state_timestamp_ms: int | None = wall_ms
+        self.state_timestamp_ms = wall_ms
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None

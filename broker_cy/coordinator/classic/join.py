@@ -91,7 +91,7 @@ class GroupCreated(NamedTuple):
 
     def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
         group = machine.same_group(self.group_id, self.number)
-        if group is not None and self.group_id not in machine.group_values:
+        if group is not None and group.record is None:
             discard_group(machine, out, group, append_error(code))
 
 

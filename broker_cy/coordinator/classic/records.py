@@ -63,12 +63,13 @@ def group_tombstone(group_id: str) -> Record:
     return Record(group_key(group_id), None)
 
 
-def load_group(group_id: str, value: bytes, wall_ms: int) -> ClassicGroup:
-    """The group in a record's value: STABLE with members, EMPTY without. Raises WireError if it is malformed."""
+def load_group(group: ClassicGroup, value: bytes) -> None:
+    """Set the live state of a new group from its record: STABLE with members, EMPTY without. Raises WireError if the
+    value is malformed.
+    """
     data, version = codec.decode_versioned(messages.GroupMetadataValue, value)
     if version > GROUP_METADATA_VERSION_MAX:
         raise WireError(f"group metadata of version {version}, 0 to {GROUP_METADATA_VERSION_MAX} are known")
-    group = ClassicGroup(group_id, wall_ms)
     group.generation = data.generation
     group.protocol_type = data.protocol_type or None
     group.protocol_name = data.protocol
@@ -93,7 +94,6 @@ def load_group(group_id: str, value: bytes, wall_ms: int) -> ClassicGroup:
     if group.leader_id not in group.members:
         group.leader_id = next(iter(group.members), None)
     group.refresh_subscription()
-    return group
 
 
 def _timestamp(group: ClassicGroup) -> int:

@@ -6,7 +6,7 @@ The caller appends the records of each `TxnStep` in order, and calls `written` o
 It writes the step's markers and reports the results (`markers.written`). It calls `expire` no later than
 `next_wake_ms`.
 
-Durable state is `transactions`, which only `_set` changes, both for records read from the log and for those that an
+Durable state is `transactions`, which only `replay` changes, both for records read from the log and for those that an
 operation has just created. Everything else is live state: the transactions that are being completed, and which of them
 wait for a retry.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker_cy.coordinator.base import StateMachine
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step
 from broker_cy.coordinator.txn import expiry, markers, records
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
@@ -79,14 +79,16 @@ class TransactionMachine(StateMachine[str, TxnStep]):
         topic = self.image.topics.by_name(partition[0])
         return topic is not None and partition[1] in topic.partitions
 
-    # ---- loading ----
+    # ---- records ----
 
-    def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Replay a record from the log. Raises WireError if it is malformed."""
+    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+        """Change the state by a record read from the log, and return the state before it. Raises WireError if it is
+        malformed.
+        """
         self.next_offset = offset + 1
         if records.key_type(key) != records.KEY_TYPE:
             self.unknown_records += 1
-            return
+            return UNCHANGED
         transactional_id = records.id_of_key(key)
         found = None
         if value is not None:
@@ -94,15 +96,31 @@ class TransactionMachine(StateMachine[str, TxnStep]):
             if found is None:
                 # As in Kafka, the previous value stays.
                 self.unknown_records += 1
-                return
-        self._set(transactional_id, found)
+                return UNCHANGED
+        return self.replay(transactional_id, found)
 
-    def load_marker(self, offset: int, producer_id: int, committed: bool) -> None:
+    def apply_marker(self, offset: int, producer_id: int, committed: bool) -> Before:
         """There are no transactions in this log."""
         self.next_offset = offset + 1
+        return UNCHANGED
+
+    def replay(self, transactional_id: str, transaction: Transaction | None) -> TransactionBefore:
+        """Change the state by what a record stands for. A record of an operation is not decoded again: it lacks the
+        last epoch, which the producer's repeated request needs.
+        """
+        before = TransactionBefore(transactional_id, self.transactions.get(transactional_id))
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = transaction
+        if transaction is not None and transaction.state is TxnState.ONGOING:
+            self.ongoing[transactional_id] = None
+        else:
+            self.ongoing.pop(transactional_id, None)
+        return before
 
     def loaded(self, now: Now) -> TxnStep:
-        """All records of the log are replayed: transactions whose end is decided are ended."""
+        """All records of the log are applied: transactions whose end is decided are ended."""
         step = TxnStep()
         for transaction in list(self.transactions.values()):
             if transaction.state.is_prepared:
@@ -137,7 +155,7 @@ class TransactionMachine(StateMachine[str, TxnStep]):
     # ---- records of an operation ----
 
     def change(self, step: TxnStep, transaction: Transaction) -> None:
-        """Make the record of a transaction's change part of the step and replay it."""
+        """Make the record of a transaction's change part of the step and apply it."""
         step.timeout_ms = max(step.timeout_ms, transaction.timeout_ms)
         self._append(step, transaction.transactional_id, transaction)
 
@@ -153,8 +171,7 @@ class TransactionMachine(StateMachine[str, TxnStep]):
             else records.record(transaction, self.transaction_version)
         )
         step.records.append(new)
-        step.before.append(TransactionBefore(transactional_id, self.transactions.get(transactional_id)))
-        self._set(transactional_id, transaction)
+        step.before.append(self.replay(transactional_id, transaction))
         self.next_offset += 1
         self._unwritten.setdefault(transactional_id, []).append(step)
         step.then(Known(transactional_id))
@@ -166,20 +183,6 @@ class TransactionMachine(StateMachine[str, TxnStep]):
         if not waiting:
             del self._unwritten[transactional_id]
             out.settled.append(transactional_id)
-
-    def restore(self, transactional_id: str, before: Transaction | None) -> None:
-        """Undo a record."""
-        self._set(transactional_id, before)
-
-    def _set(self, transactional_id: str, transaction: Transaction | None) -> None:
-        if transaction is None:
-            self.transactions.pop(transactional_id, None)
-        else:
-            self.transactions[transactional_id] = transaction
-        if transaction is not None and transaction.state is TxnState.ONGOING:
-            self.ongoing[transactional_id] = None
-        else:
-            self.ongoing.pop(transactional_id, None)
 
     def unwritten(self, transactional_id: str) -> TxnStep | None:
         """Return the newest step with a record of this id that is not on disk yet. No request waits any longer for a
@@ -217,7 +220,7 @@ class TransactionBefore(NamedTuple):
     transaction: Transaction | None
 
     def restore(self, machine: TransactionMachine) -> None:
-        machine.restore(self.transactional_id, self.transaction)
+        machine.replay(self.transactional_id, self.transaction)
 
 
 class Known(NamedTuple):

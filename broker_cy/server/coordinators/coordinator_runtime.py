@@ -57,8 +57,8 @@ class Machine(Protocol):
     unknown_records: int
 
     def run(self, operation: Callable[..., None], *request: Any) -> Any: ...
-    def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None: ...
-    def load_marker(self, offset: int, producer_id: int, committed: bool) -> None: ...
+    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Any: ...
+    def apply_marker(self, offset: int, producer_id: int, committed: bool) -> Any: ...
     def loaded(self, now: Now) -> Any: ...
     def take_image(self, image: MetadataImage) -> None: ...
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Any: ...
@@ -229,15 +229,15 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
             for record in found:
                 kind = control_type(record)
                 if kind in (ControlType.COMMIT, ControlType.ABORT):
-                    self.machine.load_marker(record.offset, batch.producer_id, kind is ControlType.COMMIT)
+                    self.machine.apply_marker(record.offset, batch.producer_id, kind is ControlType.COMMIT)
             return len(found)
         producer_id = batch.producer_id if batch.is_transactional else -1
-        load = self.machine.load_record
+        apply = self.machine.apply
         for record in found:
             key = record.key
             if key is None:
                 raise WireError(f"the record at offset {record.offset} has no key")
-            load(record.offset, producer_id, key, record.value)
+            apply(record.offset, producer_id, key, record.value)
         return len(found)
 
     # ---- steps ----

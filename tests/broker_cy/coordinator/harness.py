@@ -313,7 +313,7 @@ def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupM
     """Return a state machine loaded from records."""
     machine = GroupMachine(settings)
     for offset, record in enumerate(log):
-        machine.load_record(offset, -1, record.key, record.value)
+        machine.apply(offset, -1, record.key, record.value)
     machine.loaded(now)
     return machine
 
@@ -325,7 +325,7 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
     }
     return {
         "groups by topic": groups_of,
-        "groups": dict(machine.group_values),
+        "groups": {group_id: group.record for group_id, group in machine.groups.items() if group.record is not None},
         "offsets": {
             (group, topic, index): offset
             for group, topics in machine.offsets.by_group.items()

@@ -218,7 +218,7 @@ def test_a_transaction_ends_for_readers_when_its_marker_is_written(h: Harness, c
 
 def pending(h: Harness, offset: int, producer_id: int, committed: int) -> None:
     key = encode_offset_key(GROUP, "t", 0)
-    h.machine.load_record(offset, producer_id, key, encode_offset_value(committed, -1, "", 5, -1, TOPIC_ID.bytes))
+    h.machine.apply(offset, producer_id, key, encode_offset_value(committed, -1, "", 5, -1, TOPIC_ID.bytes))
 
 
 def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
@@ -235,8 +235,8 @@ def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
 def test_marker_decides_about_pending_offsets(h: Harness, committed: bool, offset: int) -> None:
     """If this fails, offsets of an aborted transaction count, or those of a committed one do not."""
     pending(h, 0, 7, 50)
-    h.machine.load_marker(1, 8, True)
-    h.machine.load_marker(2, 7, committed)
+    h.machine.apply_marker(1, 8, True)
+    h.machine.apply_marker(2, 7, committed)
     h.machine.loaded(h.now)
     assert h.fetch(require_stable=True).committed_offset == offset
 
@@ -244,10 +244,8 @@ def test_marker_decides_about_pending_offsets(h: Harness, committed: bool, offse
 def test_younger_commit_beats_an_older_transaction(h: Harness) -> None:
     """If this fails, compaction of the log makes a group go back to an older offset."""
     pending(h, 0, 7, 50)
-    h.machine.load_record(
-        1, -1, encode_offset_key(GROUP, "t", 0), encode_offset_value(60, -1, "", 5, -1, TOPIC_ID.bytes)
-    )
-    h.machine.load_marker(2, 7, True)
+    h.machine.apply(1, -1, encode_offset_key(GROUP, "t", 0), encode_offset_value(60, -1, "", 5, -1, TOPIC_ID.bytes))
+    h.machine.apply_marker(2, 7, True)
     h.machine.loaded(h.now)
     assert h.fetch().committed_offset == 60
 
@@ -268,7 +266,7 @@ def test_deleting_an_offset_drops_what_is_pending_there(h: Harness) -> None:
     h.machine.loaded(h.now)
     assert h.delete_offsets("d", "t", 0).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert len(h.log) == 1
-    h.machine.load_marker(1, 7, True)
+    h.machine.apply_marker(1, 7, True)
     assert h.fetch().committed_offset == -1
 
 

@@ -114,7 +114,7 @@ def loaded_fixture() -> Harness:
     for batch in decode_batches(FIXTURE.read_bytes()):
         for record in batch.records():
             assert record.key is not None
-            h.machine.load_record(record.offset, batch.producer_id, record.key, record.value)
+            h.machine.apply(record.offset, batch.producer_id, record.key, record.value)
     h.machine.loaded(h.now)
     return h
 
@@ -167,7 +167,7 @@ def test_group_records_of_every_version_are_read(version: int) -> None:
     if version >= 2:
         value.current_state_timestamp = 123
     h = Harness()
-    h.machine.load_record(0, -1, group_key(GROUP), codec.encode_versioned(value, version))
+    h.machine.apply(0, -1, group_key(GROUP), codec.encode_versioned(value, version))
     h.machine.loaded(h.now)
     group = h.group()
     assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 5, "m")
@@ -197,7 +197,7 @@ def consumer_group(h: Harness, *, member_epoch: int | None) -> None:
         records.append((key_of(5, "modern", "m"), messages.ConsumerGroupMemberMetadataValue(client_id="c")))
         records.append((key_of(8, "modern", "m"), current))
     for key, value in records:
-        h.machine.load_record(h.machine.next_offset, -1, key, codec.encode_versioned(value, 0))
+        h.machine.apply(h.machine.next_offset, -1, key, codec.encode_versioned(value, 0))
     h.machine.loaded(h.now)
 
 
@@ -266,7 +266,7 @@ def test_empty_consumer_group_is_deleted_whole() -> None:
 def test_share_groups_are_kept_and_refused() -> None:
     """If this fails, deleting a share group leaves its state behind, or its offsets pass for those of consumers."""
     h = Harness()
-    h.machine.load_record(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
+    h.machine.apply(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
     h.machine.loaded(h.now)
     assert [g.group_type for g in admin.list_groups(h.machine, [], [])] == ["share"]
     assert h.commit("c", 1, group_id="shared") is ErrorCode.GROUP_ID_NOT_FOUND
@@ -281,12 +281,12 @@ def test_group_changes_its_type_as_kafka_writes_it() -> None:
     h.stable("a")
     h.commit("c", 7, member_id=h.group().leader_id or "", generation=1)
     machine = replayed(h.log, h.settings, h.now)
-    machine.load_record(10, -1, group_key(GROUP), None)
-    machine.load_record(11, -1, key_of(3, GROUP), b"\0\0\0\0\0\1\0")
+    machine.apply(10, -1, group_key(GROUP), None)
+    machine.apply(11, -1, key_of(3, GROUP), b"\0\0\0\0\0\1\0")
     machine.loaded(h.now)
     assert [g.group_type for g in admin.list_groups(machine, [], [])] == ["consumer"]
-    machine.load_record(12, -1, key_of(3, GROUP), None)
-    machine.load_record(13, -1, h.log[0].key, h.log[0].value)
+    machine.apply(12, -1, key_of(3, GROUP), None)
+    machine.apply(13, -1, h.log[0].key, h.log[0].value)
     machine.loaded(h.now)
     assert [g.group_type for g in admin.list_groups(machine, [], [])] == ["classic"]
     assert machine.offsets.get(GROUP, "t", 0) is not None
@@ -296,10 +296,10 @@ def test_every_known_key_type_is_kept_and_unknown_ones_are_counted() -> None:
     """If this fails, loading fails for records that a newer or older Kafka left."""
     h = Harness()
     for kind in OtherKeyType:
-        h.machine.load_record(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")
+        h.machine.apply(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")
     assert len(h.machine.other_groups.by_id) == len(OtherKeyType)
     for kind in OtherKeyType:
-        h.machine.load_record(0, -1, key_of(kind, f"g{kind}", "m"), None)
+        h.machine.apply(0, -1, key_of(kind, f"g{kind}", "m"), None)
     assert not h.machine.other_groups.by_id
-    h.machine.load_record(0, -1, key_of(99, "g"), b"\0\0")
+    h.machine.apply(0, -1, key_of(99, "g"), b"\0\0")
     assert h.machine.unknown_records == 1

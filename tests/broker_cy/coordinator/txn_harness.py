@@ -106,7 +106,7 @@ class TxnHarness:
 
     def replay(self, log: list[Record]) -> None:
         for offset, (key, value) in enumerate(log):
-            self.machine.load_record(offset, -1, key, value)
+            self.machine.apply(offset, -1, key, value)
 
     def as_loaded(self) -> dict[str, Transaction]:
         """Return the state as a restart would find it: records contain neither the last epoch nor an empty id's

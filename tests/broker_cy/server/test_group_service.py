@@ -204,7 +204,7 @@ def test_many_tombstones_are_cut_into_batches(tmp_path: Path, by_request: bool) 
             for i in range(3_000):
                 key = encode_offset_key(GROUP, "x" * 400, i)
                 key_bytes += len(key)
-                runtime.machine.load_record(i, -1, key, encode_offset_value(1, -1, "", 1, now - 1, bytes(16)))
+                runtime.machine.apply(i, -1, key, encode_offset_value(1, -1, "", 1, now - 1, bytes(16)))
             runtime.machine.loaded(runtime.now())
             runtime.machine.next_offset = 0
             assert key_bytes > 1_048_588
