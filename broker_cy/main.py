@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from broker_cy.config import BrokerConfig, ConfigError, places, sources
+from broker_cy.control.membership.refusal import RegistrationRefused
 from broker_cy.core import logs
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.connections.sockets import ListenError
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.metadata.refusal import RegistrationRefused
 from broker_cy.server.ready_line import StartError, print_ready
 from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager

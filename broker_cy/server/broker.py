@@ -9,13 +9,13 @@ from broker_cy.client.login import ClientLogin, KerberosMissing
 from broker_cy.client.oauth import TokenSource
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.config.types import ConfigError
+from broker_cy.control.watch.suspects import Departed, Suspects
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.connections.ip_overrides import IpOverrides
 from broker_cy.server.connections.login_calls import LoginCalls
 from broker_cy.server.login_counts import LoginCounts, TlsCounts
-from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.telemetry.access_journal import AccessJournal
 from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from broker_cy.server.telemetry.client_instances import ClientInstances
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.config.sasl import NodeLogin
+    from broker_cy.control.controller_service import ControllerService
+    from broker_cy.control.topics.auto_topics import AutoTopics
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.server.connections.node_tls import NodeTls
     from broker_cy.server.coordinators.group_service import GroupService
     from broker_cy.server.coordinators.txn_markers import TxnMarkers
     from broker_cy.server.coordinators.txn_service import TransactionService
-    from broker_cy.server.metadata.auto_topics import AutoTopics
-    from broker_cy.server.metadata.controller_service import ControllerService
     from broker_cy.server.partitions.openings import Openings
     from broker_cy.server.seams import Seams
     from broker_cy.server.telemetry.event_log import EventLog

@@ -8,6 +8,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+from broker_cy.control.controller_service import ControllerService
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import RESOURCE_BROKER
 from broker_cy.replica.partition_table import PartitionTable
@@ -15,7 +16,6 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.connections.tls_listeners import LOOK_S
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.jobs import LoopJobs
-from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.loop_watch import LoopWatch
 from broker_cy.server.telemetry.metrics_address import MetricsAddress

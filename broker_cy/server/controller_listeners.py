@@ -52,7 +52,7 @@ class ControllerListeners:
         )
         if config.quorum_voters:
             # Imported here, because a node that is alone starts sooner without it.
-            from broker_cy.server.metadata.same_id import refuse_same_id
+            from broker_cy.control.membership.same_id import refuse_same_id
 
             await refuse_same_id(config, self._broker.to_controllers)
         buffers = Buffers(config["socket.send.buffer.bytes"], config["socket.receive.buffer.bytes"])

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 
 from broker_cy.client.address import Address
 from broker_cy.config.definitions import BROKER
+from broker_cy.control.controller_service import ControllerService
+from broker_cy.control.membership.own_address import check_own_address
+from broker_cy.control.topics.auto_topics import AutoTopics
 from broker_cy.core import uuid as uuids
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import topic_names
@@ -44,9 +47,6 @@ from broker_cy.server.coordinators.txn_service import TransactionService
 from broker_cy.server.coordinators.txn_verifier import TxnVerifier
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.jobs import LoopJobs
-from broker_cy.server.metadata.auto_topics import AutoTopics
-from broker_cy.server.metadata.controller_service import ControllerService
-from broker_cy.server.metadata.own_address import check_own_address
 from broker_cy.server.partitions.openings import Openings
 from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.server.registry import declared

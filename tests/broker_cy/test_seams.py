@@ -29,6 +29,7 @@ PACKAGES = (
     "security",
     "quotas",
     "client",
+    "control",
     "server",
     "shards",
 )
@@ -146,7 +147,7 @@ SEAMS = {
 }
 # The disk: these modules and no others touch files of the data directories.
 DISK_MODULES = {
-    "server.metadata.metadata_log",
+    "control.quorum.metadata_log",
     *(
         f"storage.{name}"
         for name in (

@@ -15,10 +15,11 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.control import controller_service
+from broker_cy.control.quorum import metadata_log
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.snapshot import BOOTSTRAP_NAME, KRaftState
-from broker_cy.server.metadata import controller_service, metadata_log
 from broker_cy.storage import (
     checkpoints,
     damage,

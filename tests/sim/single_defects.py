@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker_cy.control.active.active_controller import ActiveController
+from broker_cy.control.active.leadership import Leadership
+from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.coordinator import fetch
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
@@ -15,9 +18,6 @@ from broker_cy.quorum.state import QuorumState
 from broker_cy.quorum.step import Snapshotted
 from broker_cy.replica import following
 from broker_cy.replica.in_sync import ANY_BROKER_EPOCH, Altered, InSync, Proposal
-from broker_cy.server.metadata.active_controller import ActiveController
-from broker_cy.server.metadata.leadership import Leadership
-from broker_cy.server.metadata.metadata_snapshots import SnapshotKeeper
 from broker_cy.storage import data_directory, log_loader
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.log_manager import LogManager

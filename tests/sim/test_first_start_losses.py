@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from broker_cy.control.controller_service import SEGMENT_BYTES_MAX
+from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.core.clock import ManualClock
-from broker_cy.server.metadata.controller_service import SEGMENT_BYTES_MAX
-from broker_cy.server.metadata.metadata_log import MetadataLog
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.settings import StorageSettings
-from tests.broker_cy.server.test_controller_service import create
+from tests.broker_cy.control.test_controller_service import create
 from tests.broker_cy.storage.batches import batch
 from tests.sim.power_broker import Broker
 from tests.sim.power_machine import Least, Machine, Zeros, machine_in_memory

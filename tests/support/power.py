@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from broker_cy.server.metadata import metadata_log
+from broker_cy.control.quorum import metadata_log
 from broker_cy.storage import disk
 from broker_cy.storage.syncs import FAILED_MARK
 from tests.support import power_loss

@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+from broker_cy.control.topics.internal_topics import creatable_topic
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
+from broker_cy.core.waiters import Waiters
 from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
-from broker_cy.server.metadata.internal_topics import creatable_topic
-from broker_cy.server.waiters import Waiters
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ If a resource is named twice, Kafka 4.3.1 fails to answer; here both entries get
 from __future__ import annotations
 
 from broker_cy.controller.config_ops import OpType
+from broker_cy.server.config_changes import alter
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.config_changes import alter
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_cy.control.image.metadata_view import absent_partition_error
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import RecordsDeleted
 from broker_cy.replica.replica import Role
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -6,11 +6,11 @@ controllers: the registered controllers, and the active one of them (KIP-919).
 
 from __future__ import annotations
 
+from broker_cy.control.image import metadata_view
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation
 from broker_cy.server import authorized_operations
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata import metadata_view
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -17,8 +17,8 @@ from broker_cy.metadata import image, topic_names
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.broker import Broker
+from broker_cy.server.config_changes import parse_node_id
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.config_changes import parse_node_id
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.server.telemetry import log_levels
 from broker_cy.wire import messages

@@ -8,10 +8,10 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from broker_cy.control.membership.cordons import is_cordoned
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.acls import Operation
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.cordons import is_cordoned
 from broker_cy.server.registry import handler
 from broker_cy.storage.data_directory import room
 from broker_cy.wire import messages

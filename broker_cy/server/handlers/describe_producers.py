@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from broker_cy.control.image.metadata_view import absent_partition_error
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.topic_names import invalid_reason
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.authorization import MESSAGES
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.metadata_view import absent_partition_error
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_cy.control.image import metadata_view
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import MetadataImage, TopicImage
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata import metadata_view
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -2,7 +2,7 @@
 
 1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first request creates the
 coordinator's topic. A coordinator that is suspected to be gone is named only after the verdict of the controller
-(metadata.suspects). Omissions: there is no coordinator for the state of share groups yet.
+(control.watch.suspects). Omissions: there is no coordinator for the state of share groups yet.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ by an unknown number is INVALID_REQUEST for every resource, where Kafka 4.3.1 an
 
 from __future__ import annotations
 
+from broker_cy.server.config_changes import alter
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.config_changes import alter
 from broker_cy.server.registry import BOTH, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -5,7 +5,7 @@ version 12 on topics may be named by id; if one is, names are ignored. Topics th
 request (from version 4 on) and `auto.create.topics.enable` allow it, in the background: this answer has
 UNKNOWN_TOPIC_OR_PARTITION, and the client retries. Brokers are returned with their address on the listener of the
 request. A response that names a suspected broker as a leader waits for the verdict of the controller, and one for named
-topics lists brokers that were fenced just now (metadata.suspects).
+topics lists brokers that were fenced just now (control.watch.suspects).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any
 
+from broker_cy.control.image import metadata_view
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
@@ -21,7 +22,6 @@ from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, T
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
 from broker_cy.server.handlers.create_topics import create_topics
-from broker_cy.server.metadata import metadata_view
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -17,8 +17,8 @@ from broker_cy.wire import messages
 
 if TYPE_CHECKING:
     from broker_cy.client.outgoing import Outgoing
+    from broker_cy.control.controller_service import ControllerService
     from broker_cy.metadata.image import MetadataImage
-    from broker_cy.server.metadata.controller_service import ControllerService
 
 CONNECT_S: Final = 5.0
 ALTER_S: Final = 5.0

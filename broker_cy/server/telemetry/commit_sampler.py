@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.core.supervision import keep_running
 from broker_cy.metrics.events import Commits, Committed
-from broker_cy.server.partitions.cold_lookup import look_up
+from broker_cy.storage.cold_lookup import look_up
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.lookups import timestamp_at
 

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from broker_cy.control.topics.internal_topics import creatable_topic
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.replica.replica import Role
-from broker_cy.server.metadata.internal_topics import creatable_topic
 from broker_cy.server.telemetry.own_topic_leader import NO_LEADER
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import messages

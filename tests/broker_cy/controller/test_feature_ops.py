@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from broker_cy.config import BrokerConfig
+from broker_cy.control.membership.broker_membership import BrokerMembership
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.feature_ops import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.records import VersionedRecord
-from broker_cy.server.metadata.broker_membership import BrokerMembership
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers
 from tests.broker_cy.controller.cluster import DIRECTORY, Cluster, Records

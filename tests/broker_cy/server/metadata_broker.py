@@ -10,6 +10,9 @@ from typing import Any, cast
 
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.config import BrokerConfig
+from broker_cy.control.controller_service import ControllerService
+from broker_cy.control.topics.auto_topics import AutoTopics
+from broker_cy.control.watch.suspects import Departed, Suspects
 from broker_cy.core import uuid as uuids
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
@@ -22,9 +25,6 @@ from broker_cy.server.authorization import Authorization
 from broker_cy.server.broker import Broker
 from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.context import RequestContext
-from broker_cy.server.metadata.auto_topics import AutoTopics
-from broker_cy.server.metadata.controller_service import ControllerService
-from broker_cy.server.metadata.suspects import Departed, Suspects
 from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.log_events import LogEvents

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.control.watch import suspects
+from broker_cy.control.watch.suspects import Suspects
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.server.handlers import load_handlers
-from broker_cy.server.metadata import suspects
-from broker_cy.server.metadata.suspects import Suspects
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, run, until
 from tests.broker_cy.server.metadata_broker import MetadataBroker, create, with_broker

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from broker_cy.server.partitions.cold_lookup import look_up
 from broker_cy.storage import disk, page_cache
+from broker_cy.storage.cold_lookup import look_up
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import messages

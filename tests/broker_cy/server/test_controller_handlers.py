@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.control.controller_service import ControllerService
 from broker_cy.controller.operation import Operation
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.server.handlers import load_handlers
 from broker_cy.server.handlers.list_partition_reassignments import list_partition_reassignments
-from broker_cy.server.metadata.controller_service import ControllerService
 from broker_cy.server.registry import ListenerKind, registrations
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

@@ -113,7 +113,7 @@ def test_a_forwarded_request_has_the_rights_of_its_client(tmp_path: Path) -> Non
     seen: list[tuple[str, str]] = []
 
     async def work(broker: MetadataBroker) -> None:
-        from broker_cy.server import envelope
+        from broker_cy.control.link import envelope
 
         def ask(principal: str) -> Any:
             ctx = RequestContext(

@@ -85,14 +85,14 @@ ALLOWED: Final = (
     Allowed(READ, "server.coordinators.record_writer.RecordWriter._stage_pending", 4),
     Allowed(READ, "server.coordinators.group_runtime.GroupRuntime.commit_transactional", 4),
     Allowed(READ, "server.telemetry.own_topic.OwnTopic._append", 4),
-    Allowed(READ, "server.metadata.metadata_log.MetadataLog.append", 4),
+    Allowed(READ, "control.quorum.metadata_log.MetadataLog.append", 4),
     # The same, for each partition of a request of markers.
     Allowed(READ, "server.coordinators.txn_markers.TxnMarkers._append", 100),
     # The same, for each log in an answer of a leader: after a start there are many.
     Allowed(READ, "server.replication.fetcher.LeaderFetcher._append", 100),
     # A log is cut: the index, and the headers of batches behind the last producer state.
     Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
-    Allowed(READ, "server.metadata.metadata_log.MetadataLog.truncate", 100),
+    Allowed(READ, "control.quorum.metadata_log.MetadataLog.truncate", 100),
     # A write failed: its entries in the transaction index.
     Allowed(READ, "storage.txn_index.truncate_to", 100),
     # The next log to compact is chosen: the first timestamp after the compacted part.
@@ -102,10 +102,10 @@ ALLOWED: Final = (
     # A piece of a coordinator's log; LOAD_RECORDS_PER_TURN of its records are replayed in a turn.
     Allowed(PARSE, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
     # A piece of the committed metadata; one batch is parsed as a whole, whatever its size is.
-    Allowed(PARSE, "server.metadata.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),
+    Allowed(PARSE, "control.image.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),
     # A request that a broker forwarded, its response, and the log ends of the partitions that a follower asked for.
     Allowed(PARSE, "server.handlers.controllers.envelope.envelope", FORWARDED_BYTES),
-    Allowed(PARSE, "server.envelope.read_response", FORWARDED_BYTES),
+    Allowed(PARSE, "control.link.envelope.read_response", FORWARDED_BYTES),
     Allowed(PARSE, "server.replication.fetcher.LeaderFetcher._offsets", FORWARDED_BYTES),
 )
 _BY_KIND: Final = {

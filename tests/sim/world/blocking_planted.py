@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker_cy.server.metadata.metadata_log import MetadataLog
-from broker_cy.server.metadata.quorum_driver import QuorumDriver
-from broker_cy.server.partitions import cold_lookup
+from broker_cy.control.quorum.metadata_log import MetadataLog
+from broker_cy.control.quorum.quorum_driver import QuorumDriver
+from broker_cy.storage import cold_lookup
 from broker_cy.storage.log_manager import LogManager
 from tests.sim.world.blocking import PARSE, READ, RENAME, SYNC
 from tests.sim.world.plan import CLUSTER, CLUSTER_SNAPSHOTS, EVERYTHING

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.control.quorum import quorum_opening
 from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode
@@ -26,7 +27,6 @@ from broker_cy.server.client_quotas import ClientQuotas
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.coordinators.record_writer import RecordWriter
-from broker_cy.server.metadata import quorum_opening
 from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.server.replication.fetcher import Lane
 from broker_cy.server.replication.replicas import Replicas

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from broker_cy.control.image import committed_metadata
 from broker_cy.coordinator.txn import end, init, state
-from broker_cy.server.metadata import committed_metadata
 from broker_cy.storage import flusher
 from tests.sim.world.blocking import REPLAY_BYTES
 from tests.sim.world.draws import Trace

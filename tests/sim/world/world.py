@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import UUID
 
-from broker_cy.server.metadata.metadata_log import MetadataLog
+from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.storage import data_directory, written_points
 from tests.history.checker import check
 from tests.history.operations import Compact, Recorder, Unclean

@@ -10,9 +10,9 @@ from __future__ import annotations
 import inspect
 from typing import Any, Final
 
+from broker_cy.control.link import envelope as content
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.security.acls import Operation
-from broker_cy.server import envelope as content
 from broker_cy.server.context import ForwardedContext, RequestContext
 from broker_cy.server.registry import ListenerKind, handler, registrations
 from broker_cy.wire import codec, frame, messages

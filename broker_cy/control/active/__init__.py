@@ -1,0 +1,1 @@
+"""The active controller: what runs while this node leads the metadata quorum."""

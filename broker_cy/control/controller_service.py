@@ -1,0 +1,706 @@
+"""The controller, as the services and handlers of this node see it: `submit` runs an operation, `image` is the newest
+committed metadata.
+
+The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), and, while it
+leads the quorum, the active controller (leadership). This class puts them together, takes them from start to stop, and
+has operations run here or, on a node that does not lead, by the active controller. The file is long because it is the
+one face of these parts: most of its methods hand over to one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from broker_cy.control.active.feature_changes import update_features
+from broker_cy.control.active.leadership import Leadership
+from broker_cy.control.image.committed_metadata import CommittedMetadata, Listener
+from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
+from broker_cy.control.membership import tiered_topics
+from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
+from broker_cy.control.producer_ids import ProducerIds
+from broker_cy.control.quorum.metadata_log import MetadataLog
+from broker_cy.control.quorum.quorum_driver import Owner, QuorumDriver
+from broker_cy.control.quorum.quorum_opening import open_network, open_quorum
+from broker_cy.controller.broker_ops import (
+    AllocateProducerIds,
+    CordonDirectories,
+    ProducerIdBlock,
+    StartBroker,
+    StopBroker,
+)
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.controller.operation import Operation
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
+from broker_cy.metadata import features
+from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.metadata.records import MetadataLogError
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.quorum import wire_admin, wire_log
+from broker_cy.quorum.election_state import NO_LEADER, QuorumError
+from broker_cy.quorum.messages import OffsetAndEpoch
+from broker_cy.quorum.step import LeaderGone, Output, Role, Snapshotted
+from broker_cy.quorum.voters import Endpoint as VoterEndpoint
+from broker_cy.quorum.voters import ReplicaKey, Voter
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from broker_cy.client.outgoing import Outgoing
+    from broker_cy.client.pool import Pool
+    from broker_cy.config import BrokerConfig
+    from broker_cy.control.link.controller_link import ControllerLink
+    from broker_cy.control.link.envelope import Asked
+    from broker_cy.control.membership.broker_membership import BrokerMembership
+    from broker_cy.control.membership.controller_membership import ControllerMembership
+    from broker_cy.control.membership.directory_reports import DirectoryReports
+    from broker_cy.control.membership.failed_directories import FailedDirectories
+    from broker_cy.control.quorum.quorum_network import QuorumNetwork
+    from broker_cy.control.watch.broker_watch import BrokerWatch
+    from broker_cy.controller.feature_ops import FeatureUpdate
+    from broker_cy.controller.heartbeats import Heartbeats
+    from broker_cy.controller.refusals import NoteRefusals
+    from broker_cy.core.clock import Clock
+    from broker_cy.core.randomness import Randomness
+    from broker_cy.metadata.loader import Loader
+    from broker_cy.storage.log_manager import LogManager
+    from broker_cy.wire.codec import Message
+
+R = TypeVar("R")
+
+LOGGER = logging.getLogger("broker_cy.server.metadata")
+
+# Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
+SEGMENT_BYTES_MAX = 2**31 - 1
+# How long a request of a client waits for an active controller: Kafka's controller.socket.timeout.ms.
+FORWARD_S = 30.0
+# Between two attempts to find it.
+RETRY_S = 0.05
+# How long a node whose disk failed runs on after it has resigned, so that the others hear of that.
+RESIGN_S = 0.1
+
+
+def _nobody(_: int) -> None:
+    """This node answers no clients."""
+
+
+class ControllerService:
+    """`start` makes the service available; `submit` runs an operation; `image` is always the newest committed image."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        metadata_log: MetadataLog,
+        directory_ids: tuple[UUID, ...],
+        voter_directory_id: UUID,
+        cluster_id: str,
+        randomness: Randomness,
+        outgoing: Outgoing,
+        executor: Executor | None = None,
+        on_committed: Callable[[int], None] = lambda end_offset: None,
+        to_brokers: Outgoing | None = None,
+        log_executor: Executor | None = None,
+    ) -> None:
+        """`directory_ids` are those of the data directories, `voter_directory_id` the one of the metadata log, which
+        may be another; `randomness` gives ids,
+        `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` writes and
+        reads snapshots, `log_executor` syncs the log and the votes, None: the loop's default one;
+        `on_committed(end_offset)` is called for each commit. See `open`.
+        """
+        self.config = config
+        self.node_id = config.node_id
+        self._alone_epoch = -1  # of the registration of a node that is alone
+        # Called with a broker that is probably gone, when it turns out that it is not, and when that is certain.
+        self.on_suspect: Callable[[int], None] = _nobody
+        self.on_clear: Callable[[int], None] = _nobody
+        self.on_gone: Callable[[int], None] = _nobody
+        self._clock = clock
+        self._loop = loop
+        self._files = metadata_log
+        self._directory_ids = directory_ids
+        self._voter_directory_id = voter_directory_id
+        self._cluster_id = cluster_id
+        self._executor = executor
+        self._log_executor = log_executor
+        self._randomness = randomness
+        self._outgoing = outgoing
+        self._to_brokers = outgoing if to_brokers is None else to_brokers
+        self._listeners: list[Listener] = []
+        self._driver: QuorumDriver
+        self._committed: CommittedMetadata
+        self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
+        self._membership: BrokerMembership | None = None
+        self._controller_membership: ControllerMembership | None = None
+        self._directory_reports: DirectoryReports | None = None
+        self._failed_directories: FailedDirectories | None = None
+        self._pools: tuple[Pool, ...] = ()
+        # None for a node that no other node can reach.
+        self._network: QuorumNetwork | None = None
+        self._link: ControllerLink | None = None
+        self._watch: BrokerWatch | None = None
+        self._endpoints: tuple[VoterEndpoint, ...] = ()
+        self._is_loaded = False
+        self._snapshots: SnapshotKeeper | None = None
+        self._producer_ids = ProducerIds(loop, self._allocate_producer_ids)
+        self._leader_id = NO_LEADER
+        self.halted: asyncio.Future[str] = loop.create_future()
+        """Done once the node has left the quorum for good: the reason and the remedy. The process must end then, as
+        Kafka's does.
+        """
+
+    # --- life
+
+    @classmethod
+    def open(
+        cls,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        log_manager: LogManager,
+        randomness: Randomness,
+        outgoing: Outgoing,
+        executor: Executor | None = None,
+        to_brokers: Outgoing | None = None,
+        log_executor: Executor | None = None,
+    ) -> ControllerService:
+        """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
+        DataDirectoryError, StorageError, OSError.
+        """
+        log_config = LogConfig(
+            segment_bytes=SEGMENT_BYTES_MAX,
+            segment_ms=config["metadata.log.segment.ms"],
+            # Only a snapshot makes records superfluous.
+            retention_ms=-1,
+            retention_bytes=-1,
+        )
+        root = log_manager.metadata_directory.path
+        log = log_manager.load_metadata_log(log_config, clock.wall_ms(), root)
+        return cls(
+            config=config,
+            clock=clock,
+            loop=loop,
+            metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
+            directory_ids=tuple(directory.directory_id for directory in log_manager.data_directories),
+            voter_directory_id=log_manager.metadata_directory.directory_id,
+            cluster_id=log_manager.data_directories[0].cluster_id,
+            randomness=randomness,
+            outgoing=outgoing,
+            executor=executor,
+            on_committed=log_manager.metadata_committed,
+            to_brokers=to_brokers,
+            log_executor=log_executor,
+        )
+
+    def load(self, endpoints: tuple[VoterEndpoint, ...] = ()) -> None:
+        """Load the metadata, and get ready for requests of other nodes. `endpoints` are the addresses of this node's
+        controller listeners. Blocks. Raises MetadataLogError, QuorumError, StorageError, OSError.
+        """
+        self._is_loaded = True
+        self._endpoints = endpoints
+        loader = self._files.load()
+        log = self._files.log
+        if loader.image.offset >= log.log_end_offset and not self.config.begins_cluster:
+            # The process ended between the two: a snapshot of the leader was to replace the log.
+            newest = self._files.newest_snapshot()
+            assert newest is not None
+            self._files.replace(newest, self._clock.wall_ms())()
+        elif loader.image.offset >= log.log_end_offset:
+            raise MetadataLogError(
+                f"{self._files.directory}: the log ends at offset {log.log_end_offset}, before the newest snapshot"
+            )
+        # Sync the entries that a killed process wrote and did not sync.
+        self._files.begin_sync()()
+        self._open_quorum(loader)
+
+    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None, previous_epoch: int = -1) -> None:
+        """Take part in the quorum, register this broker with `listeners` (advertised addresses by listener name), and
+        publish the image to the subscribers. Blocks on the disk, so it runs before the first client. A node without the
+        role of a broker registers nothing. `previous_epoch` is the broker epoch before an orderly stop, else -1.
+
+        Raises as `load`, RegistrationRefused, and the exceptions of subscribers.
+        """
+        if not self._is_loaded:
+            self.load()
+        self._leadership.refusal = None
+        self._driver.start()
+        incarnation_id = self._randomness.kafka_uuid()
+        if self.config.is_broker:
+            tiered_topics.refuse(self.node_id, self.image)
+        if self._is_alone():
+            registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
+            # An only voter leads immediately, and no other node waits for its loop.
+            self._driver.settle()
+            self._alone_epoch = await registered
+        elif self.config.is_broker:
+            if self._network is None:
+                await self._leadership.wait()
+            # Imported here, because a node that is alone registers itself in one step.
+            from broker_cy.control.membership.broker_membership import BrokerMembership
+            from broker_cy.control.membership.directory_reports import DirectoryReports
+            from broker_cy.control.membership.failed_directories import FailedDirectories
+
+            if len(self._directory_ids) == 1:
+                self._directory_reports = DirectoryReports(
+                    self.node_id,
+                    self._directory_ids[0],
+                    self,
+                    self._loop,
+                    lambda: self.image,
+                    lambda: self.broker_epoch,
+                )
+                self._listeners.append(self._directory_reports.apply)
+            self._failed_directories = FailedDirectories(
+                self._loop,
+                self._directory_ids,
+                self.config["log.dir.failure.timeout.ms"] / 1000,
+                self._hurry,
+                self._end_without_disk,
+            )
+            self._membership = BrokerMembership(
+                self.config,
+                self,
+                self._loop,
+                self._cluster_id,
+                incarnation_id,
+                lambda: self.image,
+                lambda: {} if self._watch is None else self._watch.reports,
+                lambda: "" if self._network is None else self._network.unreached,
+                self._failed_directories,
+                self._missing_records,
+            )
+            await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
+            # Topics that became tiered while this broker was away. It is fenced, and stays so.
+            tiered_topics.refuse(self.node_id, self.image)
+        self._snapshots = SnapshotKeeper(
+            config=self.config,
+            clock=self._clock,
+            loop=self._loop,
+            executor=self._executor,
+            files=self._files,
+            kraft=self._kraft_at,
+            in_transaction=lambda: self._committed.in_transaction,
+            on_written=self._snapshot_written,
+            bytes_since_snapshot=self._bytes_since_snapshot,
+        )
+        self._committed.publish()
+        if self._is_alone():
+            self.config.on_change(lambda _: self._cordon(), CORDONED)
+            self._cordon()
+
+    def _missing_records(self) -> int:
+        """How many committed records the image lacks; -1 if the active controller has not announced any."""
+        end = self.announced_end
+        return max(0, end - self._committed.end_offset) if end else -1
+
+    def _cordon(self) -> None:
+        """Report the cordoned directories to the controller that this node is: it sends no heartbeats."""
+        operation = CordonDirectories(self.node_id, cordoned_ids(self.config, self._directory_ids))
+        self.submit(operation).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def join(self) -> None:
+        """The broker is ready for clients: wait until the cluster sends them."""
+        if self._membership is not None:
+            self._membership.run()
+            await self._unless_strange(self._membership.unfenced())
+
+    async def _unless_strange(self, work: Coroutine[None, None, None]) -> None:
+        """Wait for `work`. Raises its exceptions, and QuorumError once another cluster has refused this node, or once
+        it has left the quorum because its disk failed.
+        """
+        task = self._loop.create_task(work)
+        waiting: set[asyncio.Future[Any]] = {task}
+        if self._network is not None:
+            waiting.add(self._network.refusal)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done() and self._network is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise QuorumError(self._network.refusal.result())
+        await task
+
+    def _is_alone(self) -> bool:
+        """Whether this node leads a quorum that no other node can reach, so that the cluster has no other broker."""
+        return self._network is None and self._leadership.active is not None and self.config.is_broker
+
+    def _open_quorum(self, loader: Loader) -> None:
+        """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
+        me = Voter(ReplicaKey(self.node_id, self._voter_directory_id), self._endpoints)
+        quorum, voters, loader = open_quorum(self.config, me, self._files, loader, self._randomness)
+        self._bytes_since_snapshot = loader.log_bytes
+        reach = open_network(
+            self.config,
+            me,
+            self._cluster_id,
+            quorum,
+            voters,
+            self._files,
+            self._loop,
+            self._outgoing,
+            self._log_executor,
+        )
+        if reach is not None:
+            self._pools, self._network, self._link = reach
+            self._watch_brokers()
+        leadership = self._leadership
+        self._committed = CommittedMetadata(
+            loader,
+            self._files,
+            self._loop,
+            self._listeners,
+            self._image_changed,
+            lambda reason: self._driver.halt(f"committed metadata cannot be read or applied ({reason})"),
+            self._log_executor,
+        )
+        self._driver = QuorumDriver(
+            quorum,
+            self._files,
+            self._clock,
+            self._loop,
+            self._log_executor,
+            Owner(self._quorum_changed, leadership.not_written, self._halted, leadership.replaced),
+            self._network,
+            self._executor,
+        )
+        # Read now, because the loop must not wait for the disk when this node becomes the active controller.
+        is_new = self.config.is_controller and loader.image.features.metadata_version == 0
+        bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
+        leadership.open(self._driver, self._committed, self._watch, bootstrap)
+        if self._network is not None:
+            self._network.open(self._driver)
+        if self._network is not None and self.config.is_controller:
+            # Imported here, because a single-node cluster does not register its controller.
+            from broker_cy.control.membership.controller_membership import ControllerMembership
+
+            self._controller_membership = ControllerMembership(
+                self.node_id,
+                self,
+                self._loop,
+                self._randomness.kafka_uuid(),
+                self._endpoints,
+                {each.name: each.protocol_id for each in self.config.network.controller_listeners},
+            )
+            self._listeners.append(self._controller_membership.apply)
+
+    def _watch_brokers(self) -> None:
+        # Imported here, because a single-node cluster has no broker to watch.
+        from broker_cy.control.watch.broker_watch import BrokerWatch
+
+        interval_ms = self.config["brokercy.liveness.interval.ms"]
+        self._watch = BrokerWatch(
+            self.node_id,
+            self._loop,
+            self.config.network.inter_broker,
+            self._to_brokers,
+            self._outgoing,
+            self._suspect,
+            lambda broker_id: self.on_clear(broker_id),
+            self._fence_dead,
+            self._note_refused,
+            lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
+            self._leadership.fence_silent,
+            broker_interval_ms=interval_ms if self.config.is_controller else None,
+            leader_interval_ms=interval_ms,
+        )
+        self._listeners.append(self._watch.apply)
+
+    def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
+        if self._snapshots is not None:
+            self._snapshots.committed(image, size_bytes)
+        own = image.brokers.get(self.node_id)
+        if own is not None and own.fenced:
+            self._hurry()
+        self._leadership.activate()
+
+    def _quorum_changed(self, output: Output) -> None:
+        if self._watch is not None and self._network is not None and output.role is not Role.CLOSED:
+            self._watch.lead(output.leader_id, output.epoch, self._network.address_of(output.leader_id))
+        if output.leader_id != self._leader_id:
+            self._leader_id = output.leader_id
+            if self._link is not None:
+                self._link.leader_changed()
+            if self._membership is not None and output.leader_id != NO_LEADER:
+                self._membership.hurry()
+        self._leadership.changed(output)
+
+    def _halted(self, reason: str) -> None:
+        """This node takes no part in the quorum until it is started again (QuorumDriver.halt)."""
+        self._leadership.halted(reason)
+        if not self.halted.done():
+            self.halted.set_result(reason)
+        if self._network is not None:
+            self._network.end_start(reason)
+
+    def _hurry(self) -> None:
+        if self._membership is not None:
+            self._membership.hurry()
+
+    def directory_failed(self, directory_id: UUID, reason: str) -> None:
+        """The disk of a data directory of this broker has failed, for `reason`."""
+        if self._failed_directories is not None:
+            self._failed_directories.add(directory_id, reason)
+        else:
+            self._end_without_disk(reason)
+
+    def _end_without_disk(self, reason: str) -> None:
+        """The process has to end. If it leads the quorum, it resigns first: its metadata log may be intact."""
+        self._leadership.stop(reason)
+        self._loop.call_later(RESIGN_S, self._halted, reason)
+
+    def _suspect(self, broker_id: int, epoch: int) -> None:
+        self.on_suspect(broker_id)
+        self._leadership.note_cut(broker_id, epoch)
+
+    def _fence_dead(self, epochs: Mapping[int, int]) -> None:
+        """Brokers are certainly dead: fence them, or ask the active controller to fence exactly these incarnations, so
+        that no session has to end for them.
+        """
+        for broker_id, epoch in epochs.items():
+            self.on_gone(broker_id)
+            self._report_end(broker_id, epoch)
+        self._leadership.fence_dead(epochs)
+
+    def _report_end(self, broker_id: int, epoch: int) -> None:
+        if not self.is_active and self._membership is not None:
+            self._membership.report_end(broker_id, epoch)
+
+    def _note_refused(self, broker_id: int, epoch: int, is_new: bool) -> None:
+        """A broker on another host refuses connections: the active controller judges."""
+        if is_new:
+            self.on_gone(broker_id)
+        self._leadership.note_refused(broker_id, epoch)
+        if not self.is_active and self._membership is not None:
+            self._membership.hurry()
+
+    def note_report(self, report: NoteRefusals) -> None:
+        """Another node reports brokers that refuse its connections. No caller waits: the node repeats the report."""
+        self._leadership.note_report(report)
+
+    def process_ended(self, broker_id: int, epoch: int) -> None:
+        """The parent of the shards of this host reports that this incarnation of one of them has ended."""
+        if self._watch is None:
+            return
+        LOGGER.warning("the process of a broker on this host has ended", extra=facts(broker=broker_id, epoch=epoch))
+        if not self._watch.process_ended(broker_id, epoch):
+            # A fenced broker is not watched, but has a session.
+            self._report_end(broker_id, epoch)
+
+    def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
+        self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))
+
+    def _kraft_at(self, end_offset: int) -> KRaftState:
+        """The quorum's state in a snapshot that ends at `end_offset`."""
+        _, level, voters = self._driver.quorum.voters_at(end_offset)
+        return KRaftState(level, wire_log.to_record(voters) if level > 0 else None)
+
+    async def stop(self) -> None:
+        """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
+        if self._membership is not None:
+            await self._membership.leave()
+        elif self._leadership.can_submit and self.config.is_broker:
+            try:
+                await self.submit(StopBroker(self.node_id))
+            except KafkaError as error:
+                # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
+                LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
+        if self._controller_membership is not None:
+            await self._controller_membership.stop()
+        if self._directory_reports is not None:
+            await self._directory_reports.stop()
+        if self._snapshots is not None:
+            await self._snapshots.stop()
+        self._leadership.stop("the broker is stopping")
+        if self._watch is not None:
+            await self._watch.stop()
+        if self._network is not None:
+            await self._network.close()
+        for pool in self._pools:
+            await pool.close()
+
+    async def hand_over(self) -> None:
+        """Before the broker stops serving: let other brokers lead its partitions."""
+        if self._membership is not None:
+            await self._membership.leave()
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener(delta, image)` with everything at start, and then with each commit, before its replies go
+        out.
+        """
+        self._listeners.append(listener)
+
+    # --- read by other services
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image. Valid for this turn of the loop: the next commit changes it."""
+        return self._committed.image
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the quorum, as far as this node knows."""
+        return self._driver.quorum.epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything in the metadata log below it is committed."""
+        return self._driver.quorum.high_watermark
+
+    @property
+    def announced_end(self) -> int:
+        """Everything below it is committed, as the leader of this epoch has announced it; 0 before that."""
+        return self._driver.quorum.announced_end
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether there are other nodes, or may be later. Known after `load`."""
+        return self._network is not None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._leadership.active is not None
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller, as far as this node knows; -1 without one."""
+        return self._driver.quorum.leader_id
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """When the registered brokers were last heard from. Raises KafkaError unless this node is active."""
+        if self._leadership.active is None:
+            raise self._leadership.not_active()
+        return self._leadership.active.heartbeats
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's current registration, -1 without one: an unregistered broker registers again."""
+        return self._alone_epoch if self._membership is None else self._membership.epoch
+
+    @property
+    def kraft_version(self) -> int:
+        return self._driver.quorum.kraft_version
+
+    @property
+    def supported_features(self) -> dict[str, tuple[int, int]]:
+        """Return the lowest and highest level of each supported feature."""
+        return features.supported()
+
+    # --- operations
+
+    @property
+    def _elsewhere(self) -> ControllerLink | None:
+        """The way to the active controller, if that is another node, and this one may have operations run."""
+        leadership = self._leadership
+        return self._link if leadership.active is None and leadership.refusal is None else None
+
+    def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
+        """Run the operation; the future yields its reply once its records, and all before them, are committed.
+
+        Raises KafkaError, here or from the future: the operation's own errors, KAFKA_STORAGE_ERROR if the records could
+        not be written, NOT_CONTROLLER if this node does not lead.
+        """
+        if self._elsewhere is not None and isinstance(operation, CreateTopics):
+            # Topics that this node needs itself.
+            created: Any = self.run(
+                operation, operation.request, messages.CreateTopicsResponse, lambda response: response, FORWARD_S
+            )
+            return self._loop.create_task(created)
+        return self._leadership.submit(operation)
+
+    async def run(
+        self,
+        operation: Operation[R],
+        request: Message,
+        response: type[Any],
+        read: Callable[[Any], R],
+        timeout_s: float,
+    ) -> R:
+        """Have the active controller run an operation of this node: `operation` if that is this node, else `request`,
+        whose `response` is read with `read`. Raises KafkaError.
+        """
+        deadline = self._loop.time() + timeout_s
+        while True:
+            try:
+                link = self._elsewhere
+                if link is None:
+                    return await self.submit(operation)
+                left_s = max(0.0, deadline - self._loop.time())
+                found = await link.ask(request, response, left_s)
+                if found is not None:
+                    return read(found)
+            except KafkaError as error:
+                if (
+                    error.code is not ErrorCode.NOT_CONTROLLER
+                    or self._link is None
+                    or self._leadership.refusal is not None
+                ):
+                    raise
+                if self._loop.time() >= deadline:
+                    raise
+            if self._loop.time() >= deadline:
+                raise self._leadership.not_active()
+            # This node was elected, and has not yet applied earlier committed entries; or it no longer leads.
+            await asyncio.sleep(RETRY_S)
+
+    async def forward(self, ctx: Asked, request: Message, response: type[Any]) -> Any:
+        """Let the active controller answer a request of a client, if that is another node; None: this node has to
+        answer. Raises KafkaError.
+        """
+        link = self._elsewhere
+        return None if link is None else await link.forward(ctx, request, response, FORWARD_S)
+
+    async def answer(self, request: Message, version: int, listener: str) -> Message:
+        """The response to a request of another node of the quorum. Raises KafkaError on a node without a network."""
+        if self._network is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this node is the only one of its quorum")
+        return await self._network.answer(request, version, listener)
+
+    async def next_producer_id(self) -> int:
+        """A producer id that was never used before. Raises KafkaError."""
+        return await self._producer_ids.next()
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        return await self.run(
+            AllocateProducerIds(self.node_id, self.broker_epoch),
+            messages.AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch),
+            messages.AllocateProducerIdsResponse,
+            lambda response: ProducerIdBlock(response.producer_id_start, response.producer_id_len),
+            FORWARD_S,
+        )
+
+    def describe_quorum(self, request: messages.DescribeQuorumRequest, version: int) -> Message:
+        """The response to a DescribeQuorum, as the leader knows the quorum; with an error on another node."""
+        # Imported here, because most nodes are never asked, and start sooner without it.
+
+        now_ms = int(self._clock.monotonic() * 1000)
+        described = self._driver.quorum.describe(now_ms)
+        return wire_admin.describe_response(request, described, version, self._clock.wall_ms() - now_ms)
+
+    async def add_voter(self, request: messages.AddRaftVoterRequest) -> Message:
+        """The response to an AddRaftVoter. Raises KafkaError."""
+        return await self._changes().add(request)
+
+    async def remove_voter(self, request: messages.RemoveRaftVoterRequest) -> Message:
+        """The response to a RemoveRaftVoter. Raises KafkaError."""
+        return await self._changes().remove(request)
+
+    async def update_features(self, updates: list[FeatureUpdate], validate_only: bool) -> None:
+        """Set levels of features: all or none. Raises KafkaError."""
+        await update_features(self, self._driver, updates, validate_only)
+
+    def _changes(self) -> QuorumNetwork:
+        if self._network is None:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "this node has no controller listener on which other voters could reach it",
+            )
+        return self._network

@@ -1,0 +1,1 @@
+"""Requests of this node to the active controller on another node."""

@@ -1,0 +1,401 @@
+"""The messages of the metadata quorum on the network: requests to other nodes, and the requests that they send.
+
+A node has at most one request of each kind on its way to another node; while it waits for the response, only the newest
+further one is kept, because it replaces the older ones. An undelivered request is repeated as long as the machine waits
+for its response. Fetches have a connection of their own: they wait at the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_cy.client.address import Address
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.pool import Peer, Pool, common_version
+from broker_cy.core.errors import ErrorCode, KafkaError, WireError
+from broker_cy.core.log_limits import RateLimit
+from broker_cy.core.logs import facts
+from broker_cy.core.supervision import keep_running
+from broker_cy.metadata.features import KRAFT_VERSION
+from broker_cy.metadata.snapshot import SnapshotId
+from broker_cy.quorum import wire, wire_admin
+from broker_cy.quorum.messages import (
+    BeginQuorumEpoch,
+    BeginQuorumEpochResponse,
+    ChangeResponse,
+    DropVoter,
+    EndQuorumEpoch,
+    EndQuorumEpochResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshot,
+    FetchSnapshotResponse,
+    JoinVoters,
+    OffsetAndEpoch,
+    Request,
+    Response,
+    UpdateVoter,
+    UpdateVoterResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from broker_cy.quorum.step import BOOTSTRAP, AddVoter, Received, Role
+from broker_cy.quorum.voters import ReplicaKey
+from broker_cy.storage.cold_lookup import look_up
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from broker_cy.control.quorum.metadata_log import MetadataLog
+    from broker_cy.control.quorum.quorum_driver import QuorumDriver
+    from broker_cy.core.clock import Clock
+    from broker_cy.quorum.quorum import Quorum
+    from broker_cy.wire.codec import Message
+
+LOGGER = logging.getLogger("broker_cy.server.metadata")
+
+# Between two attempts to reach a node.
+RETRY_S: Final = 0.05
+# The longest wait of an AddRaftVoter, even if it asks for more.
+ADD_VOTER_MS_MAX: Final = 60_000
+# The largest response to a Fetch in bytes, even if the follower asks for more.
+FETCH_BYTES_MAX: Final = 8 << 20
+
+_APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
+    VoteRequest: (ApiKey.VOTE, messages.VoteResponse),
+    BeginQuorumEpoch: (ApiKey.BEGIN_QUORUM_EPOCH, messages.BeginQuorumEpochResponse),
+    EndQuorumEpoch: (ApiKey.END_QUORUM_EPOCH, messages.EndQuorumEpochResponse),
+    Fetch: (ApiKey.FETCH, messages.FetchResponse),
+    FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, messages.FetchSnapshotResponse),
+    UpdateVoter: (ApiKey.UPDATE_RAFT_VOTER, messages.UpdateRaftVoterResponse),
+    JoinVoters: (ApiKey.ADD_RAFT_VOTER, messages.AddRaftVoterResponse),
+    DropVoter: (ApiKey.REMOVE_RAFT_VOTER, messages.RemoveRaftVoterResponse),
+}
+
+CLIENTS_LISTENER: Final = (
+    "this is a listener for clients: use the address of a listener that controller.listener.names of that node names"
+)
+
+REMEDY: Final = (
+    "if no controller is to listen there, correct controller.quorum.bootstrap.servers or controller.quorum.voters; "
+    "else start that controller, and see that this host can connect to it"
+)
+
+# The errors of a node that does not have the sender among its voters.
+_OTHER_VOTERS: Final = frozenset({ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.VOTER_NOT_FOUND})
+
+
+class QuorumNetwork:
+    """`send` is the driver's outlet, `answer` takes the requests of other nodes."""
+
+    def __init__(
+        self,
+        me: wire.Identity,
+        address_of: Callable[[int], Address | None],
+        pool: Pool,
+        loop: asyncio.AbstractEventLoop,
+        request_ms: int,
+        files: MetadataLog,
+        clock: Clock,
+        own: frozenset[Address] = frozenset(),
+        executor: Executor | None = None,
+    ) -> None:
+        """`address_of` returns the address of a node, or of a bootstrap server by its negative id. `request_ms` is how
+        long the machine waits for a response. `own` are this node's addresses for other nodes. `executor` reads data
+        that is not in memory, and snapshots; None: the loop's default one.
+        """
+        self._me = me
+        self._own = own
+        self.address_of = address_of
+        self._pool = pool
+        self.loop = loop
+        self.cold_reader = executor
+        self._request_s = request_ms / 1000
+        self._files = files
+        self._driver: QuorumDriver
+        self._newest: dict[tuple[int, type[Request]], Request] = {}
+        self._tasks: dict[tuple[int, type[Request]], asyncio.Task[None]] = {}
+        self._reported: dict[int, str] = {}  # by node: why it gave no answer that helps, as it was logged
+        self._unreached: set[int] = set()  # of these, the nodes that gave none
+        self._is_known = False  # a node with this cluster's id has answered
+        self.refusal: asyncio.Future[str] = loop.create_future()
+        """Done once this node cannot take part: the reason and the remedy. Another node reports that this one is not
+        part of its cluster, or this node's disk failed.
+        """
+        self._strangers = RateLimit(clock)
+
+    def open(self, driver: QuorumDriver) -> None:
+        self._driver = driver
+
+    @property
+    def unreached(self) -> str:
+        """The addresses that the last attempt did not reach, with the reasons; empty if all were reached."""
+        found = {str(self.address_of(node)): self._reported[node] for node in sorted(self._unreached)}
+        return "; ".join(f"{address}: {reason}" for address, reason in found.items())
+
+    async def close(self) -> None:
+        """Stop sending; requests that are on their way are still delivered."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- requests of this node
+
+    def send(self, to: int, request: Request) -> None:
+        key = (to, type(request))
+        self._newest[key] = request
+        if key not in self._tasks:
+            name = f"{type(request).__name__} to controller {to}"
+            self._tasks[key] = keep_running(self.loop, lambda: self._deliver(*key), name)
+
+    async def _deliver(self, to: int, kind: type[Request]) -> None:
+        key = (to, kind)
+        while (request := self._newest.pop(key, None)) is not None:
+            response = await self._exchange(to, request)
+            if response is not None:
+                self._driver.take(Received(to, response))
+        del self._tasks[key]
+
+    async def _exchange(self, to: int, request: Request) -> Response | None:
+        """The response; None if none arrives in time, or the machine has sent a newer request."""
+        deadline = Deadline(self._request_s)
+        if isinstance(request, DropVoter) and await self._is_alive(request.key, request.epoch):
+            self._refuse(
+                request.key.id,
+                f"the voter {request.key} runs, and answers at {self.address_of(request.key.id)}: this node has its "
+                "node.id and another directory. Give this node a node.id and directories of its own, or stop the other",
+            )
+            return None
+        while True:
+            try:
+                response = await self._ask(to, request, deadline)
+            except ClientError as error:
+                self._not_reached(to, error.reason)
+                if not error.retriable:
+                    return None
+            except KafkaError as error:
+                self._refused_by(to, error)
+                return None
+            except WireError as error:
+                self._not_reached(to, str(error))
+                return None
+            else:
+                self._accepted(to, response)
+                return response
+            if (to, type(request)) in self._newest or deadline.left_s <= RETRY_S:
+                return None
+            await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, to: int, request: Request, deadline: Deadline) -> Response:
+        address = self.address_of(to)
+        if address is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the address of controller {to} is not known")
+        api_key, response_class = _APIS[type(request)]
+        peer = Peer(address, to if to >= 0 else None, "fetch" if isinstance(request, (Fetch, FetchSnapshot)) else "")
+        link = await self._pool.link(peer, deadline)
+        if ApiKey.VOTE not in link.versions:
+            # It would answer a Fetch: with an error, as for any topic that it does not have.
+            raise ClientError(Failure.UNSUPPORTED, CLIENTS_LISTENER, broker=peer.name)
+        version = common_version(link, api_key, api_key.name, *wire.VERSIONS[api_key])
+        if isinstance(request, VoteRequest) and request.pre_vote and version < wire.PRE_VOTE_VERSION:
+            # A node that knows no pre-votes does not object.
+            return VoteResponse(request.epoch, -1, granted=True, pre_vote=True)
+        message = wire.to_request(self._me, request, version)
+        response: Any
+        response, _ = await self._pool.ask(peer, message, response_class, deadline, at_least=version, at_most=version)
+        return wire.from_response(self._me, request, response)
+
+    async def _is_alive(self, voter: ReplicaKey, epoch: int) -> bool:
+        """Whether a voter with the id of this node answers at its address. This node is to replace it because its disk
+        is lost. The question is a pre-vote, which binds no node: only the node with that disk answers it as its own.
+        """
+        address = self.address_of(voter.id)
+        if address is None or address in self._own:
+            return False
+        ask = VoteRequest(epoch, OffsetAndEpoch(0, 0), True, self._me.replica.directory_id, voter)
+        version = wire.PRE_VOTE_VERSION
+        try:
+            found, _ = await self._pool.ask(
+                Peer(address, None, "voter"),
+                wire.to_request(self._me, ask, version),
+                messages.VoteResponse,
+                Deadline(self._request_s / 2),
+                at_least=version,
+                at_most=version,
+            )
+            answer = wire.from_response(self._me, ask, found)
+        except (ClientError, KafkaError, WireError):
+            return False
+        return isinstance(answer, VoteResponse) and answer.error is ErrorCode.NONE
+
+    def _accepted(self, to: int, response: Response) -> None:
+        """A node has answered, and so it has this cluster's id."""
+        self._is_known = True
+        self._unreached.discard(to)
+        if isinstance(response, (VoteResponse, UpdateVoterResponse)) and response.error in _OTHER_VOTERS:
+            self._refuse(
+                to,
+                f"the controller at {self.address_of(to)} does not have {self._me.replica} among its voters: "
+                "controller.quorum.voters must be the same on all nodes; where the metadata log has the voters, "
+                "controller.quorum.bootstrap.servers takes its place, and broker-cy quorum add makes a node a voter",
+            )
+        elif isinstance(response, ChangeResponse) and response.error is not ErrorCode.NONE:
+            self._report(to, f"the leader does not make this node a voter yet: {response.message}")
+        else:
+            self._reported.pop(to, None)
+
+    def _refused_by(self, to: int, error: KafkaError) -> None:
+        if error.code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._report(to, str(error))
+            return
+        address = self.address_of(to)
+        reason = (
+            f"the controller at {address} belongs to another cluster than this node, whose directories have cluster.id "
+            f"{self._me.cluster_id}: correct the address (controller.quorum.voters, controller.quorum.bootstrap."
+            "servers), or use directories that were formatted with the id of that cluster"
+        )
+        if self._is_known:
+            self._report(to, reason)
+        else:
+            self._refuse(to, reason)
+
+    def _refuse(self, to: int, reason: str) -> None:
+        self._report(to, reason)
+        self.end_start(reason)
+
+    def end_start(self, reason: str) -> None:
+        """This node cannot take part: that ends a start that is under way."""
+        if not self.refusal.done():
+            self.refusal.set_result(reason)
+
+    def _report(self, to: int, reason: str) -> None:
+        """Log why a node is of no use, once until it is."""
+        if self._is_new(to, reason):
+            LOGGER.warning("could not reach a controller; will retry", extra=facts(node=to, reason=reason))
+
+    def _not_reached(self, to: int, reason: str) -> None:
+        """Log why no controller answers at the address of a node, and the remedy, once until one does."""
+        address = self.address_of(to)
+        # A voter may be a bootstrap server, too.
+        is_known = any(self.address_of(each) == address and self._reported[each] == reason for each in self._unreached)
+        self._unreached.add(to)
+        if self._is_new(to, reason) and not is_known:
+            known = {} if to <= BOOTSTRAP else {"node": to}
+            LOGGER.warning(
+                "could not reach a controller; will retry",
+                extra=facts(**known, address=address, reason=reason, remedy=REMEDY),
+            )
+
+    def _is_new(self, to: int, reason: str) -> bool:
+        is_new = self._reported.get(to) != reason
+        self._reported[to] = reason
+        return is_new
+
+    # --- changes of the voters
+
+    async def add(self, request: messages.AddRaftVoterRequest) -> Message:
+        """The response to an AddRaftVoter, after a request to the new voter for its supported levels of kraft.version.
+        Raises KafkaError if it cannot be reached.
+        """
+        try:
+            voter = wire_admin.voter_to_add(self._me, request)
+        except wire.Refused as refused:
+            return refused.response
+        endpoint = next(one for one in voter.endpoints if one.name == self._me.listener)
+        timeout_ms = min(max(request.timeout_ms, 1), ADD_VOTER_MS_MAX)
+        deadline = Deadline(timeout_ms / 1000)
+        try:
+            link = await self._pool.link(Peer(Address(endpoint.host, endpoint.port), voter.key.id), deadline)
+        except ClientError as error:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"voter {voter.key} does not answer at {endpoint.host}:{endpoint.port} ({error}): the address must be "
+                "that of its controller listener, which every other node must be able to reach",
+            ) from error
+        ranges = {one.name: one for one in link.api_versions.supported_features}
+        found = ranges.get(KRAFT_VERSION)
+        voter = voter._replace(
+            min_kraft_version=found.min_version if found is not None else 0,
+            max_kraft_version=found.max_version if found is not None else 0,
+        )
+        change = AddVoter(voter, timeout_ms, request.ack_when_committed)
+        return wire_admin.add_response(await self._driver.change_voters(change))
+
+    async def remove(self, request: messages.RemoveRaftVoterRequest) -> Message:
+        """The response to a RemoveRaftVoter."""
+        try:
+            change = wire_admin.voter_to_remove(self._me, request)
+        except wire.Refused as refused:
+            return refused.response
+        return wire_admin.remove_response(await self._driver.change_voters(change))
+
+    # --- requests of other nodes
+
+    async def _with_content(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+        """Add the bytes of the snapshot, which a worker reads."""
+        snapshot_id = SnapshotId(*response.snapshot_id)
+        size_max = min(response.max_bytes, FETCH_BYTES_MAX)
+        try:
+            size, content = await self.loop.run_in_executor(
+                self.cold_reader, self._files.read_snapshot, snapshot_id, response.position, size_max
+            )
+        except OSError:
+            return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        if not 0 <= response.position < size:
+            return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
+        return response._replace(size=size, content=content)
+
+    def _records_from(self, offset: int) -> bytes:
+        return self._files.read(offset, self._files.log.written_end_offset, FETCH_BYTES_MAX)
+
+    async def answer(self, request: Message, version: int, listener: str) -> Message:
+        """The response to a request that arrived on `listener`."""
+        quorum = self._driver.quorum
+        try:
+            source, value = wire.from_request(self._me, request, self._driver.next_correlation())
+        except wire.Refused as refused:
+            self._strangers.log(
+                logging.WARNING,
+                "refused a request of another node of the quorum",
+                request=type(request).__name__,
+                reason=refused.error.name,
+            )
+            return refused.response
+        response = None
+        if quorum.role is not Role.CLOSED:
+            response = await self._driver.ask(source, value)
+        if response is None:
+            response = _refusal(quorum, value)
+        records = b""
+        if isinstance(response, FetchResponse) and response.offset >= 0:
+            records = await look_up(self, self._records_from, response.offset)
+        elif isinstance(response, FetchSnapshotResponse) and response.error is ErrorCode.NONE:
+            response = await self._with_content(response)
+        return wire.to_response(response, version, listener, records)
+
+
+def _refusal(quorum: Quorum, request: Request) -> Response:
+    """The response of a node that stops."""
+    epoch, leader_id, error = quorum.epoch, quorum.leader_id, ErrorCode.BROKER_NOT_AVAILABLE
+    match request:
+        case VoteRequest():
+            return VoteResponse(epoch, leader_id, granted=False, pre_vote=request.pre_vote, error=error)
+        case BeginQuorumEpoch():
+            return BeginQuorumEpochResponse(epoch, leader_id, error)
+        case EndQuorumEpoch():
+            return EndQuorumEpochResponse(epoch, leader_id, error)
+        case Fetch(_, correlation):
+            return FetchResponse(epoch, correlation, leader_id, error=error)
+        case FetchSnapshot(_, correlation):
+            return FetchSnapshotResponse(epoch, correlation, leader_id, error=error)
+        case UpdateVoter():
+            return UpdateVoterResponse(epoch, leader_id, error)
+        case JoinVoters() | DropVoter():
+            return ChangeResponse(error)

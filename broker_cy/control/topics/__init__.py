@@ -1,0 +1,1 @@
+"""Topics that the broker creates by itself, and their settings."""

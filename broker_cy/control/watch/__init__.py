@@ -1,0 +1,1 @@
+"""Detection of ended processes: watched brokers, probes, and suspects."""
