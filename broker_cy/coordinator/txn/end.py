@@ -6,7 +6,7 @@ An abort is then allowed although no transaction was started, because the produc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker_cy.coordinator.step import Now, Token
 from broker_cy.coordinator.txn import markers
@@ -19,10 +19,8 @@ from broker_cy.coordinator.txn.state import (
     Transaction,
     TxnState,
 )
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 
 
 class Ended(NamedTuple):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 
 # Transactional ids that one step deletes: about 30 microseconds each, with encoding and appending.
 DELETIONS_PER_STEP: Final = 500

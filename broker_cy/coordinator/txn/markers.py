@@ -8,14 +8,12 @@ read_committed consumers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000

@@ -1,10 +1,6 @@
-"""The state machine of the transaction coordinator, one for each partition of `__transaction_state`, without socket,
-file or clock: its state, how records change it, and its life cycle. Operations are functions of the modules beside this
-one, which `TransactionMachine.run` runs.
-
-The caller appends the records of each `TxnStep` in order, and calls `written` or `failed` when their outcome is known.
-It writes the step's markers and reports the results (`markers.written`). It calls `expire` no later than
-`next_wake_ms`.
+"""The state of the transaction coordinator, one for each partition of `__transaction_state`, without socket, file or
+clock, and how records change it. Operations are functions of the modules beside this one, which
+`TransactionMachine.run` runs; the life cycle is in `transaction_life_cycle`.
 
 Durable state is `transactions`, which only `replay` changes, both for records read from the log and for those that an
 operation has just created. Everything else is live state: the transactions that are being completed, and which of them
@@ -19,7 +15,7 @@ from typing import NamedTuple
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step
-from broker_cy.coordinator.txn import expiry, markers, records
+from broker_cy.coordinator.txn import records
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode
@@ -118,39 +114,6 @@ class TransactionMachine(StateMachine[str, TxnStep]):
         else:
             self.ongoing.pop(transactional_id, None)
         return before
-
-    def loaded(self, now: Now) -> TxnStep:
-        """All records of the log are applied: transactions whose end is decided are ended."""
-        step = TxnStep()
-        for transaction in list(self.transactions.values()):
-            if transaction.state.is_prepared:
-                markers.start(self, step, transaction, now)
-        return step
-
-    # ---- time ----
-
-    def next_wake_ms(self) -> int | None:
-        return 0 if expiry.goes_on(self) else super().next_wake_ms()
-
-    def expire(self, now: Now) -> TxnStep:
-        """Retry failed markers that are due now, or go on with the search for expired ids."""
-        step = TxnStep()
-        for transactional_id in self.timers.due(now.mono_ms):
-            ending = self.ending.get(transactional_id)
-            if ending is not None:
-                markers.go_on(self, step, self.transactions[transactional_id], ending, now)
-        if expiry.goes_on(self) and not step.records:
-            # Records of markers are not mixed with those that may be written in parts.
-            expiry.remove_some(self, step, now)
-        return step
-
-    # ---- the end ----
-
-    def unload(self) -> TxnStep:
-        """This broker no longer coordinates the partition. Nothing to answer: every request that waits does so for a
-        record, and `failed` has answered it before.
-        """
-        return TxnStep()
 
     # ---- records of an operation ----
 

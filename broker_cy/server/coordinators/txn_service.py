@@ -15,6 +15,7 @@ from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
+from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
@@ -34,7 +35,7 @@ VERSION_IMPLICIT = 2
 VERSION_OLD = 0
 
 
-class TransactionService(CoordinatorService[TransactionRuntime, TransactionMachine]):
+class TransactionService(CoordinatorService[TransactionRuntime, TransactionLifeCycle]):
     topic = topic_names.TRANSACTION_STATE
     what = "transactional id"
     logger = logging.getLogger("broker_cy.server.transactions")

@@ -12,6 +12,7 @@ from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn.state import TxnState
+from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.wire.records import decode_batches
@@ -137,7 +138,7 @@ def check_reloads(machine: Machine) -> None:
             assert found == here, f"a start would find {found} in {groups.partition.index} instead of {here}"
     for transactions in broker.transactions.runtimes.values():
         if _is_quiet(transactions):
-            again = _replayed(transactions, TransactionMachine(transactions.machine.settings))
+            again = _replayed(transactions, TransactionLifeCycle(transactions.machine.settings))
             found, here = _as_loaded(again), _as_loaded(transactions.machine)
             assert found == here, f"a start would find {found} in {transactions.partition.index} instead of {here}"
 
