@@ -104,9 +104,9 @@ def deleted_topics(topics: int, groups: int, committed: int) -> None:
     machine = GroupMachine(GroupSettings())
     value = encode_offset_value(1, -1, "", 0, -1, TOPIC_ID.bytes)
     for number in range(groups):
-        machine.offsets.replay_commit(f"group-{number}", "kept", 0, decode_offset_value(value))
+        machine.offsets.replay_commit((f"group-{number}", "kept", 0), decode_offset_value(value))
     for number in range(committed):
-        machine.offsets.replay_commit(f"group-{number}", f"topic-{number % topics}", 0, decode_offset_value(value))
+        machine.offsets.replay_commit((f"group-{number}", f"topic-{number % topics}", 0), decode_offset_value(value))
     gone = [TopicDelta(TopicImage(f"topic-{number}", TOPIC_ID, {}), None) for number in range(topics)]
     began = time.perf_counter()
     step = machine.metadata_changed(ImageDelta(gone, [], [], []), MetadataImage())

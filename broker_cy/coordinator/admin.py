@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_cy.coordinator.classic.group import GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.member import ClassicMember
-from broker_cy.coordinator.classic.records import group_tombstone
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
-from broker_cy.coordinator.other_groups import GroupType
 from broker_cy.coordinator.step import Now, Record, Step, Token
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
@@ -20,10 +19,9 @@ VERSION_GROUP_ID_NOT_FOUND = 6
 
 def describe(machine: GroupMachine, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
     group = machine.groups.get(group_id)
-    if group is None:
-        reason = f"Group {group_id} not found."
-        if machine.other_groups.get(group_id) is not None:
-            reason = f"Group {group_id} is not a classic group."
+    if not isinstance(group, ClassicGroup):
+        # As in Kafka, each of the other types is described by an API of its own.
+        reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
         if version < VERSION_GROUP_ID_NOT_FOUND:
             return messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         return messages.DescribeGroupsResponse.DescribedGroup(
@@ -65,20 +63,11 @@ def list_groups(
     listed = [
         messages.ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=GroupType.CLASSIC.value,
+            protocol_type=group.listed_protocol_type,
+            group_state=group.state_name,
+            group_type=group.group_type.value,
         )
         for group in machine.groups.values()
-    ]
-    listed += [
-        messages.ListGroupsResponse.ListedGroup(
-            group_id=other.group_id,
-            protocol_type=other.protocol_type,
-            group_state=other.state(),
-            group_type=other.group_type.value,
-        )
-        for other in machine.other_groups.by_id.values()
     ]
     return [
         group
@@ -98,10 +87,11 @@ def delete_groups(machine: GroupMachine, step: Step, group_ids: Iterable[str], t
     codes: dict[str, ErrorCode] = {}
     records: list[Record] = []
     for group_id in dict.fromkeys(group_ids):
-        codes[group_id] = code = _deletable(machine, group_id)
-        if code is ErrorCode.NONE:
+        group = machine.groups.get(group_id)
+        codes[group_id] = code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_deletion()
+        if group is not None and code is ErrorCode.NONE:
             records += offset_tombstones(machine, group_id)
-            records += group_tombstones(machine, group_id)
+            records += group.tombstones()
     machine.append(step, records)
     step.reply_when_written(token, _response(codes), _not_deleted, codes)
 
@@ -120,27 +110,8 @@ def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
     )
 
 
-def _deletable(machine: GroupMachine, group_id: str) -> ErrorCode:
-    other = machine.other_groups.get(group_id)
-    if other is not None:
-        if other.has_members:
-            return ErrorCode.NON_EMPTY_GROUP
-        # A share group has state in another internal topic, which would stay behind.
-        return ErrorCode.UNSUPPORTED_VERSION if other.group_type is GroupType.SHARE else ErrorCode.NONE
-    group = machine.groups.get(group_id)
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
-
-
 def offset_tombstones(machine: GroupMachine, group_id: str) -> list[Record]:
     """Return the tombstones of every offset of a group, also of those in open transactions."""
     partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
     partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
     return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
-
-
-def group_tombstones(machine: GroupMachine, group_id: str) -> list[Record]:
-    """Return the tombstones of a group itself."""
-    other = machine.other_groups.get(group_id)
-    return [group_tombstone(group_id)] if other is None else other.tombstones()

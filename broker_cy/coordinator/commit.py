@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_cy.coordinator.classic.group import GroupState
-from broker_cy.coordinator.classic.rebalance import set_session
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
-from broker_cy.coordinator.other_groups import GroupType, OtherGroup
 from broker_cy.coordinator.step import Now, OffsetsCommitted, Place, Record, Step, Token
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.text import STRING_BYTES_MAX
@@ -79,6 +76,7 @@ def commit(
             )
         )
     machine.append(step, records)
+    machine.offsets.commits += len(records)
     if places:
         step.then(OffsetsCommitted(tuple(places)))
     step.reply_when_written(
@@ -103,44 +101,14 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
 
 def _validate(machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
     """Raises KafkaError if this sender may not commit; prolongs the session of a member that may."""
-    generation = request.generation_id_or_member_epoch
-    other = machine.other_groups.get(request.group_id)
-    if other is not None:
-        _validate_other(other, generation)
-        return
     group = machine.groups.get(request.group_id)
-    if group is None:
-        if generation < 0:
-            # A consumer that assigns its partitions itself, or an administrator: the record creates the group.
-            return
+    if group is not None:
+        group.check_commit(machine, request, version, now)
+    elif request.generation_id_or_member_epoch >= 0:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND if version >= VERSION_GROUP_ID_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
         )
-    if generation < 0 and group.state is GroupState.EMPTY:
-        return
-    if generation >= 0 or request.member_id or request.group_instance_id is not None:
-        code = group.member_error(request.member_id, request.group_instance_id)
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code)
-        if generation != group.generation:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    elif group.state is not GroupState.EMPTY:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    member = group.members.get(request.member_id)
-    if member is not None:
-        set_session(machine, group, member, now)
-
-
-def _validate_other(group: OtherGroup, member_epoch: int) -> None:
-    """Check a commit in a group of an unsupported protocol. Such a group has no live members; an administrator may
-    commit in an empty one.
-    """
-    if group.group_type is GroupType.SHARE:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if member_epoch >= 0 or group.has_members:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    # Else a consumer that assigns its partitions itself, or an administrator: the record creates the group.
 
 
 # ---- TxnOffsetCommit ----
@@ -199,26 +167,11 @@ def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse
 
 
 def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCommitRequest) -> None:
-    """Raises KafkaError if this sender may not commit. Before version 3 (KIP-447) the request does not identify the
-    member, and nothing is checked. A rebalance in progress is no reason to refuse.
-    """
-    names_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
-    other = machine.other_groups.get(request.group_id)
-    if other is not None:
-        if names_member or other.group_type is GroupType.SHARE:
-            _validate_other(other, request.generation_id)
-        return
+    """Raises KafkaError if this sender may not commit."""
     group = machine.groups.get(request.group_id)
-    if group is None:
-        if request.generation_id >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        return
-    if not names_member or (request.generation_id < 0 and group.state is GroupState.EMPTY):
-        return
-    code = group.member_error(request.member_id, request.group_instance_id)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(code)
-    if request.generation_id != group.generation:
+    if group is not None:
+        group.check_transactional_commit(request)
+    elif request.generation_id >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
 
@@ -264,16 +217,8 @@ def _delete_error(code: ErrorCode) -> messages.OffsetDeleteResponse:
 
 def _deletable(machine: GroupMachine, group_id: str) -> Callable[[str], bool]:
     """Return the topics that the group reads. Raises KafkaError if none of its offsets may be deleted."""
-    other = machine.other_groups.get(group_id)
-    if other is not None:
-        if other.group_type is GroupType.SHARE:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        # The subscriptions of its members are not decoded: while it has members, all of its topics count as read.
-        has_members = other.has_members
-        return lambda topic: has_members
     group = machine.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    group.check_offset_deletion()
     return group.is_subscribed

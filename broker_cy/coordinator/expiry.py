@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
-from broker_cy.coordinator.classic.records import group_tombstone
+from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.core.errors import ErrorCode
@@ -59,10 +58,8 @@ class Deletions(NamedTuple):
 
 
 def sweep(machine: GroupMachine, step: Step, now: Now) -> None:
-    """Delete expired offsets of classic groups, and empty groups without offsets: a part of them now if `due_ms` allows
-    it, the others by `delete_some`. An unfinished sweep continues.
-
-    Groups of other types are not touched as long as this broker does not keep them up to date.
+    """Delete expired offsets, and unused groups without offsets: a part of them now if `due_ms` allows it, the others
+    by `delete_some`. An unfinished sweep continues.
     """
     if not machine.unswept:
         machine.unswept.extend(machine.groups)
@@ -80,8 +77,8 @@ def _sweep_some(machine: GroupMachine, step: Step, now: Now) -> None:
         looks += 1 + sum(map(len, machine.offsets.topics(group.group_id).values()))
         expired, is_bare = _expired(machine, group, now)
         records += expired
-        if is_bare and group.state is GroupState.EMPTY:
-            records.append(group_tombstone(group.group_id))
+        if is_bare and group.is_unused:
+            records += group.tombstones()
     _delete(machine, step, records, Deletions())
 
 
@@ -93,13 +90,13 @@ def _delete(machine: GroupMachine, step: Step, records: list[Record], deletions:
         step.then(deletions)
 
 
-def _expired(machine: GroupMachine, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
+def _expired(machine: GroupMachine, group: Group, now: Now) -> tuple[list[Record], bool]:
     """Return the tombstones of the group's expired offsets, and whether no other offsets remain."""
     group_id = group.group_id
     topics = machine.offsets.topics(group_id)
     if not topics:
         return [], not machine.offsets.has_pending(group_id)
-    retention_begin = _retention_begin(group)
+    retention_begin = group.retention_begin()
     if retention_begin is None:
         return [], False
     records: list[Record] = []
@@ -116,20 +113,6 @@ def _expired(machine: GroupMachine, group: ClassicGroup, now: Now) -> tuple[list
             else:
                 is_bare = False
     return records, is_bare
-
-
-def _retention_begin(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """Return the start of an offset's retention; None if no offset of the group expires now."""
-    if group.protocol_type is None:
-        # A group without members ever: offsets of consumers that assign their partitions themselves.
-        return lambda offset: offset.commit_timestamp_ms
-    if group.state is GroupState.EMPTY:
-        empty_since_ms = group.state_timestamp_ms
-        return lambda offset: offset.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
-    if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
-        # Offsets of topics that the group no longer reads.
-        return lambda offset: offset.commit_timestamp_ms
-    return None
 
 
 def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], retention_ms: int, now: Now) -> bool:

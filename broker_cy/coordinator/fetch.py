@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
-from broker_cy.coordinator.offsets import OffsetsBefore
-from broker_cy.coordinator.other_groups import GroupType
+from broker_cy.coordinator.offsets import CommitBefore, OffsetsBefore
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
@@ -30,12 +29,13 @@ class _Written:
         self._changing: set[tuple[str, int]] = set()
         for step in unwritten:
             for before in step.before:
-                if not isinstance(before, OffsetsBefore):
+                if not isinstance(before, OffsetsBefore | CommitBefore):
                     continue
-                for (of, topic, partition), offset in before.committed:
+                offsets = before.offsets()
+                for (of, topic, partition), offset in offsets.committed:
                     if of == group_id:
                         self._before.setdefault((topic, partition), offset)
-                for _, (of, topic, partition), _ in before.pending:
+                for _, (of, topic, partition), _ in offsets.pending:
                     if of == group_id:
                         self._changing.add((topic, partition))
 
@@ -70,7 +70,8 @@ def fetch_offsets(
     """
     written = _Written(machine, request.group_id, unwritten)
     try:
-        is_visible = _is_visible(machine, request)
+        group = machine.groups.get(request.group_id)
+        is_visible = group is not None and group.shows_offsets(request)
     except KafkaError as error:
         return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
     if request.topics is None:
@@ -136,18 +137,3 @@ def _partition(
         committed_leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
     )
-
-
-def _is_visible(machine: GroupMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
-    """Return whether the group's offsets may be returned. Raises KafkaError if the sender is refused.
-
-    Only groups of the other types check the member (from version 9 on), and those have no live members on this broker.
-    """
-    other = machine.other_groups.get(request.group_id)
-    if other is None:
-        return request.group_id in machine.groups
-    if other.group_type is GroupType.SHARE:
-        return False
-    if request.member_id is not None or request.member_epoch >= 0:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    return True

@@ -5,7 +5,7 @@ which `GroupMachine.run` runs.
 The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
 calls `expire` no later than `next_wake_ms`.
 
-Durable state is the content of the partition's records: `offsets`, the `record` of each of `groups`, `other_groups`.
+Durable state is the content of the partition's records: `offsets`, and the `record` or `records` of each of `groups`.
 Only `apply` and `apply_marker` change it, both for records read from the log and for those that an operation has just
 created. Everything else (the members of `groups` and their waiting requests, `timers`) is live state.
 """
@@ -14,27 +14,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from broker_cy.coordinator import expiry, records
 from broker_cy.coordinator.base import StateMachine
-from broker_cy.coordinator.classic import rebalance
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
-from broker_cy.coordinator.classic.journal import trigger_of
-from broker_cy.coordinator.classic.records import load_group
+from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
-from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetsBefore, OffsetStore
-from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup, OtherGroups
+from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore, OffsetStore
+from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step
+from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 
+G = TypeVar("G", bound=Group)
+
 
 class GroupMachine(StateMachine[TimerKey, Step]):
-    """Invariant: `groups` and `other_groups` are disjoint. While a log is loaded, a group has no members yet."""
+    """`groups` are those of all types. While a log is loaded, they have no live members yet."""
 
     new_step = Step
 
@@ -42,9 +43,10 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         super().__init__()
         self.settings = settings
         self.offsets = OffsetStore()
-        self.other_groups = OtherGroups()
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self._groups_made = 0
+        # Groups whose id belongs to another group again, after its deletion was undone; empty outside of `failed`.
+        self._displaced: list[Group] = []
         self.deleted: deque[expiry.GoneTopic] = deque()
         """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
         self.unswept: deque[str] = deque()
@@ -52,12 +54,34 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         self.deletions_due_ms: int | None = 0
         """When the next step of deletions may be made (monotonic); None while one is being written."""
 
-    def add_group(self, group: ClassicGroup) -> ClassicGroup:
-        """Add a group; its id is not in use."""
+    def add_group(self, group: G) -> G:
+        """Add a group, in place of the one that has its id."""
         self._groups_made += 1
         group.number = self._groups_made
         self.groups[group.group_id] = group
         return group
+
+    def remove_group(self, group: Group) -> None:
+        """Remove a group, unless another one has its id."""
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+
+    def put_back(self, group: Group) -> None:
+        """Undo the deletion of a group, which may have its place still. Requests that wait in a later group of its id
+        are refused when the undoing is done.
+        """
+        later = self.groups.get(group.group_id, group)
+        if later is not group:
+            self._displaced.append(later)
+        self.groups[group.group_id] = group
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """The classic group of this id."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def classic_groups(self) -> list[ClassicGroup]:
+        return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
 
     # ---- records ----
 
@@ -68,8 +92,9 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         Raises WireError if key or value is malformed or of a version this broker does not know.
         """
         self.next_offset = offset + 1
-        change = _CHANGES.get(key[:2])
-        if change is None:
+        try:
+            change = _CHANGES[key[:2]]
+        except KeyError:
             records.key_type(key)  # raises WireError for a key without a type
             self.unknown_records += 1
             return UNCHANGED
@@ -81,22 +106,16 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         return self.offsets.replay_marker(producer_id, committed)
 
     def loaded(self, now: Now) -> Step:
-        """All records of the log are applied: members get a session each, and groups over the limit are rebalanced."""
+        """All records of the log are applied."""
         step = Step()
-        self.offsets.commits = 0
-        for group in list(self.groups.values()):
-            if group.record is not None:
-                load_group(group, group.record)
-            elif not self.offsets.has_any(group.group_id):
-                del self.groups[group.group_id]
+        for group in self.classic_groups():
+            if group.record is None and not self.offsets.has_any(group.group_id):
+                self.remove_group(group)
         for group_id in [*self.offsets.by_group, *self.offsets.groups_with_pending()]:
             # A tombstone of the group may stand in the log before those of its offsets.
             self.ensure_simple_group(group_id, now.wall_ms)
-        for group in self.groups.values():
-            for member in group.members.values():
-                rebalance.set_session(self, group, member, now)
-            if len(group.members) > self.settings.group_max_size:
-                rebalance.prepare(self, step, group, now, trigger_of("group_too_large"))
+        for each in self.groups.values():
+            each.loaded(self, step, now)
         return step
 
     # ---- time ----
@@ -110,14 +129,8 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         step = Step()
         for key in self.timers.due(now.mono_ms):
             group = self.groups.get(key.group_id)
-            if group is None:
-                continue
-            if key.kind is TimerKind.SESSION:
-                rebalance.on_session_timer(self, step, group, key.member_id, now)
-            elif key.kind is TimerKind.JOIN:
-                rebalance.on_join_timer(self, step, group, now)
-            else:
-                rebalance.on_sync_timer(self, step, group, now)
+            if group is not None:
+                group.on_timer(self, step, key, now)
         if expiry.is_due(self, now) and not step.records:
             # Records of a rebalance are not mixed with those that may be written in parts.
             expiry.delete_some(self, step, now)
@@ -134,6 +147,8 @@ class GroupMachine(StateMachine[TimerKey, Step]):
 
     def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
         out = super().failed(steps, code, now)
+        while self._displaced:
+            self._displaced.pop().discard(self, out, append_error(code))
         expiry.undone(self)
         return out
 
@@ -141,7 +156,7 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         """This broker no longer coordinates the partition: answer every waiting request with NOT_COORDINATOR."""
         step = Step()
         for group in list(self.groups.values()):
-            rebalance.discard_group(self, step, group, ErrorCode.NOT_COORDINATOR)
+            group.discard(self, step, ErrorCode.NOT_COORDINATOR)
         return step
 
     # ---- records of an operation ----
@@ -156,7 +171,7 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         """Create a simple group for committed offsets unless a group of that id exists; returns whether it was
         created.
         """
-        if group_id in self.groups or self.other_groups.get(group_id) is not None:
+        if group_id in self.groups:
             return False
         self.add_group(ClassicGroup(group_id, wall_ms))
         return True
@@ -169,43 +184,50 @@ class GroupMachine(StateMachine[TimerKey, Step]):
 
     def same_group(self, group_id: str, number: int) -> ClassicGroup | None:
         """Return the group of this id if it is still the one with this number, and no later one of the same id."""
-        group = self.groups.get(group_id)
+        group = self.classic(group_id)
         return group if group is not None and group.number == number else None
 
 
 # ---- state that a record replaced ----
 
 
-class GroupBefore(NamedTuple):
-    """The record of a classic group; None if it had none. `other` is the group of another type that it replaced."""
+class GroupAdded(NamedTuple):
+    """A record created a group, in place of another one or of none."""
+
+    group_id: str
+    replaced: Group | None
+
+    def restore(self, machine: GroupMachine) -> None:
+        del machine.groups[self.group_id]
+        if self.replaced is not None:
+            machine.put_back(self.replaced)
+
+
+class ClassicBefore(NamedTuple):
+    """The record of a classic group; None if it had none."""
 
     group_id: str
     record: bytes | None
-    other: OtherGroup | None = None
-    created: bool = False
 
     def restore(self, machine: GroupMachine) -> None:
-        group = machine.groups.get(self.group_id)
-        if self.created:
-            machine.groups.pop(self.group_id, None)
-        elif group is not None:
+        group = machine.classic(self.group_id)
+        if group is not None:
             group.record = self.record
-        if self.other is not None:
-            machine.other_groups.by_id[self.group_id] = self.other
 
 
-class GroupRemoved(NamedTuple):
+class ClassicRemoved(NamedTuple):
     """The classic group that a tombstone removed."""
 
     group: ClassicGroup
 
     def restore(self, machine: GroupMachine) -> None:
         group, group_id = self.group, self.group.group_id
-        current = machine.groups.setdefault(group_id, group)
-        if current is not group:
-            # A later group of the same id, whose own record is undone.
-            current.record = group.record
+        later = machine.classic(group_id)
+        if later is not None:
+            # Its own record is undone.
+            later.record = group.record
             return
+        machine.put_back(group)
         # The sessions of members may have ended while the deletion was being written.
         group.pending_members &= {
             member_id
@@ -215,55 +237,75 @@ class GroupRemoved(NamedTuple):
 
 
 class OtherBefore(NamedTuple):
-    """A record of a group of another type. `group` is the classic group that it replaced."""
+    """A record of a group of another type."""
 
+    group: OtherGroup
     key: bytes
     value: bytes | None
-    group: ClassicGroup | None
 
     def restore(self, machine: GroupMachine) -> None:
-        machine.other_groups.replay(self.key, self.value)
-        if self.group is not None:
-            machine.groups[self.group.group_id] = self.group
+        if self.value is None:
+            del self.group.records[self.key]
+        else:
+            self.group.records[self.key] = self.value
+            machine.put_back(self.group)
 
 
 # ---- the types of records ----
 
 
 def _change_offset(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group_id, topic, partition = decode_offset_key(key)
+    place = decode_offset_key(key)
     if value is None:
-        return machine.offsets.replay_tombstone(group_id, topic, partition)
+        return machine.offsets.replay_tombstone(*place)
     committed = decode_offset_value(value, offset)
+    before: CommitBefore | OffsetsBefore
     if producer_id == NO_PRODUCER_ID:
-        before = machine.offsets.replay_commit(group_id, topic, partition, committed)
+        before = machine.offsets.replay_commit(place, committed)
+        if before[1] is not None:
+            # A group with an offset exists.
+            return before
     else:
-        before = machine.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
-    if group_id not in machine.groups and machine.ensure_simple_group(group_id, committed.commit_timestamp_ms):
-        return before._replace(created=(group_id, machine.groups[group_id].number))
+        before = machine.offsets.replay_pending(producer_id, place, committed)
+    group_id = place[0]
+    if group_id in machine.groups:
+        return before
+    machine.ensure_simple_group(group_id, committed.commit_timestamp_ms)
+    return before.offsets()._replace(created=(group_id, machine.groups[group_id].number))
+
+
+def _change_classic(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+    group_id = records.group_of_key(key)
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ClassicGroup):
+        if value is None:
+            return UNCHANGED
+        machine.add_group(ClassicGroup(group_id, None)).record = value
+        return GroupAdded(group_id, group)
+    if value is None:
+        del machine.groups[group_id]
+        return ClassicRemoved(group)
+    before = ClassicBefore(group_id, group.record)
+    group.record = value
     return before
 
 
-def _change_group(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+def _change_other(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
     group_id = records.group_of_key(key)
     group = machine.groups.get(group_id)
-    if value is None:
-        if group is None:
+    if isinstance(group, OtherGroup):
+        before = OtherBefore(group, key, group.records.get(key))
+        if value is not None:
+            group.records[key] = value
+        elif group.records.pop(key, None) is None:
             return UNCHANGED
-        del machine.groups[group_id]
-        return GroupRemoved(group)
-    before = None
-    if is_new := group is None:
-        group = machine.add_group(ClassicGroup(group_id, None))
-    else:
-        before = group.record
-    group.record = value
-    return GroupBefore(group_id, before, machine.other_groups.by_id.pop(group_id, None), is_new)
-
-
-def _change_other(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group_id, before = machine.other_groups.replay(key, value)
-    return OtherBefore(key, before, None if value is None else machine.groups.pop(group_id, None))
+        elif not group.records:
+            del machine.groups[group_id]
+        return before
+    if value is None:
+        return UNCHANGED
+    machine.add_group(OtherGroup(group_id, GROUP_TYPES[records.key_type(key)])).records[key] = value
+    return GroupAdded(group_id, group)
 
 
 # By the first two bytes of a key, which are its type: this is looked up for each record of a log.
@@ -271,7 +313,7 @@ _CHANGES: dict[bytes, Callable[[GroupMachine, int, int, bytes, bytes | None], Be
     kind.to_bytes(2, "big"): change
     for kinds, change in (
         ((KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT), _change_offset),
-        ((KeyType.GROUP_METADATA,), _change_group),
+        ((KeyType.GROUP_METADATA,), _change_classic),
         (GROUP_TYPES, _change_other),
     )
     for kind in kinds

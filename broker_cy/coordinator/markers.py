@@ -25,6 +25,7 @@ def end_transaction(machine: GroupMachine, step: Step, producer_id: int, committ
     """The marker that ends the producer's transaction is the next record; `token` gets its ErrorCode."""
     before = machine.apply_marker(machine.next_offset, producer_id, committed)
     step.before.append(before)
+    machine.offsets.commits += len(before.committed)
     if before.committed:
         step.then(OffsetsCommitted(tuple(place for place, _ in before.committed)))
     step.then(MarkerWritten(token))

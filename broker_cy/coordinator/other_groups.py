@@ -6,20 +6,20 @@ not a classic group: clients cannot join it. Its committed offsets can be fetche
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.records import group_of_key, key_type
-from broker_cy.coordinator.step import Record
+from broker_cy.coordinator.group import Group, GroupType, names_member
+from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.records import key_type
+from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.timers import TimerKey
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import codec, messages
 
-
-class GroupType(Enum):
-    """Kafka's group types. The values are their names in responses."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    SHARE = "share"
-    STREAMS = "streams"
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group_machine import GroupMachine
 
 
 class OtherKeyType(IntEnum):
@@ -60,26 +60,86 @@ _MEMBER_KEYS = frozenset(
 _MEMBER_STABLE = 0
 
 
-class OtherGroup:
-    """The live records of one group, by key; never empty."""
+class OtherGroup(Group):
+    """The live records of one group, by key; never empty. It has no live members on this broker."""
 
-    __slots__ = ("group_id", "group_type", "records")
+    __slots__ = ("_group_type", "records")
 
     def __init__(self, group_id: str, group_type: GroupType) -> None:
-        self.group_id = group_id
-        self.group_type = group_type
+        super().__init__(group_id)
+        self._group_type = group_type
         self.records: dict[bytes, bytes] = {}
+
+    @property
+    def group_type(self) -> GroupType:
+        return self._group_type
 
     @property
     def has_members(self) -> bool:
         return any(key_type(key) in _MEMBER_KEYS for key in self.records)
 
     @property
-    def protocol_type(self) -> str:
-        """The protocol type in ListGroups. As in Kafka, it is the name of the group's type."""
+    def listed_protocol_type(self) -> str:
+        """As in Kafka, the name of the group's type."""
         return self.group_type.value
 
-    def state(self) -> str:
+    @property
+    def is_unused(self) -> bool:
+        return False
+
+    def check_commit(
+        self, machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> None:
+        self._check_epoch(request.generation_id_or_member_epoch)
+
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
+        if names_member(request) or self.group_type is GroupType.SHARE:
+            self._check_epoch(request.generation_id)
+
+    def _check_epoch(self, member_epoch: int) -> None:
+        """An administrator may commit in an empty group."""
+        if self.group_type is GroupType.SHARE:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if member_epoch >= 0 or self.has_members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+        """As in any group. These types check the member (from version 9 on)."""
+        if self.group_type is GroupType.SHARE:
+            return False
+        if request.member_id is not None or request.member_epoch >= 0:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return True
+
+    def check_offset_deletion(self) -> None:
+        if self.group_type is GroupType.SHARE:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def check_deletion(self) -> ErrorCode:
+        if self.has_members:
+            return ErrorCode.NON_EMPTY_GROUP
+        # A share group has state in another internal topic, which would stay behind.
+        return ErrorCode.UNSUPPORTED_VERSION if self.group_type is GroupType.SHARE else ErrorCode.NONE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """The subscriptions of its members are not decoded: while it has members, all of its topics count as read."""
+        return self.has_members
+
+    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
+        """Its offsets are not touched as long as this broker does not keep the group up to date."""
+        return None
+
+    def loaded(self, machine: GroupMachine, step: Step, now: Now) -> None:
+        """It has no live state."""
+
+    def on_timer(self, machine: GroupMachine, step: Step, key: TimerKey, now: Now) -> None:
+        """It sets no deadlines."""
+
+    def discard(self, machine: GroupMachine, step: Step, code: ErrorCode) -> None:
+        machine.remove_group(self)
+
+    @property
+    def state_name(self) -> str:
         """The state Kafka would derive from these records alone."""
         if not self.has_members:
             return "Empty"
@@ -110,32 +170,4 @@ class OtherGroup:
         return "Stable"
 
     def tombstones(self) -> list[Record]:
-        """Return the tombstones of the group: dependent records first, its own record last."""
         return [Record(key, None) for key in sorted(self.records, key=key_type, reverse=True)]
-
-
-class OtherGroups:
-    """The groups of one state machine that are not classic, by id."""
-
-    __slots__ = ("by_id",)
-
-    def __init__(self) -> None:
-        self.by_id: dict[str, OtherGroup] = {}
-
-    def get(self, group_id: str) -> OtherGroup | None:
-        return self.by_id.get(group_id)
-
-    def replay(self, key: bytes, value: bytes | None) -> tuple[str, bytes | None]:
-        """Apply a record whose key type is in GROUP_TYPES; returns its group and its previous value."""
-        group_id = group_of_key(key)
-        group = self.by_id.get(group_id)
-        before = group.records.get(key) if group is not None else None
-        if value is not None:
-            if group is None:
-                group = self.by_id[group_id] = OtherGroup(group_id, GROUP_TYPES[key_type(key)])
-            group.records[key] = value
-        elif group is not None and before is not None:
-            del group.records[key]
-            if not group.records:
-                del self.by_id[group_id]
-        return group_id, before

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.expiry import Deletions
 from tests.broker_cy.coordinator.harness import durable, replayed
 from tests.sim.group_clients import ANSWER_WITHIN_MS, GROUPS, MEMBERS_MAX, SESSION_MS
@@ -19,7 +20,7 @@ def check(world: World) -> None:
     waiting_tokens: set[object] = set()
     for group_id in GROUPS:
         world.incarnation(group_id)
-    for group in machine.groups.values():
+    for group in machine.classic_groups():
         members = group.members
         assert group.leader_id in members if members else group.leader_id is None
         assert group.waiting_joins == sum(m.join_token is not None for m in members.values())

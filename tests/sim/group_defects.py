@@ -7,8 +7,9 @@ from typing import Any
 
 from broker_cy.coordinator import admin, commit, expiry
 from broker_cy.coordinator.classic import join, membership, rebalance, sync
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import decode_offset_key
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID
@@ -27,7 +28,7 @@ def stale_generation_commits(patch: Patch) -> None:
     right = commit._validate
 
     def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
-        group = machine.groups.get(request.group_id)
+        group = machine.classic(request.group_id)
         if group is not None and request.generation_id_or_member_epoch >= 0:
             request.generation_id_or_member_epoch = group.generation
         right(machine, request, version, now)
@@ -40,7 +41,7 @@ def stale_generation_heartbeats(patch: Patch) -> None:
     right = membership.heartbeat
 
     def heartbeat(machine: Machine, request: Any, now: Any) -> ErrorCode:
-        group = machine.groups.get(request.group_id)
+        group = machine.classic(request.group_id)
         if group is not None:
             request.generation_id = group.generation
         return right(machine, request, now)
@@ -64,7 +65,7 @@ def fenced_static_member_commits(patch: Patch) -> None:
     right = commit._validate
 
     def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
-        group = machine.groups.get(request.group_id)
+        group = machine.classic(request.group_id)
         if group is not None:
             request.member_id = group.static_members.get(request.group_instance_id, request.member_id)
         right(machine, request, version, now)
@@ -206,8 +207,9 @@ def group_with_members_is_deleted(patch: Patch) -> None:
     def delete_groups(machine: Machine, step: Step, group_ids: Any, token: Any, now: Any) -> None:
         group_ids = list(group_ids)
         for group_id in group_ids:
-            if group_id in machine.groups:
-                rebalance.discard_group(machine, step, machine.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+            group = machine.classic(group_id)
+            if group is not None:
+                rebalance.discard_group(machine, step, group, ErrorCode.UNKNOWN_MEMBER_ID)
         right(machine, step, group_ids, token, now)
 
     patch.setattr(admin, "delete_groups", delete_groups)

@@ -64,7 +64,7 @@ class World:
         self.incarnations: dict[str, tuple[object, int]] = {}
 
     def incarnation(self, group_id: str) -> int:
-        group = self.harness.machine.groups.get(group_id)
+        group = self.harness.machine.classic(group_id)
         before, number = self.incarnations.get(group_id, (None, 0))
         if group is not before:
             number += 1
@@ -291,7 +291,7 @@ class World:
         self.harness.time_out()
         self.deliver()
         assert not self.awaited_commits, f"commits are not answered in time: {self.awaited_commits}"
-        for group in self.harness.machine.groups.values():
+        for group in self.harness.machine.classic_groups():
             leader = group.members.get(group.leader_id or "")
             assert leader is None or leader.sync_token is None, f"the leader of {group.group_id} waits for its record"
 
@@ -352,7 +352,7 @@ class World:
     def admin(self) -> None:
         group_id = self.rng.choice(GROUPS)
         if self.rng.random() < 0.3:
-            group = self.harness.machine.groups.get(group_id)
+            group = self.harness.machine.classic(group_id)
             members = len(group.members) if group is not None else 0
             codes = self.harness.delete_groups(self.token(), group_id)
             assert members == 0 or codes[group_id] is ErrorCode.NON_EMPTY_GROUP, (

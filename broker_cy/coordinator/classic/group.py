@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.classic import subscription
-from broker_cy.coordinator.classic.journal import Journal
+from broker_cy.coordinator.classic import rebalance, records, subscription
+from broker_cy.coordinator.classic.journal import Journal, trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember, Protocols
-from broker_cy.coordinator.step import Token
-from broker_cy.core.errors import ErrorCode
+from broker_cy.coordinator.classic.state import PREDECESSORS, GroupState
+from broker_cy.coordinator.group import Group, GroupType, names_member
+from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.step import Now, Record, Step, Token
+from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group_machine import GroupMachine
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class GroupState(Enum):
-    """Kafka's states. The values are their names in responses."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-# The states that may come before each.
-PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
-    GroupState.DEAD: frozenset(GroupState),
-}
-
-
-class ClassicGroup:
+class ClassicGroup(Group):
     """Invariants: `leader_id` names a member, or is None in an empty group. `static_members` maps the instance id of
     each static member to its member id. `pending_members` (ids handed out by KIP-394, not joined yet) and `members` are
     disjoint. `pending_sync` (members of this generation whose SyncGroup has not come) is a subset of `members`.
@@ -42,13 +31,11 @@ class ClassicGroup:
 
     __slots__ = (
         "generation",
-        "group_id",
         "initial_delay",
         "journal",
         "leader_id",
         "members",
         "new_member_added",
-        "number",
         "pending_members",
         "pending_sync",
         "previous_state",
@@ -64,11 +51,9 @@ class ClassicGroup:
     )
 
     def __init__(self, group_id: str, wall_ms: int | None) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         # The value of its newest record; None for a group without one, which has only committed offsets or is new.
         self.record: bytes | None = None
-        # Distinguishes it from another group of the same id, before or after it; the state machine sets it.
-        self.number = 0
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         # Wall clock of the last change of state; None in records of old Kafka versions.
@@ -92,6 +77,106 @@ class ClassicGroup:
         self.initial_delay: tuple[int, int] | None = None
         self.journal = Journal()
 
+    # ---- what any group has ----
+
+    @property
+    def group_type(self) -> GroupType:
+        return GroupType.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return self.protocol_type or ""
+
+    @property
+    def is_unused(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    def check_commit(
+        self, machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> None:
+        """As in any group; prolongs the session of a member that may commit."""
+        generation = request.generation_id_or_member_epoch
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return
+        if generation >= 0 or request.member_id or request.group_instance_id is not None:
+            code = self.member_error(request.member_id, request.group_instance_id)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code)
+            if generation != self.generation:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        elif self.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        member = self.members.get(request.member_id)
+        if member is not None:
+            rebalance.set_session(machine, self, member, now)
+
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
+        """As in any group. A rebalance in progress is no reason to refuse."""
+        if not names_member(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
+            return
+        code = self.member_error(request.member_id, request.group_instance_id)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        if request.generation_id != self.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+        return True
+
+    def check_offset_deletion(self) -> None:
+        if self.state is not GroupState.EMPTY and not self.uses_consumer_protocol:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_deletion(self) -> ErrorCode:
+        return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether the members read `topic`, or might read it if their subscriptions are not known."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
+        if self.protocol_type is None:
+            # A group without members ever: offsets of consumers that assign their partitions themselves.
+            return lambda offset: offset.commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            empty_since_ms = self.state_timestamp_ms
+            return lambda offset: offset.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+        if self.state is GroupState.STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            # Offsets of topics that the group no longer reads.
+            return lambda offset: offset.commit_timestamp_ms
+        return None
+
+    def tombstones(self) -> list[Record]:
+        return [records.group_tombstone(self.group_id)]
+
+    def loaded(self, machine: GroupMachine, step: Step, now: Now) -> None:
+        """Members get a session each; a group over the limit is rebalanced."""
+        if self.record is not None:
+            records.load_group(self, self.record)
+        for member in self.members.values():
+            rebalance.set_session(machine, self, member, now)
+        if len(self.members) > machine.settings.group_max_size:
+            rebalance.prepare(machine, step, self, now, trigger_of("group_too_large"))
+
+    def on_timer(self, machine: GroupMachine, step: Step, key: TimerKey, now: Now) -> None:
+        if key.kind is TimerKind.SESSION:
+            rebalance.on_session_timer(machine, step, self, key.member_id, now)
+        elif key.kind is TimerKind.JOIN:
+            rebalance.on_join_timer(machine, step, self, now)
+        else:
+            rebalance.on_sync_timer(machine, step, self, now)
+
+    def discard(self, machine: GroupMachine, step: Step, code: ErrorCode) -> None:
+        rebalance.discard_group(machine, step, self, code)
+
     # ---- properties ----
 
     @property
@@ -112,12 +197,6 @@ class ClassicGroup:
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id is not None and self.leader_id == member_id
-
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether the members read `topic`, or might read it if their subscriptions are not known."""
-        if self.subscribed_topics is None:
-            return self.uses_consumer_protocol
-        return topic in self.subscribed_topics
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Return NONE if the pair names a member; FENCED_INSTANCE_ID if another member has taken over the instance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_cy.coordinator.classic import records
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember, Protocols
 from broker_cy.coordinator.classic.rebalance import (
@@ -23,6 +23,7 @@ from broker_cy.coordinator.classic.rebalance import (
     sync_error,
     wait_for_join,
 )
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import ClientFacts, Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
@@ -51,9 +52,6 @@ def join(
 ) -> None:
     """Handle a JoinGroup. `unique` is the random part of a member id that may be created here."""
     is_unknown = request.member_id == ""
-    if machine.other_groups.get(request.group_id) is not None:
-        step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        return
     group = machine.groups.get(request.group_id)
     is_new_group = group is None
     if group is None:
@@ -61,6 +59,9 @@ def join(
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
         group = machine.add_group(ClassicGroup(request.group_id, now.wall_ms))
+    elif not isinstance(group, ClassicGroup):
+        step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
     if not _has_room(machine, group, request.member_id):
         _evict(machine, step, group, request.member_id)
         step.reply(token, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.rebalance import drop_member, maybe_complete_join, prepare, set_session
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, Step, Token
 from broker_cy.core.errors import ErrorCode
@@ -14,7 +15,7 @@ from broker_cy.wire import messages
 
 def heartbeat(machine: GroupMachine, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
-    group = machine.groups.get(request.group_id)
+    group = machine.classic(request.group_id)
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     code = group.member_error(request.member_id, request.group_instance_id)
@@ -37,7 +38,7 @@ def leave(
     now: Now,
 ) -> None:
     """Remove members by member id or, by an administrator, by instance id alone. Each has a separate result."""
-    group = machine.groups.get(group_id)
+    group = machine.classic(group_id)
     results: list[messages.LeaveGroupResponse.MemberResponse] = []
     left: list[ClassicMember] = []
     anyone_left = False

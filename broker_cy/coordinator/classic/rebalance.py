@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.classic import records
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
@@ -22,6 +22,7 @@ from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
+    from broker_cy.coordinator.classic.group import ClassicGroup
     from broker_cy.coordinator.group_machine import GroupMachine
 
 # A member whose first JoinGroup waits cannot send heartbeats, and its connection may be closed: it is removed after
@@ -134,7 +135,7 @@ def discard_group(machine: GroupMachine, step: Step, group: ClassicGroup, code: 
     machine.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
     machine.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
     group.state = GroupState.DEAD
-    del machine.groups[group.group_id]
+    machine.remove_group(group)
 
 
 # ---- join phase ----

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_cy.coordinator.classic import records
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
@@ -16,7 +17,7 @@ from broker_cy.wire import messages
 
 
 def sync(machine: GroupMachine, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
-    group = machine.groups.get(request.group_id)
+    group = machine.classic(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         step.reply(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         return

@@ -39,7 +39,7 @@ async def count(broker: Broker) -> Counts:
     groups: Counter[str] = Counter()
     for coordinator in broker.groups.machines_now():
         counts.commits += coordinator.offsets.commits
-        for part in slices(list(coordinator.groups.values())):
+        for part in slices(coordinator.classic_groups()):
             groups.update(Counter(group.state.value for group in part))
             counts.members += sum(len(group.members) for group in part)
             await asyncio.sleep(0)

@@ -41,7 +41,7 @@ class GroupRuntime(CoordinatorRuntime[GroupMachine, Step]):
         self.codec = settings.offsets_topic_compression_codec
 
     def loaded_facts(self) -> dict[str, object]:
-        return {"groups": len(self.machine.groups), "offsets": self.machine.offsets.count}
+        return {"groups": len(self.machine.classic_groups()), "offsets": self.machine.offsets.count}
 
     def commit_transactional(
         self, request: messages.TxnOffsetCommitRequest, verification: Verification | None

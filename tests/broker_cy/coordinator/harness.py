@@ -11,6 +11,7 @@ from broker_cy.coordinator import admin, commit, fetch
 from broker_cy.coordinator.classic import join, membership, sync
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.group_machine import GroupMachine
+from broker_cy.coordinator.other_groups import OtherGroup
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.step import ClientFacts, Now, Place, Record, Step
 from broker_cy.core.errors import ErrorCode
@@ -53,7 +54,9 @@ class Harness:
         return Now(self.wall_ms, self.mono_ms)
 
     def group(self, group_id: str = GROUP) -> ClassicGroup:
-        return self.machine.groups[group_id]
+        group = self.machine.classic(group_id)
+        assert group is not None
+        return group
 
     # ---- steps ----
 
@@ -325,13 +328,15 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
     }
     return {
         "groups by topic": groups_of,
-        "groups": {group_id: group.record for group_id, group in machine.groups.items() if group.record is not None},
+        "groups": {group.group_id: group.record for group in machine.classic_groups() if group.record is not None},
         "offsets": {
             (group, topic, index): offset
             for group, topics in machine.offsets.by_group.items()
             for topic, partitions in topics.items()
             for index, offset in partitions.items()
         },
-        "other": {group_id: dict(group.records) for group_id, group in machine.other_groups.by_id.items()},
+        "other": {
+            group.group_id: dict(group.records) for group in machine.groups.values() if isinstance(group, OtherGroup)
+        },
         "pending": sorted(machine.offsets.pending_offsets(), key=repr),
     }

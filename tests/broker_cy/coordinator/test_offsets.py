@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.coordinator import commit, expiry, fetch, markers
-from broker_cy.coordinator.classic.group import GroupState
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode

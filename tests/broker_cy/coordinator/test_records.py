@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_cy.coordinator import admin, expiry
-from broker_cy.coordinator.classic.group import GroupState
 from broker_cy.coordinator.classic.records import group_key
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.offset_record import (
     decode_offset_key,
     decode_offset_value,
@@ -243,7 +243,7 @@ def test_offsets_of_an_empty_consumer_group_are_an_administrators() -> None:
     assert h.commit("c", 5, group_id="modern") is ErrorCode.NONE
     assert h.fetch(group_id="modern").committed_offset == 5
     assert h.fetch(group_id="modern", member_id="m", member_epoch=3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert "modern" not in h.machine.groups
+    assert h.machine.classic("modern") is None
     assert h.delete_offsets("d", "t", 0, group_id="modern").topics[0].partitions[0].error_code == ErrorCode.NONE
     assert h.fetch(group_id="modern").committed_offset == -1
 
@@ -256,11 +256,27 @@ def test_empty_consumer_group_is_deleted_whole() -> None:
     h.hold = True
     h.delete_groups("d", "modern")
     h.fail()
-    assert h.machine.other_groups.get("modern") is not None
+    assert "modern" in h.machine.groups
     h.hold = False
     assert h.delete_groups("again", "modern") == {"modern": ErrorCode.NONE}
     assert admin.list_groups(h.machine, [], []) == []
     assert [record.key[:2] for record in h.log if record.value is None][-2:] == [b"\0\6", b"\0\3"]
+
+
+def test_member_of_a_group_whose_deletion_fails_is_answered() -> None:
+    """If this fails, a client hangs that joined a deleted consumer group, if the deletion cannot be written."""
+    h = Harness()
+    consumer_group(h, member_epoch=None)
+    before = durable(h.machine)
+    h.hold = True
+    h.delete_groups("d", "modern")
+    h.join("j", version=3, group_id="modern")
+    assert "j" not in h.answers
+    h.fail()
+    assert h.answers["j"].error_code == ErrorCode.NOT_COORDINATOR
+    assert durable(h.machine) == before
+    assert len(h.machine.timers) == 0
+    assert h.join("again", version=3, group_id="modern").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_share_groups_are_kept_and_refused() -> None:
@@ -297,9 +313,9 @@ def test_every_known_key_type_is_kept_and_unknown_ones_are_counted() -> None:
     h = Harness()
     for kind in OtherKeyType:
         h.machine.apply(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")
-    assert len(h.machine.other_groups.by_id) == len(OtherKeyType)
+    assert len(h.machine.groups) == len(OtherKeyType)
     for kind in OtherKeyType:
         h.machine.apply(0, -1, key_of(kind, f"g{kind}", "m"), None)
-    assert not h.machine.other_groups.by_id
+    assert not h.machine.groups
     h.machine.apply(0, -1, key_of(99, "g"), b"\0\0")
     assert h.machine.unknown_records == 1

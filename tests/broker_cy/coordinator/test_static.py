@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.coordinator.classic.group import GroupState
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import REBALANCE_MS, Harness
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.coordinator.classic.group import GroupState
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import GROUP, REBALANCE_MS, SESSION_MS, Harness
 

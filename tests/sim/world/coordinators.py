@@ -8,7 +8,8 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker_cy.coordinator.classic.group import ClassicGroup, GroupState
+from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn.state import TxnState
@@ -33,7 +34,7 @@ def check_groups(machine: Machine) -> None:
     pending: set[tuple[str, str]] = set()
     for runtime in machine.server.broker.groups.runtimes.values():
         if runtime.state is LoadState.ACTIVE:
-            for group in runtime.machine.groups.values():
+            for group in runtime.machine.classic_groups():
                 _check_group(group)
                 pending |= {(group.group_id, member_id) for member_id in group.pending_members}
     _check_pending(machine, pending)
