@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import GoneTopic, Group, GroupTable
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.group_machine import GroupMachine
 
 # Offsets and groups that one step deletes: about 50 microseconds each, with encoding and appending. The last group may
 # add all its offsets.
@@ -26,21 +23,6 @@ DELETIONS_PER_STEP = 500
 LOOKS_PER_STEP = 10_000
 # Deletions wait this long after a failed write: its cause, a full disk or a small in-sync set, often lasts.
 RETRY_MS: Final = 1_000
-
-
-class GoneTopic(NamedTuple):
-    """A deleted topic in which a group has offsets, also those of open transactions. Records at `end_offset` and later
-    are newer than the deletion, and may be offsets of another topic with this name.
-    """
-
-    group_id: str
-    name: str
-    topic_ids: frozenset[bytes]
-    end_offset: int
-
-    def has(self, offset: CommittedOffset) -> bool:
-        """Whether this offset in the topics of this name is one of the deleted topic."""
-        return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
 
 
 class Deletions(NamedTuple):
@@ -57,7 +39,7 @@ class Deletions(NamedTuple):
         machine.deletions_due_ms = now.mono_ms + RETRY_MS
 
 
-def sweep(machine: GroupMachine, step: Step, now: Now) -> None:
+def sweep(machine: GroupTable, step: Step, now: Now) -> None:
     """Delete expired offsets, and unused groups without offsets: a part of them now if `due_ms` allows it, the others
     by `delete_some`. An unfinished sweep continues.
     """
@@ -67,7 +49,7 @@ def sweep(machine: GroupMachine, step: Step, now: Now) -> None:
         _sweep_some(machine, step, now)
 
 
-def _sweep_some(machine: GroupMachine, step: Step, now: Now) -> None:
+def _sweep_some(machine: GroupTable, step: Step, now: Now) -> None:
     records: list[Record] = []
     looks = 0
     while machine.unswept and len(records) < DELETIONS_PER_STEP and looks < LOOKS_PER_STEP:
@@ -82,7 +64,7 @@ def _sweep_some(machine: GroupMachine, step: Step, now: Now) -> None:
     _delete(machine, step, records, Deletions())
 
 
-def _delete(machine: GroupMachine, step: Step, records: list[Record], deletions: Deletions) -> None:
+def _delete(machine: GroupTable, step: Step, records: list[Record], deletions: Deletions) -> None:
     step.atomic = False
     machine.append(step, records)
     if records:
@@ -90,7 +72,7 @@ def _delete(machine: GroupMachine, step: Step, records: list[Record], deletions:
         step.then(deletions)
 
 
-def _expired(machine: GroupMachine, group: Group, now: Now) -> tuple[list[Record], bool]:
+def _expired(machine: GroupTable, group: Group, now: Now) -> tuple[list[Record], bool]:
     """Return the tombstones of the group's expired offsets, and whether no other offsets remain."""
     group_id = group.group_id
     topics = machine.offsets.topics(group_id)
@@ -121,7 +103,7 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
     return now.wall_ms - begin(offset) >= retention_ms
 
 
-def topics_deleted(machine: GroupMachine, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
+def topics_deleted(machine: GroupTable, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
     """Delete the offsets committed in deleted topics, given as (name, id): a part of them now unless other deletions
     are being written, the others by `delete_some`. The cost depends on the number of these offsets and of the pending
     ones, not on that of all groups.
@@ -140,18 +122,18 @@ def topics_deleted(machine: GroupMachine, step: Step, topics: Collection[tuple[s
         _delete_in_gone_topics(machine, step)
 
 
-def due_ms(machine: GroupMachine) -> int | None:
+def due_ms(machine: GroupTable) -> int | None:
     """When `delete_some` is to be called; None if it has nothing to do, or while deletions are being written."""
     return machine.deletions_due_ms if machine.deleted or machine.unswept else None
 
 
-def is_due(machine: GroupMachine, now: Now) -> bool:
+def is_due(machine: GroupTable, now: Now) -> bool:
     """Whether `delete_some` has something to do now."""
     wake_ms = due_ms(machine)
     return wake_ms is not None and wake_ms <= now.mono_ms
 
 
-def delete_some(machine: GroupMachine, step: Step, now: Now) -> None:
+def delete_some(machine: GroupTable, step: Step, now: Now) -> None:
     """Delete DELETIONS_PER_STEP more offsets: those that were committed in deleted topics, then expired ones."""
     if machine.deleted:
         _delete_in_gone_topics(machine, step)
@@ -159,7 +141,7 @@ def delete_some(machine: GroupMachine, step: Step, now: Now) -> None:
         _sweep_some(machine, step, now)
 
 
-def _delete_in_gone_topics(machine: GroupMachine, step: Step) -> None:
+def _delete_in_gone_topics(machine: GroupTable, step: Step) -> None:
     keys: dict[bytes, None] = {}
     taken: list[GoneTopic] = []
     while machine.deleted and len(keys) < DELETIONS_PER_STEP:
@@ -172,7 +154,7 @@ def _delete_in_gone_topics(machine: GroupMachine, step: Step) -> None:
     _delete(machine, step, [Record(key, None) for key in keys], Deletions(tuple(taken)))
 
 
-def undone(machine: GroupMachine) -> None:
+def undone(machine: GroupTable) -> None:
     """The newest records were undone: the next ones get their offsets, and are newer than the deletions of topics."""
     if machine.deleted:
         machine.deleted = deque(

@@ -1,23 +1,28 @@
-"""A group of any type: what the operations on groups and their offsets ask of it.
+"""A group of any type: what the operations on groups and their offsets ask of it; and the table of all groups of a
+partition, which groups of any type use.
 
-A type of groups is a subclass of `Group`, and the function that applies its records, in `group_machine`.
+A type of groups is a subclass of `Group` (`classic.hooks`, `other_groups`), and the function that applies its records,
+in `group_machine`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TypeVar
 
+from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
+from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.step import Before, Now, Record, Step
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
-if TYPE_CHECKING:
-    from broker_cy.coordinator.group_machine import GroupMachine
+G = TypeVar("G", bound="Group")
 
 
 class GroupType(Enum):
@@ -30,7 +35,7 @@ class GroupType(Enum):
 
 
 class Group(ABC):
-    """One group. `GroupMachine.groups` has those of all types, by id."""
+    """One group. `GroupTable.groups` has those of all types, by id."""
 
     __slots__ = ("group_id", "number")
 
@@ -66,9 +71,7 @@ class Group(ABC):
     # ---- offsets ----
 
     @abstractmethod
-    def check_commit(
-        self, machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now
-    ) -> None:
+    def check_commit(self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
         """Raises KafkaError if this sender may not commit."""
 
     @abstractmethod
@@ -101,18 +104,87 @@ class Group(ABC):
     # ---- life cycle ----
 
     @abstractmethod
-    def loaded(self, machine: GroupMachine, step: Step, now: Now) -> None:
+    def loaded(self, machine: GroupTable, step: Step, now: Now) -> None:
         """All records of the log are applied: the live state of the group begins."""
 
     @abstractmethod
-    def on_timer(self, machine: GroupMachine, step: Step, key: TimerKey, now: Now) -> None:
+    def on_timer(self, machine: GroupTable, step: Step, key: TimerKey, now: Now) -> None:
         """A deadline that the group has set has passed."""
 
     @abstractmethod
-    def discard(self, machine: GroupMachine, step: Step, code: ErrorCode) -> None:
+    def discard(self, machine: GroupTable, step: Step, code: ErrorCode) -> None:
         """Remove the group and its deadlines, and answer `code` to all requests that wait in it."""
 
 
 def names_member(request: messages.TxnOffsetCommitRequest) -> bool:
     """Whether the request identifies a member."""
     return request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
+
+
+class GoneTopic(NamedTuple):
+    """A deleted topic in which a group has offsets, also those of open transactions. Records at `end_offset` and later
+    are newer than the deletion, and may be offsets of another topic with this name.
+    """
+
+    group_id: str
+    name: str
+    topic_ids: frozenset[bytes]
+    end_offset: int
+
+    def has(self, offset: CommittedOffset) -> bool:
+        """Whether this offset in the topics of this name is one of the deleted topic."""
+        return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
+
+
+class GroupTable(StateMachine[TimerKey, Step]):
+    """The groups of a partition of `__consumer_offsets`, of all types, and their offsets. `GroupMachine` adds the types
+    of records and the life cycle.
+    """
+
+    new_step = Step
+
+    def __init__(self, settings: GroupSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.offsets = OffsetStore()
+        self.groups: dict[str, Group] = {}
+        self._groups_made = 0
+        # Groups whose id belongs to another group again, after its deletion was undone; empty outside of `failed`.
+        self._displaced: list[Group] = []
+        self.deleted: deque[GoneTopic] = deque()
+        """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
+        self.unswept: deque[str] = deque()
+        """Groups whose offsets the current sweep has not looked at. Bounded by the number of groups."""
+        self.deletions_due_ms: int | None = 0
+        """When the next step of deletions may be made (monotonic); None while one is being written."""
+
+    def add_group(self, group: G) -> G:
+        """Add a group, in place of the one that has its id."""
+        self._groups_made += 1
+        group.number = self._groups_made
+        self.groups[group.group_id] = group
+        return group
+
+    def remove_group(self, group: Group) -> None:
+        """Remove a group, unless another one has its id."""
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+
+    def put_back(self, group: Group) -> None:
+        """Undo the deletion of a group, which may have its place still. Requests that wait in a later group of its id
+        are refused when the undoing is done.
+        """
+        later = self.groups.get(group.group_id, group)
+        if later is not group:
+            self._displaced.append(later)
+        self.groups[group.group_id] = group
+
+    @abstractmethod
+    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+        """Change the state by a record, and return the state before it. Raises WireError."""
+
+    def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make records part of the step and apply them. With a producer id they belong to its transaction."""
+        for record in new:
+            step.records.append(record)
+            step.before.append(self.apply(self.next_offset, producer_id, *record))

@@ -12,68 +12,26 @@ created. Everything else (the members of `groups` and their waiting requests, `t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from broker_cy.coordinator import expiry, records
-from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.hooks import HookedGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
-from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore, OffsetStore
+from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
 from broker_cy.coordinator.records import KeyType
-from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step, append_error
+from broker_cy.coordinator.step import UNCHANGED, Before, Now, Step, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 
-G = TypeVar("G", bound=Group)
 
-
-class GroupMachine(StateMachine[TimerKey, Step]):
-    """`groups` are those of all types. While a log is loaded, they have no live members yet."""
-
-    new_step = Step
-
-    def __init__(self, settings: GroupSettings) -> None:
-        super().__init__()
-        self.settings = settings
-        self.offsets = OffsetStore()
-        self.groups: dict[str, Group] = {}
-        self._groups_made = 0
-        # Groups whose id belongs to another group again, after its deletion was undone; empty outside of `failed`.
-        self._displaced: list[Group] = []
-        self.deleted: deque[expiry.GoneTopic] = deque()
-        """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
-        self.unswept: deque[str] = deque()
-        """Groups whose offsets the current sweep has not looked at. Bounded by the number of groups."""
-        self.deletions_due_ms: int | None = 0
-        """When the next step of deletions may be made (monotonic); None while one is being written."""
-
-    def add_group(self, group: G) -> G:
-        """Add a group, in place of the one that has its id."""
-        self._groups_made += 1
-        group.number = self._groups_made
-        self.groups[group.group_id] = group
-        return group
-
-    def remove_group(self, group: Group) -> None:
-        """Remove a group, unless another one has its id."""
-        if self.groups.get(group.group_id) is group:
-            del self.groups[group.group_id]
-
-    def put_back(self, group: Group) -> None:
-        """Undo the deletion of a group, which may have its place still. Requests that wait in a later group of its id
-        are refused when the undoing is done.
-        """
-        later = self.groups.get(group.group_id, group)
-        if later is not group:
-            self._displaced.append(later)
-        self.groups[group.group_id] = group
+class GroupMachine(GroupTable):
+    """While a log is loaded, groups have no live members yet."""
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         """The classic group of this id."""
@@ -159,13 +117,7 @@ class GroupMachine(StateMachine[TimerKey, Step]):
             group.discard(self, step, ErrorCode.NOT_COORDINATOR)
         return step
 
-    # ---- records of an operation ----
-
-    def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make records part of the step and apply them. With a producer id they belong to its transaction."""
-        for record in new:
-            step.records.append(record)
-            step.before.append(self.apply(self.next_offset, producer_id, *record))
+    # ---- simple groups ----
 
     def ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
         """Create a simple group for committed offsets unless a group of that id exists; returns whether it was
@@ -173,7 +125,7 @@ class GroupMachine(StateMachine[TimerKey, Step]):
         """
         if group_id in self.groups:
             return False
-        self.add_group(ClassicGroup(group_id, wall_ms))
+        self.add_group(HookedGroup(group_id, wall_ms))
         return True
 
     def remove_simple_group(self, group_id: str, number: int) -> None:
@@ -280,7 +232,7 @@ def _change_classic(machine: GroupMachine, offset: int, producer_id: int, key: b
     if not isinstance(group, ClassicGroup):
         if value is None:
             return UNCHANGED
-        machine.add_group(ClassicGroup(group_id, None)).record = value
+        machine.add_group(HookedGroup(group_id, None)).record = value
         return GroupAdded(group_id, group)
     if value is None:
         del machine.groups[group_id]

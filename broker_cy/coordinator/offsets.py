@@ -6,13 +6,19 @@ Only the `replay_` functions, and `restore` with what they return, change it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.step import Place
 
-if TYPE_CHECKING:
-    from broker_cy.coordinator.group_machine import GroupMachine
+
+class Groups(Protocol):
+    """The state machine that the offsets belong to."""
+
+    offsets: OffsetStore
+
+    def remove_simple_group(self, group_id: str, number: int) -> None: ...
+
 
 PartitionOffsets = dict[int, CommittedOffset]
 
@@ -32,7 +38,7 @@ class OffsetsBefore(NamedTuple):
     def offsets(self) -> OffsetsBefore:
         return self
 
-    def restore(self, machine: GroupMachine) -> None:
+    def restore(self, machine: Groups) -> None:
         machine.offsets.restore(self)
         if self.created is not None:
             machine.remove_simple_group(*self.created)
@@ -46,7 +52,7 @@ class CommitBefore(NamedTuple):
     place: Place
     offset: CommittedOffset | None
 
-    def restore(self, machine: GroupMachine) -> None:
+    def restore(self, machine: Groups) -> None:
         machine.offsets.restore(self.offsets())
 
     def offsets(self) -> OffsetsBefore:

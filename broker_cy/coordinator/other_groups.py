@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.group import Group, GroupType, names_member
+from broker_cy.coordinator.group import Group, GroupTable, GroupType, names_member
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.records import key_type
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import codec, messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.group_machine import GroupMachine
 
 
 class OtherKeyType(IntEnum):
@@ -87,9 +83,7 @@ class OtherGroup(Group):
     def is_unused(self) -> bool:
         return False
 
-    def check_commit(
-        self, machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now
-    ) -> None:
+    def check_commit(self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
         self._check_epoch(request.generation_id_or_member_epoch)
 
     def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
@@ -129,13 +123,13 @@ class OtherGroup(Group):
         """Its offsets are not touched as long as this broker does not keep the group up to date."""
         return None
 
-    def loaded(self, machine: GroupMachine, step: Step, now: Now) -> None:
+    def loaded(self, machine: GroupTable, step: Step, now: Now) -> None:
         """It has no live state."""
 
-    def on_timer(self, machine: GroupMachine, step: Step, key: TimerKey, now: Now) -> None:
+    def on_timer(self, machine: GroupTable, step: Step, key: TimerKey, now: Now) -> None:
         """It sets no deadlines."""
 
-    def discard(self, machine: GroupMachine, step: Step, code: ErrorCode) -> None:
+    def discard(self, machine: GroupTable, step: Step, code: ErrorCode) -> None:
         machine.remove_group(self)
 
     @property

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.classic import rebalance, records, subscription
-from broker_cy.coordinator.classic.journal import Journal, trigger_of
+from broker_cy.coordinator.classic import subscription
+from broker_cy.coordinator.classic.journal import Journal
 from broker_cy.coordinator.classic.member import ClassicMember, Protocols
 from broker_cy.coordinator.classic.state import PREDECESSORS, GroupState
 from broker_cy.coordinator.group import Group, GroupType, names_member
 from broker_cy.coordinator.offset_record import CommittedOffset
-from broker_cy.coordinator.step import Now, Record, Step, Token
-from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.coordinator.step import Token
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.group_machine import GroupMachine
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -95,27 +90,6 @@ class ClassicGroup(Group):
     def is_unused(self) -> bool:
         return self.state is GroupState.EMPTY
 
-    def check_commit(
-        self, machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now
-    ) -> None:
-        """As in any group; prolongs the session of a member that may commit."""
-        generation = request.generation_id_or_member_epoch
-        if generation < 0 and self.state is GroupState.EMPTY:
-            return
-        if generation >= 0 or request.member_id or request.group_instance_id is not None:
-            code = self.member_error(request.member_id, request.group_instance_id)
-            if code is not ErrorCode.NONE:
-                raise KafkaError(code)
-            if generation != self.generation:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        elif self.state is not GroupState.EMPTY:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        member = self.members.get(request.member_id)
-        if member is not None:
-            rebalance.set_session(machine, self, member, now)
-
     def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
         """As in any group. A rebalance in progress is no reason to refuse."""
         if not names_member(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
@@ -153,29 +127,6 @@ class ClassicGroup(Group):
             # Offsets of topics that the group no longer reads.
             return lambda offset: offset.commit_timestamp_ms
         return None
-
-    def tombstones(self) -> list[Record]:
-        return [records.group_tombstone(self.group_id)]
-
-    def loaded(self, machine: GroupMachine, step: Step, now: Now) -> None:
-        """Members get a session each; a group over the limit is rebalanced."""
-        if self.record is not None:
-            records.load_group(self, self.record)
-        for member in self.members.values():
-            rebalance.set_session(machine, self, member, now)
-        if len(self.members) > machine.settings.group_max_size:
-            rebalance.prepare(machine, step, self, now, trigger_of("group_too_large"))
-
-    def on_timer(self, machine: GroupMachine, step: Step, key: TimerKey, now: Now) -> None:
-        if key.kind is TimerKind.SESSION:
-            rebalance.on_session_timer(machine, step, self, key.member_id, now)
-        elif key.kind is TimerKind.JOIN:
-            rebalance.on_join_timer(machine, step, self, now)
-        else:
-            rebalance.on_sync_timer(machine, step, self, now)
-
-    def discard(self, machine: GroupMachine, step: Step, code: ErrorCode) -> None:
-        rebalance.discard_group(machine, step, self, code)
 
     # ---- properties ----
 

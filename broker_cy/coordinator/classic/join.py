@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from broker_cy.coordinator.classic import records
 from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.hooks import HookedGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember, Protocols
 from broker_cy.coordinator.classic.rebalance import (
@@ -58,7 +59,7 @@ def join(
         if not is_unknown:
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
-        group = machine.add_group(ClassicGroup(request.group_id, now.wall_ms))
+        group = machine.add_group(HookedGroup(request.group_id, now.wall_ms))
     elif not isinstance(group, ClassicGroup):
         step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return

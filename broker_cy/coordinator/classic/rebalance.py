@@ -9,21 +9,17 @@ PREPARING_REBALANCE -> EMPTY                 no member is left
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_cy.coordinator.classic import records
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.classic.group import ClassicGroup
-    from broker_cy.coordinator.group_machine import GroupMachine
 
 # A member whose first JoinGroup waits cannot send heartbeats, and its connection may be closed: it is removed after
 # this. Kafka's `group.new.member.join.timeout`, which cannot be set.
@@ -97,7 +93,7 @@ def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token:
 
 
 def set_session(
-    machine: GroupMachine, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
+    machine: GroupTable, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
 ) -> None:
     """Restart the member's session after a request, with its own timeout or the given one."""
     machine.timers.set(
@@ -107,7 +103,7 @@ def set_session(
 
 
 def drop_member(
-    machine: GroupMachine, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
+    machine: GroupTable, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
 ) -> None:
     """Remove a member, or a member id without a member, and answer its waiting requests with UNKNOWN_MEMBER_ID.
     `last_heard_ms` is the time of its last request (monotonic), where its session does not have it.
@@ -125,7 +121,7 @@ def drop_member(
     machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
 
-def discard_group(machine: GroupMachine, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
+def discard_group(machine: GroupTable, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
     """Drop the live state of a group and answer `code` to all of its waiting requests."""
     for member in group.members.values():
         answer_join(step, group, member, join_error(member.member_id, code))
@@ -141,7 +137,7 @@ def discard_group(machine: GroupMachine, step: Step, group: ClassicGroup, code: 
 # ---- join phase ----
 
 
-def rebalance_or_complete(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def rebalance_or_complete(machine: GroupTable, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Begin a rebalance; if one is in progress, end its join phase if nothing else is missing."""
     if group.can_rebalance:
         prepare(machine, step, group, now, trigger)
@@ -151,7 +147,7 @@ def rebalance_or_complete(machine: GroupMachine, step: Step, group: ClassicGroup
         maybe_complete_join(machine, step, group, now)
 
 
-def prepare(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def prepare(machine: GroupTable, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Start a rebalance. Members that wait for their assignment get REBALANCE_IN_PROGRESS."""
     group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
@@ -170,7 +166,7 @@ def prepare(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now, tr
         _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def maybe_complete_join(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase if all have joined; an initial rebalance ends by time alone."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -180,7 +176,7 @@ def maybe_complete_join(machine: GroupMachine, step: Step, group: ClassicGroup, 
         complete_join(machine, step, group, now)
 
 
-def complete_join(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def complete_join(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase: remove dynamic members that did not join again, and send the next generation to the
     others.
     """
@@ -209,7 +205,7 @@ def complete_join(machine: GroupMachine, step: Step, group: ClassicGroup, now: N
     machine.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
 
 
-def on_join_timer(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_join_timer(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
     """The join phase is over, unless it is the initial one and members came during the last delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -223,19 +219,19 @@ def on_join_timer(machine: GroupMachine, step: Step, group: ClassicGroup, now: N
     complete_join(machine, step, group, now)
 
 
-def _set_initial_delay(machine: GroupMachine, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
+def _set_initial_delay(machine: GroupTable, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
     group.initial_delay = (delay_ms, remaining_ms)
     _set_join_timer(machine, group, now, delay_ms)
 
 
-def _set_join_timer(machine: GroupMachine, group: ClassicGroup, now: Now, delay_ms: int) -> None:
+def _set_join_timer(machine: GroupTable, group: ClassicGroup, now: Now, delay_ms: int) -> None:
     machine.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
 
 
 # ---- sync phase ----
 
 
-def give_up_syncs(machine: GroupMachine, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+def give_up_syncs(machine: GroupTable, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
     """Discard the assignments of this generation and answer `code` to the members that wait for theirs."""
     for member in group.members.values():
         member.assignment = b""
@@ -243,7 +239,7 @@ def give_up_syncs(machine: GroupMachine, step: Step, group: ClassicGroup, code: 
             set_session(machine, group, member, now)
 
 
-def on_sync_timer(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_sync_timer(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
     """Members that have not asked for their assignment in time are removed, and the others share again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
@@ -256,7 +252,7 @@ def on_sync_timer(machine: GroupMachine, step: Step, group: ClassicGroup, now: N
 # ---- sessions ----
 
 
-def on_session_timer(machine: GroupMachine, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
+def on_session_timer(machine: GroupTable, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
     """Expire a member, or a member id that was handed out, without requests for its session timeout."""
     if member_id in group.pending_members:
         drop_member(machine, step, group, member_id)
@@ -275,6 +271,6 @@ def on_session_timer(machine: GroupMachine, step: Step, group: ClassicGroup, mem
         _complete_if_all_joined(machine, step, group, now)
 
 
-def _complete_if_all_joined(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def _complete_if_all_joined(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
         complete_join(machine, step, group, now)

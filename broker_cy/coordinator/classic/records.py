@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.step import Record
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.classic.group import ClassicGroup
 
 # The version that Kafka 4.3 writes; version 4 can be read.
 GROUP_METADATA_VERSION = 3
