@@ -243,19 +243,19 @@ DEFECTS: dict[Planter, str] = {
         "quorum/test_observers_and_snapshots.py::test_impossible_snapshots_are_refused"
     ),
     metadata_log_is_deleted_by_its_size: (
-        "server/test_controller_service.py::test_snapshots_and_what_they_make_superfluous"
+        "control/test_controller_service.py::test_snapshots_and_what_they_make_superfluous"
     ),
     snapshot_ends_within_a_transaction: (
-        "server/test_committed_metadata.py::test_a_snapshot_and_the_log_behind_it_are_the_whole_log"
+        "control/test_committed_metadata.py::test_a_snapshot_and_the_log_behind_it_are_the_whole_log"
     ),
     no_state_behind_a_control_record: (
-        "server/test_active_controller.py::test_leadership_ends_behind_a_control_record"
+        "control/test_active_controller.py::test_leadership_ends_behind_a_control_record"
     ),
     transaction_is_forgotten_by_a_leader: (
-        "server/test_committed_metadata.py::test_a_leader_that_does_not_stay_reads_how_a_transaction_ends"
+        "control/test_committed_metadata.py::test_a_leader_that_does_not_stay_reads_how_a_transaction_ends"
     ),
     commit_before_the_activation_is_forgotten: (
-        "server/test_active_controller.py::"
+        "control/test_active_controller.py::"
         "test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_together"
     ),
     answers_to_fetches_of_a_replaced_log_count: (
