@@ -12,7 +12,7 @@ from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, Tx
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
 
-# Transactional ids that one step deletes: about 30 microseconds each, with encoding and appending.
+# Transactional ids that one step deletes: about 8 microseconds each, without appending.
 DELETIONS_PER_STEP: Final = 500
 # Transactional ids that one step looks at: less than a microsecond each.
 LOOKS_PER_STEP: Final = 10_000
