@@ -1,5 +1,5 @@
 """The state machine of the group coordinator, one for each partition of `__consumer_offsets`, without socket, file or
-clock: its state, how records change it, and its life cycle. Operations are functions of the modules beside this one,
+clock: how records change its `GroupTable`, and its life cycle. Operations are functions of the modules beside this one,
 which `GroupMachine.run` runs.
 
 The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It

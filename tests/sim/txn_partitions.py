@@ -6,7 +6,7 @@ import copy
 from typing import Any, cast
 
 from broker_cy.coordinator.txn.state import Markers, TopicPartition
-from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.verification import Verification
@@ -117,7 +117,7 @@ class LoggedHarness(TxnHarness):
     def partition(self) -> Partition:
         return self.partitions[LOG]
 
-    def _new(self) -> TransactionLifeCycle:
+    def _new(self) -> TransactionMachine:
         machine = super()._new()
         self.leader_epoch = machine.coordinator_epoch = self.partition.leader_epoch
         return machine

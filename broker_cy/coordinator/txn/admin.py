@@ -7,7 +7,7 @@ from typing import NamedTuple
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.pattern import Pattern
 from broker_cy.coordinator.txn.state import BY_LABEL, Transaction, TxnState
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.coordinator.txn.transaction_table import TransactionTable
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
@@ -45,7 +45,7 @@ class Filter(NamedTuple):
 
 
 def list_transactions(
-    machine: TransactionMachine, wanted: Filter, now: Now
+    machine: TransactionTable, wanted: Filter, now: Now
 ) -> list[messages.ListTransactionsResponse.TransactionState]:
     return [
         messages.ListTransactionsResponse.TransactionState(
@@ -59,7 +59,7 @@ def list_transactions(
 
 
 def describe(
-    machine: TransactionMachine, transactional_id: str
+    machine: TransactionTable, transactional_id: str
 ) -> messages.DescribeTransactionsResponse.TransactionState:
     transaction = machine.transactions.get(transactional_id)
     if transaction is None:

@@ -19,7 +19,7 @@ from broker_cy.coordinator.txn.state import (
     Transaction,
     TxnState,
 )
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
+from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 
@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
 
 def end(
-    machine: TransactionMachine,
+    machine: TransactionTable,
     step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -67,7 +67,7 @@ def end(
     step.reply_when_written(token, answer, Ended)
 
 
-def decide(machine: TransactionMachine, step: TxnStep, decided: Transaction) -> None:
+def decide(machine: TransactionTable, step: TxnStep, decided: Transaction) -> None:
     """Write the record of a decided end, and then the markers."""
     machine.change(step, decided)
     step.then(Decided(decided))
@@ -78,16 +78,16 @@ class Decided(NamedTuple):
 
     transaction: Transaction
 
-    def written(self, machine: TransactionMachine, out: TxnStep, now: Now) -> None:
+    def written(self, machine: TransactionTable, out: TxnStep, now: Now) -> None:
         markers.start(machine, out, self.transaction, now)
 
-    def failed(self, machine: TransactionMachine, out: TxnStep, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: TransactionTable, out: TxnStep, now: Now, code: ErrorCode) -> None:
         """The transaction is open again, as the record is undone."""
 
 
-def abort_fenced(machine: TransactionMachine, step: TxnStep, transaction: Transaction, now: Now) -> bool:
+def abort_fenced(machine: TransactionTable, step: TxnStep, transaction: Transaction, now: Now) -> bool:
     """Abort an ongoing transaction and fence its producer with a bumped epoch. False if that needs a new producer id
-    first (see `TransactionMachine.take_producer_id`).
+    first (see `TransactionTable.take_producer_id`).
     """
     version = machine.transaction_version
     if version < VERSION_EPOCH_BUMP:
@@ -101,7 +101,7 @@ def abort_fenced(machine: TransactionMachine, step: TxnStep, transaction: Transa
     return True
 
 
-def _next_producer_id(machine: TransactionMachine, step: TxnStep, transaction: Transaction) -> int | None:
+def _next_producer_id(machine: TransactionTable, step: TxnStep, transaction: Transaction) -> int | None:
     """The producer id after an end that bumps the epoch: -1 to keep the current one, None if a new one is needed
     first.
     """

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
+from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
 
@@ -30,7 +30,7 @@ class SweepGoesOn(NamedTuple):
         machine.sweep_waits = False
 
 
-def abort_timed_out(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
+def abort_timed_out(machine: TransactionTable, step: TxnStep, now: Now) -> None:
     """Abort transactions that are open for longer than their producer's timeout. If one needs a producer id and none is
     available, the step asks for one, and the next call aborts the transaction.
     """
@@ -60,7 +60,7 @@ def _is_timed_out(transaction: Transaction, now: Now) -> bool:
     return transaction.timeout_ms != TIMEOUT_NEVER_MS and transaction.start_ms + transaction.timeout_ms < now.wall_ms
 
 
-def remove_expired(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
+def remove_expired(machine: TransactionTable, step: TxnStep, now: Now) -> None:
     """Begin a search for ids that exceed `transactional.id.expiration.ms`: a part of them now, the others by
     `remove_some`.
     """
@@ -68,12 +68,12 @@ def remove_expired(machine: TransactionMachine, step: TxnStep, now: Now) -> None
     remove_some(machine, step, now)
 
 
-def goes_on(machine: TransactionMachine) -> bool:
+def goes_on(machine: TransactionTable) -> bool:
     """Whether `remove_some` has something to do now."""
     return bool(machine.unswept) and not machine.sweep_waits
 
 
-def remove_some(machine: TransactionMachine, step: TxnStep, now: Now) -> None:
+def remove_some(machine: TransactionTable, step: TxnStep, now: Now) -> None:
     """Delete expired ids among those that the current search has not looked at, within the bounds of a step."""
     step.atomic = False
     oldest_ms = now.wall_ms - machine.settings.id_expiration_ms

@@ -16,7 +16,7 @@ from broker_cy.coordinator.txn.state import (
     Transaction,
     TxnState,
 )
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
+from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 
@@ -29,7 +29,7 @@ class Initialized(NamedTuple):
 
 
 def init_producer_id(
-    machine: TransactionMachine,
+    machine: TransactionTable,
     step: TxnStep,
     transactional_id: str,
     timeout_ms: int,
@@ -69,7 +69,7 @@ def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
     )
 
 
-def _fence(machine: TransactionMachine, step: TxnStep, transaction: Transaction, token: Token, now: Now) -> None:
+def _fence(machine: TransactionTable, step: TxnStep, transaction: Transaction, token: Token, now: Now) -> None:
     """Abort the transaction of the previous producer; the new one gets CONCURRENT_TRANSACTIONS and retries."""
     if not end.abort_fenced(machine, step, transaction, now):
         step.reply(token, None)
@@ -82,7 +82,7 @@ def _fence(machine: TransactionMachine, step: TxnStep, transaction: Transaction,
 
 
 def _rotate(
-    machine: TransactionMachine,
+    machine: TransactionTable,
     step: TxnStep,
     transaction: Transaction,
     timeout_ms: int,
@@ -104,7 +104,7 @@ def _rotate(
 
 
 def _bump(
-    machine: TransactionMachine,
+    machine: TransactionTable,
     step: TxnStep,
     transaction: Transaction,
     timeout_ms: int,
@@ -130,7 +130,7 @@ def _bump(
     _write(machine, step, new, token)
 
 
-def _write(machine: TransactionMachine, step: TxnStep, new: Transaction, token: Token) -> None:
+def _write(machine: TransactionTable, step: TxnStep, new: Transaction, token: Token) -> None:
     machine.change(step, new)
     step.reply_when_written(
         token,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
+from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 BACKOFF_MS: Final = 20
@@ -24,7 +24,7 @@ _NOT_NEEDED: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorC
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
-def start(machine: TransactionMachine, step: TxnStep, transaction: Transaction, now: Now) -> None:
+def start(machine: TransactionTable, step: TxnStep, transaction: Transaction, now: Now) -> None:
     """The record of a decided end is on disk: write the markers."""
     machine.endings += 1
     ending = Ending(machine.endings, set(transaction.partitions))
@@ -32,7 +32,7 @@ def start(machine: TransactionMachine, step: TxnStep, transaction: Transaction, 
     go_on(machine, step, transaction, ending, now)
 
 
-def go_on(machine: TransactionMachine, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
+def go_on(machine: TransactionTable, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
     """Send the missing markers; if none is missing, write the last record."""
     if ending.under_way or ending.fenced:
         return
@@ -55,7 +55,7 @@ def go_on(machine: TransactionMachine, step: TxnStep, transaction: Transaction, 
 
 
 def written(
-    machine: TransactionMachine, step: TxnStep, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now
+    machine: TransactionTable, step: TxnStep, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now
 ) -> None:
     """Handle the results of markers that a step had, for each of their partitions."""
     ending = machine.ending.get(sent.transactional_id)
@@ -79,7 +79,7 @@ def written(
         go_on(machine, step, machine.transactions[sent.transactional_id], ending, now)
 
 
-def _complete(machine: TransactionMachine, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
+def _complete(machine: TransactionTable, step: TxnStep, transaction: Transaction, ending: Ending, now: Now) -> None:
     """Append the last record after all markers are written. The next transaction may start right behind it."""
     transactional_id = transaction.transactional_id
     # Later requests see the transaction complete. If this record fails, the completion is undone with it.
@@ -96,16 +96,16 @@ class Completed(NamedTuple):
     number: int
     failures: int
 
-    def written(self, machine: TransactionMachine, out: TxnStep, now: Now) -> None:
+    def written(self, machine: TransactionTable, out: TxnStep, now: Now) -> None:
         """Nothing waits for it."""
 
-    def failed(self, machine: TransactionMachine, out: TxnStep, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: TransactionTable, out: TxnStep, now: Now, code: ErrorCode) -> None:
         ending = Ending(self.number, set(), self.failures)
         machine.ending[self.transactional_id] = ending
         _again(machine, self.transactional_id, ending, now)
 
 
-def _again(machine: TransactionMachine, transactional_id: str, ending: Ending, now: Now) -> None:
+def _again(machine: TransactionTable, transactional_id: str, ending: Ending, now: Now) -> None:
     delay_ms = min(BACKOFF_MS << min(ending.failures, 16), BACKOFF_MAX_MS)
     ending.failures += 1
     machine.timers.set(transactional_id, now.mono_ms + delay_ms)

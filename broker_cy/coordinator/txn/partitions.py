@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from broker_cy.coordinator.step import Answered, Now, Token
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition, TxnState
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
+from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
 
 
 def add(
-    machine: TransactionMachine,
+    machine: TransactionTable,
     step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -45,7 +45,7 @@ def add(
 
 
 def verify(
-    machine: TransactionMachine,
+    machine: TransactionTable,
     step: TxnStep,
     transactional_id: str,
     producer: ProducerIdAndEpoch,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from broker_cy.coordinator.txn import expiry, markers
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Markers, TopicPartition
-from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.coordinator.txn.transaction_table import TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext
@@ -39,8 +39,8 @@ class MarkerWriter(Protocol):
     ) -> asyncio.Future[Results]: ...
 
 
-class TransactionRuntime(CoordinatorRuntime[TransactionLifeCycle, TxnStep]):
-    """Owns a `TransactionLifeCycle` and its partition of `__transaction_state`."""
+class TransactionRuntime(CoordinatorRuntime[TransactionMachine, TxnStep]):
+    """Owns a `TransactionMachine` and its partition of `__transaction_state`."""
 
     coordinator = "transaction coordinator"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -54,7 +54,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionLifeCycle, TxnStep]):
         markers: MarkerWriter,
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        super().__init__(partition, leader_epoch, TransactionLifeCycle(settings), context)
+        super().__init__(partition, leader_epoch, TransactionMachine(settings), context)
         self.machine.coordinator_epoch = leader_epoch
         self._markers = markers
         self._next_producer_id = next_producer_id

@@ -15,8 +15,8 @@ from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
-from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
-from broker_cy.coordinator.txn.transaction_machine import TransactionMachine, TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
@@ -35,7 +35,7 @@ VERSION_IMPLICIT = 2
 VERSION_OLD = 0
 
 
-class TransactionService(CoordinatorService[TransactionRuntime, TransactionLifeCycle]):
+class TransactionService(CoordinatorService[TransactionRuntime, TransactionMachine]):
     topic = topic_names.TRANSACTION_STATE
     what = "transactional id"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -105,7 +105,7 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionLifeC
     async def _run(
         self,
         failed: Callable[[ErrorCode], T],
-        operation: Callable[[TransactionMachine, TxnStep, str, *Ts, Any, Now], None],
+        operation: Callable[[TransactionTable, TxnStep, str, *Ts, Any, Now], None],
         transactional_id: str,
         *request: *Ts,
     ) -> T:

@@ -12,7 +12,7 @@ from broker_cy.coordinator.txn.init import init_producer_id
 from broker_cy.coordinator.txn.partitions import add
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
-from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 
 COUNT = 10_000
 NOW = Now(1_700_000_000_000, 5)
@@ -24,7 +24,7 @@ NOW = Now(1_700_000_000_000, 5)
 )
 def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None:
     """If this fails, a broker with many producers runs out of memory."""
-    machine = TransactionLifeCycle(TxnSettings())
+    machine = TransactionMachine(TxnSettings())
     machine.transaction_version = 2
     machine.producer_ids = list(range(1_000_000 + COUNT, 1_000_000, -1))
     topics = [f"topic-{index}" for index in range(partitions)]

@@ -1,4 +1,4 @@
-"""A `TransactionLifeCycle` with a manual clock, a log in memory, and requests in short form."""
+"""A `TransactionMachine` with a manual clock, a log in memory, and requests in short form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Markers, ProducerIdAndEpoch, TopicPartition, Transaction
-from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.coordinator.txn.transaction_table import TxnStep
 from broker_cy.core.errors import ErrorCode
 
 ID = "payments"
@@ -43,8 +43,8 @@ class TxnHarness:
         self._tokens = 0
         self.machine = self._new()
 
-    def _new(self) -> TransactionLifeCycle:
-        machine = TransactionLifeCycle(self.settings)
+    def _new(self) -> TransactionMachine:
+        machine = TransactionMachine(self.settings)
         machine.transaction_version = self.version
         machine.coordinator_epoch = 7
         return machine

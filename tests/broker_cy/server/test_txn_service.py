@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_table import TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.wire import messages

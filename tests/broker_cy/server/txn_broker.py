@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_cy.coordinator.txn.state import TopicPartition
-from broker_cy.coordinator.txn.transaction_machine import TxnStep
+from broker_cy.coordinator.txn.transaction_table import TxnStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.coordinators.txn_runtime import Results, TransactionRuntime
 from broker_cy.server.coordinators.txn_service import TransactionService

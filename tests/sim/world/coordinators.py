@@ -13,8 +13,8 @@ from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn.state import TxnState
-from broker_cy.coordinator.txn.transaction_life_cycle import TransactionLifeCycle
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.coordinator.txn.transaction_table import TransactionTable
 from broker_cy.server.coordinators.coordinator_runtime import LoadState
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.coordinator.harness import durable
@@ -139,12 +139,12 @@ def check_reloads(machine: Machine) -> None:
             assert found == here, f"a start would find {found} in {groups.partition.index} instead of {here}"
     for transactions in broker.transactions.runtimes.values():
         if _is_quiet(transactions):
-            again = _replayed(transactions, TransactionLifeCycle(transactions.machine.settings))
+            again = _replayed(transactions, TransactionMachine(transactions.machine.settings))
             found, here = _as_loaded(again), _as_loaded(transactions.machine)
             assert found == here, f"a start would find {found} in {transactions.partition.index} instead of {here}"
 
 
-def _as_loaded(state: TransactionMachine) -> dict[str, Any]:
+def _as_loaded(state: TransactionTable) -> dict[str, Any]:
     """Records do not contain the last epoch."""
     return {key: replace(each, last_producer_epoch=-1) for key, each in state.transactions.items()}
 
