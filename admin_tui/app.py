@@ -24,11 +24,12 @@ from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import IdleCollector
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import age, clean, plural
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.watch import Alerting
 from broker_cy.console.session import Session
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import age, plural
 
 if TYPE_CHECKING:
     from broker_cy.console.feeds import Feed

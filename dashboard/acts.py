@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean
 from broker_cy.console.acts.moves import MoveReplicas
 from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, Report, execute
 from broker_cy.console.fields import Form
+from broker_cy.reporting.foreign_text import clean
 from dashboard.collector.move_runs import Run
 from dashboard.security.roles import Identity, Need, Role
 

@@ -31,10 +31,10 @@ from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Span
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import count, size
 from broker_cy.client.turns import Turns
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import RECORDS_A_TURN
+from broker_cy.reporting.numbers import count, size
 from dashboard.answers import json_answer, status_of
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.matching import Matcher

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker_cy.admin import ClientError
-from broker_cy.client.text import plural
+from broker_cy.reporting.numbers import plural
 from demo.nodes import Node
 from demo.outage import Heartbeats
 from demo.processes import START_TIMEOUT_S, DemoError, Process

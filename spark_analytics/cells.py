@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from broker_cy.client.text import clean
+from broker_cy.reporting.foreign_text import clean
 
 # Bytes of a key or value that are shown.
 SHOWN_BYTES = 60

@@ -14,9 +14,9 @@ from textual.widgets import Button, Input, Static
 
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError
-from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.moves import MoveReplicas, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, Revealed, execute
+from broker_cy.reporting.foreign_text import clean, clean_lines
 
 # Failures that are shown individually; the first line gives their number.
 FAILURES_SHOWN = 5

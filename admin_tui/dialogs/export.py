@@ -14,9 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.client.text import clean, count, percent, plural, size
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.scan import Row, Scan, State
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, percent, plural, size
 from broker_cy.wire.records import Record
 
 Line = Callable[[TopicPartition, Record], bytes]

@@ -12,8 +12,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static
 
-from broker_cy.client.text import clean
 from broker_cy.console.fields import Field, Form
+from broker_cy.reporting.foreign_text import clean
 
 
 class _Entry(Input):

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Markdown, Static
 
-from broker_cy.client.text import clean_lines
+from broker_cy.reporting.foreign_text import clean_lines
 
 
 class HelpDialog(ModalScreen[None]):

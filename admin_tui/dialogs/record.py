@@ -12,9 +12,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from admin_tui.widgets.grid import Grid
-from broker_cy.client.text import clean, count, size, when
 from broker_cy.console.payload import Format, detail, line
 from broker_cy.console.scan import Row
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, size, when
 
 
 class RecordDialog(ModalScreen[None]):

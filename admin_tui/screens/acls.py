@@ -14,7 +14,6 @@ from textual.widgets import Static
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean
 from broker_cy.console.acts.acls import (
     asked_of,
     explain_form,
@@ -24,6 +23,7 @@ from broker_cy.console.acts.acls import (
     verdict_lines,
 )
 from broker_cy.console.acts.plan import Plan
+from broker_cy.reporting.foreign_text import clean
 from broker_cy.security.acl_words import shown, shown_resource, word_of
 from broker_cy.security.acls import Binding, Permission
 from broker_cy.security.explain import authorizer_of, explain

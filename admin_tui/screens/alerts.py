@@ -10,9 +10,10 @@ from admin_tui.screens.view import View
 from admin_tui.tones import STYLES
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean, duration
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Watch
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import duration
 
 _TONES = {FIRING: Tone.BAD, PENDING: Tone.WARN, OK: Tone.GOOD, UNKNOWN: Tone.MUTED}
 

@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean, count, size
 from broker_cy.console.acts.brokers import plan_cordon
 from broker_cy.console.acts.decommission import plan_decommission
 from broker_cy.console.acts.moves import Wish, pace_form, pace_of, plan_drain, plan_moves
@@ -21,6 +20,8 @@ from broker_cy.console.hosts import address_text, id_text
 from broker_cy.console.process_figures import connections_text, cpu_text, memory_text, up_text
 from broker_cy.console.rows import BrokerRow, broker_rows, host_rows
 from broker_cy.metrics.events import Event
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, size
 
 
 class BrokersView(ListView):

@@ -6,9 +6,10 @@ from typing import Any
 
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean, count, duration, short, size
 from broker_cy.console.figures import connection_rates, newest_of
 from broker_cy.metrics.sample import Connection
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, short, size
 
 
 class ConnectionsView(ListView):

@@ -14,12 +14,13 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.groups import GroupMember
-from broker_cy.client.text import clean, count, duration, when
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.rows import LagRow, assignment_text, catch_up_text, lag_rows
 from broker_cy.console.session import GroupView as Answer
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, when
 
 
 class GroupView(View):

@@ -12,11 +12,12 @@ from admin_tui.screens.view import ListView
 from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.lag import Status, Trend
-from broker_cy.client.text import clean, count, short
 from broker_cy.console.acts.groups import plan_delete_groups, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, short
 
 STATUS_STYLES = {status: STYLES[tone] for status, tone in STATUS_TONES.items()}
 

@@ -11,8 +11,9 @@ from textual.binding import BindingType
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.log_dirs import LogDir
-from broker_cy.client.text import clean, count, percent, size
 from broker_cy.console.rows import ReplicaRow, replica_rows
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, percent, size
 
 # A smaller free share of the volume is shown in red.
 FREE_SHARE_MIN = 0.1

@@ -20,7 +20,6 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind
 from broker_cy.client.errors import ClientError
-from broker_cy.client.text import clean, count, percent, plural, short, size
 from broker_cy.console.acts.records import (
     plan_produce,
     plan_reproduce,
@@ -34,6 +33,8 @@ from broker_cy.console.record_filter import RecordFilter
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import Row, Scan, State, Tail
 from broker_cy.console.values import optional, parse_partitions, parse_position
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, percent, plural, short, size
 
 # Records that are shown when a topic is opened.
 FIRST_RECORDS = 100

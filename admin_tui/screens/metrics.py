@@ -13,8 +13,8 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import count, micros, short, size
 from broker_cy.console.figures import ApiRow, PhaseRow, api_p99_us, api_rows, newest_of, phase_rows, process_facts
+from broker_cy.reporting.numbers import count, micros, short, size
 
 
 class MetricsView(View):

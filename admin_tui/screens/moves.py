@@ -12,10 +12,11 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.client.text import clean, count, duration, percent, size
 from broker_cy.console.acts.moves import plan_cancel
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.moving import MovingPartition, throttle_text
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, percent, size
 
 
 class MovesView(View):

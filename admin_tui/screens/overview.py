@@ -14,7 +14,6 @@ from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.event_text import kind_of, line_of, subject_of
-from broker_cy.client.text import clean, micros, short, size, when
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
     BusyTopic,
@@ -27,6 +26,8 @@ from broker_cy.console.figures import (
 )
 from broker_cy.metrics.events import Rebalance, Stamped
 from broker_cy.metrics.sample import Sample
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import micros, short, size, when
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,9 @@ from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import ProducerState
-from broker_cy.client.text import clean, count, duration, when
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, when
 
 Row = tuple[TopicPartition, ProducerState]
 

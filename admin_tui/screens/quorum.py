@@ -14,7 +14,6 @@ from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.cluster import FeatureRange
 from broker_cy.admin.quorum import QuorumReplica
-from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.quorum import (
     add_voter_form,
@@ -25,6 +24,8 @@ from broker_cy.console.acts.quorum import (
 )
 from broker_cy.console.session import now_ms
 from broker_cy.console.voters import voters_fact
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration
 
 _Replica = tuple[str, QuorumReplica]
 

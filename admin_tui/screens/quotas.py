@@ -13,7 +13,6 @@ from textual.widgets import Static
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean, count, duration, percent
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.quotas import (
     change_quota_form,
@@ -25,6 +24,8 @@ from broker_cy.console.acts.quotas import (
 )
 from broker_cy.console.figures import newest_of
 from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses, shown_quota
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, percent
 
 HINT = "x shows which quotas apply to a user, a client id or an address"
 

@@ -12,9 +12,10 @@ from textual.widgets import Static
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid, time_columns
-from broker_cy.client.text import clean, duration
 from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import duration
 
 # A longer stall of a partition is shown in red.
 STALL_NOTED_MS = 5_000

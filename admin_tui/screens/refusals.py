@@ -13,9 +13,10 @@ from textual.widgets import Static
 from admin_tui.screens.acls import answer_text
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid, time_columns
-from broker_cy.client.text import clean, count
 from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
 from broker_cy.console.refusals import Refusal, asked_texts, details, refusals_of
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count
 from broker_cy.security.explain import authorizer_of, explain
 
 

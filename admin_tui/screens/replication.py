@@ -13,9 +13,10 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.partition_health import PartitionHealth
-from broker_cy.client.text import clean, count
 from broker_cy.console.acts.leaders import plan_preferred, plan_unclean_of, unclean_form
 from broker_cy.console.acts.plan import Plan
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count
 
 
 class ReplicationView(View):

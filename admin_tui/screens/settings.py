@@ -12,8 +12,8 @@ from textual.widgets import Static
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
-from broker_cy.client.text import clean
 from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, shown_value, source_text
+from broker_cy.reporting.foreign_text import clean
 
 
 class SettingsView(View):

@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.tokens import DelegationToken
-from broker_cy.client.text import clean
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.tokens import (
     expire_form,
@@ -23,6 +22,7 @@ from broker_cy.console.acts.tokens import (
     token_time,
 )
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.foreign_text import clean
 
 
 class TokensView(ListView):

@@ -11,9 +11,10 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.text import clean, count, size
 from broker_cy.console.acts.topics import delete_records_form, plan_delete, plan_delete_records
 from broker_cy.console.session import PartitionRow
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, size
 
 
 def _state(row: PartitionRow) -> Text:

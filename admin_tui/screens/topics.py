@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicInfo
-from broker_cy.client.text import clean, count, short, size
 from broker_cy.console.acts.topics import (
     add_partitions_form,
     clone_form,
@@ -24,6 +23,8 @@ from broker_cy.console.acts.topics import (
     plan_delete_records,
 )
 from broker_cy.console.rows import TopicRow, is_own_topic, topic_rows
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, short, size
 
 
 def _state(row: TopicRow) -> Text:

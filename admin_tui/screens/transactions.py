@@ -12,10 +12,11 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.transactions import HangingTransaction
-from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
 from broker_cy.console.session import OpenTransaction
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration
 
 _STYLES = {"Ongoing": "cyan", "PrepareCommit": "yellow", "PrepareAbort": "yellow"}
 

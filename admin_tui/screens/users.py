@@ -10,9 +10,10 @@ from textual.binding import Binding, BindingType
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.scram_users import ScramCredential
-from broker_cy.client.text import clean, count
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.users import password_form, plan_delete_credential, plan_password
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count
 
 
 class UsersView(ListView):

@@ -19,11 +19,12 @@ from admin_tui.widgets.edges import set_edge
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError
-from broker_cy.client.text import age, clean
 from broker_cy.console.acts.plan import Command, Plan
 from broker_cy.console.fields import Form
 from broker_cy.console.listeners import Source, call
 from broker_cy.console.session import Session
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import age
 
 if TYPE_CHECKING:
     from admin_tui.console_app import ConsoleApp

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.strip import Strip
 from textual.widget import Widget
 
-from broker_cy.client.text import duration
+from broker_cy.reporting.numbers import duration
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 # The width of an axis label: 123.45 ms.

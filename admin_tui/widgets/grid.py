@@ -24,7 +24,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from admin_tui.widgets.edges import set_edge
-from broker_cy.client.text import when
+from broker_cy.reporting.numbers import when
 
 R = TypeVar("R")
 Cell = str | Text

@@ -25,10 +25,10 @@ from bench.studies.dashboard_browser import Tab
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
-from broker_cy.client.text import size
 from broker_cy.console.figures import RATE_MS, busiest, newest_of
 from broker_cy.console.history import Samples
 from broker_cy.metrics.sample import Sample
+from broker_cy.reporting.numbers import size
 from broker_cy.wire.records import Record
 
 TOPIC = "bench-live"

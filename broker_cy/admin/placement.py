@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural
+from broker_cy.reporting.numbers import plural
 
 # Passes over all replicas of a plan that balances. Each pass only makes moves that even out the brokers, so that the
 # first passes do nearly all of it.

@@ -14,8 +14,8 @@ from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural
 from broker_cy.core.errors import ErrorCode
+from broker_cy.reporting.numbers import plural
 
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_cy.client.text import clean, count, duration, plural, size, when
 from broker_cy.metrics.events import (
     AccessDenied,
     Accesses,
@@ -40,6 +39,8 @@ from broker_cy.metrics.events import (
     TransactionTimedOut,
     entity_text,
 )
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, plural, size, when
 
 # Partitions of one commit event that are shown; a group may have thousands.
 COMMITS_SHOWN_MAX = 4

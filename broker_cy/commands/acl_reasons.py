@@ -12,7 +12,6 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.accesses import Past
 from broker_cy.client.quantities import TIME_HELP
-from broker_cy.client.text import plural, when
 from broker_cy.commands.acl_values import (
     ACL,
     HOST,
@@ -26,6 +25,7 @@ from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, Cell, print_json, print_table
 from broker_cy.commands.values import TIME
 from broker_cy.core.errors import ErrorCode
+from broker_cy.reporting.numbers import plural, when
 from broker_cy.security.acl_words import ACL_HELP, resource_text, shown, word_of
 from broker_cy.security.acls import WILDCARD, Binding, Operation, ResourceType
 from broker_cy.security.explain import Asked, Verdict, authorizer_of, explain

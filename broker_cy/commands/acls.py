@@ -9,7 +9,6 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.acls import exactly
-from broker_cy.client.text import plural
 from broker_cy.commands import acl_reasons
 from broker_cy.commands.acl_values import (
     HOST,
@@ -24,6 +23,7 @@ from broker_cy.commands.acl_values import (
 )
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.reporting.numbers import plural
 from broker_cy.security.acl_words import RESOURCE_HELP
 from broker_cy.security.acls import WILDCARD, Binding, Filter, Operation, PatternType, Permission, ResourceType
 

@@ -11,7 +11,6 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client.quantities import DURATION_HELP
-from broker_cy.client.text import clean, duration, when
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import EXIT_FAILED, plain, print_json, print_table
 from broker_cy.commands.values import DURATION
@@ -24,6 +23,8 @@ from broker_cy.console.alerts.rules import (
 )
 from broker_cy.console.alerts.watch import FIRING, Alerting, Notice
 from broker_cy.console.session import Session
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import duration, when
 
 # How long the command waits at its end for the delivery of queued webhook requests.
 FLUSH_S = 2.0

@@ -16,10 +16,10 @@ from broker_cy.admin.configs import (
     ResourceType,
     has_secret,
 )
-from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
 from broker_cy.commands.values import SETTING
+from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
 examples:

@@ -13,7 +13,6 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP
-from broker_cy.client.text import plural
 from broker_cy.commands.context import (
     Target,
     cluster_command,
@@ -26,6 +25,7 @@ from broker_cy.commands.output import Cell, confirm, number, plain, print_json, 
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
 from broker_cy.console.values import parse_int, parse_time
+from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
 examples:

@@ -14,9 +14,9 @@ from uuid import UUID
 import click
 
 from broker_cy.admin import ClientError, Failure
-from broker_cy.client import text
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
+from broker_cy.reporting import numbers
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -27,7 +27,7 @@ EXIT_INTERRUPTED: Final = 130
 _UNFOLDED_WIDTH = 10_000
 
 # The same format as in the other consoles.
-number, duration, size = text.count, text.duration, text.size
+number, duration, size = numbers.count, numbers.duration, numbers.size
 
 Cell = str | int | float | None
 

@@ -16,11 +16,11 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.produce import Producer
 from broker_cy.client.quantities import TIME_HELP
-from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.feeder import feed, split
 from broker_cy.commands.output import print_json, progress
 from broker_cy.commands.values import DELIMITER, HEADER, TIME
+from broker_cy.reporting.numbers import plural
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record
 

@@ -10,7 +10,6 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
-from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
 from broker_cy.commands.values import Parsed
@@ -18,6 +17,7 @@ from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.quotas import DEFAULT, effect_lines, parse_quota
 from broker_cy.console.values import parse_setting
 from broker_cy.metrics.events import entity_text
+from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
 examples:

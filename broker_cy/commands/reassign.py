@@ -12,7 +12,6 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.quantities import BYTES_HELP
-from broker_cy.client.text import percent
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option
 from broker_cy.commands.output import Cell, print_json, print_table, size
@@ -28,6 +27,7 @@ from broker_cy.console.acts.moves import (
     read_moves,
 )
 from broker_cy.console.moving import moving_now, pace_text, throttle_text
+from broker_cy.reporting.numbers import percent
 
 EPILOG = """\b
 examples:

@@ -8,11 +8,11 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start, StartKind
-from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, number, print_json, print_table
 from broker_cy.commands.values import PARTITIONS, POSITION, chosen
 from broker_cy.console.values import POSITION_HELP
+from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
 examples:

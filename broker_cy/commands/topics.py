@@ -12,11 +12,11 @@ from broker_cy.admin.caller import Outcome
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
-from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.output import confirm, number, print_json, print_table, size
 from broker_cy.commands.values import COUNT, SETTING
 from broker_cy.core.uuid import to_text
+from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
 examples:

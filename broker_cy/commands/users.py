@@ -10,7 +10,6 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.scram_users import CredentialKey, NewCredential, is_unknown
-from broker_cy.client.text import plural
 from broker_cy.commands.context import Target, cluster_command, completer, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
 from broker_cy.commands.passwords import password_of, password_options
@@ -18,6 +17,7 @@ from broker_cy.commands.values import Parsed
 from broker_cy.console.values import parse_int
 from broker_cy.core import scram
 from broker_cy.core.scram import Mechanism
+from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
 examples:

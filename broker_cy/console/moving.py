@@ -10,7 +10,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import duration, plural, size
+from broker_cy.reporting.numbers import duration, plural, size
 
 NO_THROTTLE = Throttle({}, {})
 

@@ -10,7 +10,8 @@ import json
 from enum import Enum
 from typing import Any
 
-from broker_cy.client.text import clean, clean_lines, count
+from broker_cy.reporting.foreign_text import clean, clean_lines
+from broker_cy.reporting.numbers import count
 
 # Bytes of one value that are shown, in a row and in the view of one record; of the rest only the size is shown. A value
 # may have 20 MB.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker_cy.client.text import count, duration, percent, size
 from broker_cy.console.rows import BrokerRow
 from broker_cy.metrics.sample import Sample
+from broker_cy.reporting.numbers import count, duration, percent, size
 
 # The text without a sample.
 UNKNOWN = "-"

@@ -10,10 +10,10 @@ from typing import Final
 
 from broker_cy.admin.quota_effect import ANONYMOUS, Effect, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import Entity, QuotaEntry
-from broker_cy.client.text import count, size
 from broker_cy.console.values import parse_bytes
 from broker_cy.metrics.events import entity_text
 from broker_cy.metrics.sample import Sample
+from broker_cy.reporting.numbers import count, size
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"

@@ -78,7 +78,7 @@ window.dashboard = window.dashboard || {};
   const fine = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
   const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
   core.count = (value) => (Math.abs(value) < 10 ? fine : whole).format(Number(value));
-  // Durations in ms, with two units at most, as broker_cy.client.text writes them.
+  // Durations in ms, with two units at most, as broker_cy.reporting.numbers writes them.
   core.span = (ms) => {
     if (ms < 1000) return `${Math.round(ms)} ms`;
     if (ms < 60000) return `${Number((ms / 1000).toFixed(1))} s`;

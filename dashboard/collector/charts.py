@@ -21,11 +21,11 @@ from math import isnan
 from typing import Any, ClassVar
 
 from broker_cy.client.event_text import kind_of, line_of, subject_of
-from broker_cy.client.text import clean
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import Stamped
+from broker_cy.reporting.foreign_text import clean
 from dashboard.collector.channel import Channel, Params
 from dashboard.collector.history import SAMPLE_MS
 from dashboard.collector.history import Range as FoundRange

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Final
 
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural
 from broker_cy.console.record_filter import RecordFilter
+from broker_cy.reporting.numbers import plural
 from broker_cy.wire.records import Record
 from dashboard.collector.history_pace import Pace
 

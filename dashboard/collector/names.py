@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean
 from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Source
+from broker_cy.reporting.foreign_text import clean
 from dashboard.collector.channel import FILTER_CHARACTERS_MAX, Channel, Params, channel
 from dashboard.collector.patches import State
 

@@ -9,8 +9,8 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import count
 from broker_cy.console.payload import Format, detail
+from broker_cy.reporting.numbers import count
 from broker_cy.wire.records import Record
 from dashboard.security.masking import Masking
 from dashboard.security.roles import Scope

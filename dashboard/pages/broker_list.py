@@ -8,7 +8,6 @@ from typing import Any
 
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, count, size
 from broker_cy.console.broker_state import newest_about, state_of_host
 from broker_cy.console.hosts import address_text, id_text
 from broker_cy.console.listeners import Source
@@ -16,6 +15,8 @@ from broker_cy.console.process_figures import UNKNOWN, connections_text, cpu_tex
 from broker_cy.console.rows import BrokerRow, LogDirs, broker_rows, host_rows
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Event
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, size
 from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel, linked
 from dashboard.collector.holdings import Held, Holdings, Remembered, holdings_of, sizes_of
 from dashboard.collector.patches import State

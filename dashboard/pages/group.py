@@ -16,7 +16,6 @@ from broker_cy.admin.groups import GroupMember
 from broker_cy.admin.lag import sum_of, worst
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, count, duration
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.fields import Form
@@ -26,6 +25,8 @@ from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_
 from broker_cy.console.rows import ranges as number_ranges
 from broker_cy.console.session import GroupView, Session, now_ms
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table

@@ -14,10 +14,11 @@ from math import isnan
 from typing import Any, ClassVar, Final
 
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.client.text import clean, plural
 from broker_cy.console.history import Follower
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import GroupView, now_ms
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import plural
 from dashboard.collector.channel import channel
 from dashboard.collector.charts import TimeChannel, marks
 from dashboard.collector.frames import Health

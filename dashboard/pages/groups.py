@@ -16,7 +16,6 @@ from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, count, duration, short
 from broker_cy.client.turns import Turns
 from broker_cy.console.acts.groups import plan_delete_groups
 from broker_cy.console.acts.plan import Plan
@@ -25,6 +24,8 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
 from broker_cy.console.session import GroupSummary, GroupView
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, short
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.patches import State

@@ -15,7 +15,6 @@ from dash.development.base_component import Component
 from broker_cy.admin import AdminClient
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, count, duration, percent, size
 from broker_cy.console.acts.moves import plan_cancel, progress_text
 from broker_cy.console.acts.plan import Plan, Report
 from broker_cy.console.feeds import Feed
@@ -23,6 +22,8 @@ from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.moving import Moving, MovingPartition, throttle_text
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, percent, size
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import (
     PARTITION,

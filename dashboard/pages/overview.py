@@ -11,7 +11,6 @@ from dash.development.base_component import Component
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL
 from broker_cy.client.event_text import kind_of, line_of, subject_of
-from broker_cy.client.text import clean, short, size
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
     BusyTopic,
@@ -24,6 +23,8 @@ from broker_cy.console.figures import (
 )
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Stamped
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import short, size
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
 from dashboard.collector.charts import HistoryChart
 from dashboard.collector.history_measures import latencies

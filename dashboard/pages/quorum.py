@@ -11,7 +11,6 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.cluster import FeatureRange
 from broker_cy.admin.quorum import QuorumReplica
-from broker_cy.client.text import clean, count
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.quorum import (
     add_voter_form,
@@ -25,6 +24,8 @@ from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.tone import Tone
 from broker_cy.console.voters import voters_fact
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, FactsChannel, SupportedChannel, TableChannel, channel
 from dashboard.components.panel import act_button, link, listing, page_path, panel

@@ -8,10 +8,11 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, count, duration
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Move, Rebalance, Stamped, Trigger
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.collector.frames import Health
 from dashboard.collector.patches import State

@@ -11,10 +11,10 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural, size
 from broker_cy.console.acts.plan import Command, Plan, Report
 from broker_cy.console.acts.records import plan_produce, plan_reproduce, produce_form, reproduce_form
 from broker_cy.console.fields import Form
+from broker_cy.reporting.numbers import plural, size
 from broker_cy.wire.records import Record
 from dashboard.acts import Act, Call, act
 from dashboard.security.roles import Need, Role

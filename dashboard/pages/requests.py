@@ -14,10 +14,10 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.sample_window import TOTAL
-from broker_cy.client.text import clean
 from broker_cy.console.figures import Fact, process_facts
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.foreign_text import clean
 from dashboard.collector.channel import FactsChannel, channel
 from dashboard.collector.charts import TimeChannel
 from dashboard.collector.history import HeatMap

@@ -14,7 +14,6 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, clean_lines
 from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, shown_value, source_text
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.fields import Form
@@ -22,6 +21,7 @@ from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.tone import Tone
 from broker_cy.core.configs import ConfigSource
+from broker_cy.reporting.foreign_text import clean, clean_lines
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from broker_cy.client.text import clean, duration, size
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import duration, size
 from dashboard.collector.channel import Cell, Column, TableChannel, channel
 from dashboard.collector.charts import Ranged
 from dashboard.collector.history_measures import DISK_FREE

@@ -12,7 +12,6 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.tokens import DelegationToken
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.tokens import (
     expire_form,
@@ -26,6 +25,7 @@ from broker_cy.console.acts.tokens import (
 from broker_cy.console.fields import Form
 from broker_cy.console.listeners import Source
 from broker_cy.core.errors import ErrorCode
+from broker_cy.reporting.foreign_text import clean
 from dashboard.acts import Call, act
 from dashboard.collector.channel import Column, TableChannel, channel
 from dashboard.collector.frames import Health

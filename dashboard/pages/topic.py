@@ -11,7 +11,6 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import clean, count, duration, short, size
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.topics import (
     add_partitions_form,
@@ -27,6 +26,8 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.rows import catch_up_text
 from broker_cy.console.session import GroupSummary, PartitionRow
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import count, duration, short, size
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.patches import State

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError
-from broker_cy.client.text import count
 from broker_cy.console.figures import rate
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.numbers import count
 from dashboard.collector.channel import channel
 from dashboard.collector.charts import MARKS_MAX, HistoryChart, TimeChannel, marks
 from dashboard.collector.history_measures import TOPIC_IN, TOPIC_OUT

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from broker_cy.client.text import plural
 from broker_cy.console.payload import JSON_BYTES_MAX
 from broker_cy.console.record_filter import RecordFilter, parse_path
+from broker_cy.reporting.numbers import plural
 from broker_cy.wire.records import Record
 from dashboard.security.fields import Refuse, Table
 from dashboard.security.roles import Scope, matches

@@ -14,7 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 
 from broker_cy.client.errors import ClientError
-from broker_cy.client.text import clean, plural
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import plural
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid
 from dashboard.security.roles import Role, Scope

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from html import escape
 
 from broker_cy.admin.lag import Status
-from broker_cy.client.text import clean, duration, short
+from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import duration, short
 from spark_analytics.report.content import DAY_MS, HOUR_MS, NAMES_MAX, Backtest
 
 NONE = "–"

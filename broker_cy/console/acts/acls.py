@@ -8,9 +8,9 @@ from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.acls import exactly
-from broker_cy.client.text import plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
+from broker_cy.reporting.numbers import plural
 from broker_cy.security.acl_words import (
     RESOURCE_HELP,
     check_operation,

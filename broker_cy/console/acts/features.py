@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.reporting.numbers import plural
 
 # Levels are 16 bits wide in the protocol.
 _LEVEL_MAX = (1 << 15) - 1

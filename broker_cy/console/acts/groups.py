@@ -13,10 +13,10 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.quantities import parse_duration
-from broker_cy.client.text import count, plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import INT64_MAX, INT64_MIN, integer, parse_partitions, parse_time
+from broker_cy.reporting.numbers import count, plural
 
 RULES = ("earliest", "latest", "offset", "time", "duration ago", "shift", "as group", "listed")
 _NEEDS = {

@@ -11,11 +11,11 @@ from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import EligibleReplicas
 from broker_cy.admin.reassignments import Elected, ElectionType
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import ids_text
 from broker_cy.console.values import optional, parse_partitions, topic_name
+from broker_cy.reporting.numbers import plural
 
 # Partitions that change their leader in one step: clients of each pause for a moment.
 STEP_MAX = 100

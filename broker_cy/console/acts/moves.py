@@ -19,11 +19,11 @@ from broker_cy.admin.placement import Move, Placement, moves_to
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.quantities import BYTES_HELP
-from broker_cy.client.text import plural, size
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import NO_THROTTLE, brokers_text, pace_text, throttle_now, throttle_text
 from broker_cy.console.values import integer, optional, parse_bytes
+from broker_cy.reporting.numbers import plural, size
 
 _VERSION = 1
 _ANY_DIR = "any"

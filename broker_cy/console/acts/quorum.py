@@ -10,11 +10,11 @@ from uuid import UUID
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import count, plural
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer, optional
 from broker_cy.core.uuid import from_text, is_reserved
+from broker_cy.reporting.numbers import count, plural
 
 # The kraft.version from which on the voters are in the log.
 _DYNAMIC = 1

@@ -10,7 +10,6 @@ from typing import Any
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
 from broker_cy.client.errors import ClientError
-from broker_cy.client.text import plural
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.quotas import (
@@ -22,6 +21,7 @@ from broker_cy.console.quotas import (
     parse_quota,
     shown_quota,
 )
+from broker_cy.reporting.numbers import plural
 
 _OPTIONS = {USER: "--user", CLIENT_ID: "--client-id", IP: "--ip"}
 _VALUE_HINT = "bytes such as 10M, percent, or a number a second"

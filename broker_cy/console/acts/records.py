@@ -14,12 +14,12 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.partitioner import partition_of
-from broker_cy.client.text import count, plural, size
 from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.payload import line
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import headers, integer, optional, parse_time, topic_name, unescape
+from broker_cy.reporting.numbers import count, plural, size
 from broker_cy.wire.records import Record
 
 # The largest file that is read as one value; brokers accept 1 MiB by default.

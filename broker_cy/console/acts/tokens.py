@@ -11,10 +11,10 @@ from typing import Any
 from broker_cy.admin import AdminClient
 from broker_cy.admin.tokens import USER, DelegationToken
 from broker_cy.client.quantities import DURATION_HELP, parse_duration
-from broker_cy.client.text import when
 from broker_cy.console.acts.plan import Change, Command, Plan, Report, Revealed
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import optional
+from broker_cy.reporting.numbers import when
 
 _PREFIX = f"{USER}:"
 _RENEWERS_MAX = 1_000

@@ -12,10 +12,10 @@ from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.records import Start, StartKind
 from broker_cy.admin.topics import BROKER_DEFAULT, NewTopic
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import count, plural, size
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer, optional, parse_partitions, parse_position, settings, topic_name
+from broker_cy.reporting.numbers import count, plural, size
 
 _PARTITIONS_MAX = 100_000
 _REPLICAS_MAX = 32_767

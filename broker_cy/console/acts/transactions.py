@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import HangingTransaction, ProducerState
-from broker_cy.client.text import count, duration
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.reporting.numbers import count, duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import Any
 from broker_cy.admin import AdminClient
 from broker_cy.admin.scram_users import CredentialKey, NewCredential, ScramCredential
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import count
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer
 from broker_cy.core import scram
+from broker_cy.reporting.numbers import count
 
 _NAMES = tuple(each.name for each in scram.MECHANISMS)
 _ITERATIONS = 8_192

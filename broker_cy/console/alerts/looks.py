@@ -9,12 +9,12 @@ from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
 from broker_cy.admin.metadata import PartitionInfo
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import count, duration, percent, plural, size
 from broker_cy.client.turns import Turns
 from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.session import GroupSummary, Session, now_ms
 from broker_cy.console.voters import spare_text
 from broker_cy.core.errors import ErrorCode
+from broker_cy.reporting.numbers import count, duration, percent, plural, size
 
 # The maximum age of the answers that a rule uses. Finding hanging transactions requests the producers of every
 # partition, and the sizes of disks require every replica.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.text import plural
 from broker_cy.console.alerts.looks import LOOKS, Broken, NotYet
 from broker_cy.console.alerts.rules import AlertSettings, Rule
 from broker_cy.console.alerts.webhook import Webhook, facts_of, host_of
@@ -18,6 +17,7 @@ from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import Session
 from broker_cy.console.tone import Tone
+from broker_cy.reporting.numbers import plural
 
 _LOG = logging.getLogger(__name__)
 INTERVAL_S: Final = 5.0

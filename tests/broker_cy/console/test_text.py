@@ -1,4 +1,4 @@
-"""How the console shows numbers, times and foreign bytes."""
+"""The text of records and of lag in the consoles."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_cy.admin.lag import Trend
-from broker_cy.client import text
 from broker_cy.console import payload
 from broker_cy.console.payload import Format
 from broker_cy.console.rows import catch_up_text
-
-
-@given(st.text())
-def test_foreign_text_never_steers_the_terminal(foreign: str) -> None:
-    """If this fails, a topic name or a record moves the cursor, changes colours, or reverses the text that follows."""
-    shown = text.clean(foreign)
-    assert "\n" not in shown
-    for sign in shown + text.clean_lines(foreign).replace("\n", ""):
-        assert unicodedata.category(sign) not in ("Cc", "Cs", "Zl", "Zp"), repr(sign)
-        assert unicodedata.bidirectional(sign) not in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 @given(st.binary(max_size=3_000), st.sampled_from(Format))
@@ -59,35 +48,6 @@ def test_a_character_that_a_cut_goes_through_does_not_make_it_binary() -> None:
     data = ("ж" * payload.ROW_BYTES_MAX).encode()
     for shift in range(3):
         assert payload.is_text(b"x" * shift + data)
-
-
-@pytest.mark.parametrize(
-    ("shown", "expected"),
-    [
-        (text.count(9_223_372_036_854_775_807), "9,223,372,036,854,775,807"),
-        (text.count(None), "-"),
-        (text.short(1_234), "1.2k"),
-        (text.short(0), "0"),
-        (text.short(999_999), "1.0M"),
-        (text.short(-1_500), "-1.5k"),
-        (text.size(1_048_576), "1.0 MiB"),
-        (text.size(1_048_575), "1.0 MiB"),
-        (text.size(512), "512 B"),
-        (text.duration(350), "350 ms"),
-        (text.duration(4_200), "4.2 s"),
-        (text.duration(192_000), "3 m 12 s"),
-        (text.duration(7_200_000), "2 h"),
-        (text.duration(-5_000), "-5.0 s"),
-        (text.micros(850), "850 µs"),
-        (text.micros(1_250), "1.25 ms"),
-        (text.when(1_700_000_000_123, utc=True), "2023-11-14 22:13:20.123Z"),
-        (text.when(-1), "-"),
-        (text.when(10**18), "1000000000000000000"),
-    ],
-)
-def test_numbers(shown: str, expected: str) -> None:
-    """If this fails, an offset is rounded, or a duration cannot be read."""
-    assert shown == expected
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,18 @@
-"""Numbers, times and foreign text as people read them, in every console."""
+"""Numbers, sizes, durations and times as people read them, in every program of this project.
+
+unknown    "-"
+counts     powers of 1,000: k, M, G
+bytes      powers of 1,024: KiB, MiB, GiB
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Final
 
-# A terminal cell never gets more of a foreign text than this; the display cuts it further.
-LINE_CHARACTERS_MAX = 2_000
 UNKNOWN: Final = "-"
 
 _UNITS = ("", "k", "M", "G", "T", "P", "E")
-
-
-def _replacements() -> dict[int, str]:
-    """Replacements of characters that would control the terminal, or change the direction of the text."""
-    table = {code: chr(0x2400 + code) for code in range(0x20)}
-    table[0x7F] = "\u2421"
-    # Many terminals treat C1 controls like ESC sequences.
-    table.update(dict.fromkeys(range(128, 160), "�"))
-    # Bidirectional overrides and isolates, zero-width signs, line separators, and code points without a character.
-    for low, high in ((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xFFF9, 0xFFFB), (0xD800, 0xDFFF)):
-        table.update(dict.fromkeys(range(low, high + 1), "�"))
-    table[0xFEFF] = "\ufffd"
-    table[0x061C] = "\ufffd"
-    return table
-
-
-_CONTROLS = _replacements()
-_CONTROLS_BUT_LINES = {code: sign for code, sign in _CONTROLS.items() if code not in (0x0A, 0x09)} | {0x09: "    "}
-
-
-def clean(text: str) -> str:
-    """One line of foreign text, with every control character replaced by a visible one."""
-    return text[:LINE_CHARACTERS_MAX].translate(_CONTROLS)
-
-
-def clean_lines(text: str) -> str:
-    """As `clean`, for many lines: line breaks stay, tabs become blanks."""
-    return text.translate(_CONTROLS_BUT_LINES)
 
 
 def count(number: int | None) -> str:

@@ -1,0 +1,36 @@
+"""The text of numbers, sizes, durations and times."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_cy.reporting import numbers
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (numbers.count(9_223_372_036_854_775_807), "9,223,372,036,854,775,807"),
+        (numbers.count(None), "-"),
+        (numbers.short(1_234), "1.2k"),
+        (numbers.short(0), "0"),
+        (numbers.short(999_999), "1.0M"),
+        (numbers.short(-1_500), "-1.5k"),
+        (numbers.size(1_048_576), "1.0 MiB"),
+        (numbers.size(1_048_575), "1.0 MiB"),
+        (numbers.size(512), "512 B"),
+        (numbers.duration(350), "350 ms"),
+        (numbers.duration(4_200), "4.2 s"),
+        (numbers.duration(192_000), "3 m 12 s"),
+        (numbers.duration(7_200_000), "2 h"),
+        (numbers.duration(-5_000), "-5.0 s"),
+        (numbers.micros(850), "850 µs"),
+        (numbers.micros(1_250), "1.25 ms"),
+        (numbers.when(1_700_000_000_123, utc=True), "2023-11-14 22:13:20.123Z"),
+        (numbers.when(-1), "-"),
+        (numbers.when(10**18), "1000000000000000000"),
+    ],
+)
+def test_numbers(shown: str, expected: str) -> None:
+    """If this fails, an offset is rounded, or a duration cannot be read."""
+    assert shown == expected
