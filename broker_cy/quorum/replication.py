@@ -11,7 +11,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import elections
 from broker_cy.quorum.messages import Fetch, FetchResponse, OffsetAndEpoch
 from broker_cy.quorum.state import NEVER, OBSERVERS_MAX, Parked, Progress, QuorumState, SnapshotFetch
-from broker_cy.quorum.step import Role
+from broker_cy.quorum.step import BOOTSTRAP, Role
 from broker_cy.quorum.voters import ReplicaKey
 
 # Kafka's CHECK_QUORUM_TIMEOUT_FACTOR, in tenths: the leader resigns later than its followers time out.
@@ -48,7 +48,10 @@ def fetch(state: QuorumState) -> None:
 
 
 def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> None:
-    elections.learn(state, source, response.epoch, response.leader_id, response.leader_endpoints)
+    # Only the leader answers without an error, so that a bootstrap server of unknown id is known then.
+    is_leader = source <= BOOTSTRAP and response.error is ErrorCode.NONE
+    sender = response.leader_id if is_leader else source
+    elections.learn(state, sender, response.epoch, response.leader_id, response.leader_endpoints)
     if not _is_expected(state, source, response):
         return
     if response.leader_id != source or response.error is not ErrorCode.NONE:

@@ -96,6 +96,17 @@ def test_an_observer_believes_no_voter_that_a_leader_is_there_which_has_gone() -
     assert node.receive(2, FetchResponse(5, 0, 2)).role is Role.FOLLOWER
 
 
+def test_an_observer_believes_a_leader_that_answers_as_a_bootstrap_server() -> None:
+    """If this fails, a new broker that wrongly takes its leader for gone never finds it again in this epoch."""
+    node = Node(voter(9), VoterHistory(VoterSet(), 1), bootstrap_servers=1)
+    node.receive(2, BeginQuorumEpoch(5, None, addresses(2)))
+    node.gone(2, 5)
+    for error, role in ((ErrorCode.NOT_LEADER_OR_FOLLOWER, Role.UNATTACHED), (ErrorCode.NONE, Role.FOLLOWER)):
+        answer = FetchResponse(5, 0, 2, error=error, leader_endpoints=addresses(2))
+        output = node.receive(bootstrap_id(0), answer)
+        assert (output.role, output.leader_id) == (role, 2)
+
+
 def test_an_observer_also_asks_the_voters_of_its_log() -> None:
     """If this fails, an observer whose bootstrap servers are hosts of former voters never finds the leader again."""
     node = Node(voter(9), dynamic(1, 2, 3), bootstrap_servers=2)
