@@ -1,13 +1,15 @@
-"""Base of the state machines of both coordinators: their timers, and the effects of written records, and of records
-that could not be written.
+"""Base of the state machines of both coordinators: their timers, the effects of written records, and of records that
+could not be written, and the pace of deletions that no request waits for.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, Self, TypeVar, TypeVarTuple
+from typing import Any, Generic, NamedTuple, Self, TypeVar, TypeVarTuple
 
-from broker_cy.coordinator.step import Awaited, Now, Step
+from broker_cy.coordinator.step import Awaited, Before, Now, Step
 from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
@@ -17,10 +19,27 @@ S = TypeVar("S", bound=Step)
 Ts = TypeVarTuple("Ts")
 
 
-class StateMachine(Generic[K, S]):
-    """`next_offset` is the offset that the next record appended will have; `timers` are identified by a K.
+class Deletions(NamedTuple):
+    """The step has deletions; `taken` are the entries that the machine gave up for them."""
+
+    taken: tuple[Any, ...] = ()
+
+    def written(self, machine: Any, out: Step, now: Now) -> None:
+        machine.deletions_due_ms = 0
+
+    def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
+        machine.deletions_failed(self.taken, now)
+
+
+class StateMachine(ABC, Generic[K, S]):
+    """A coordinator's state machine, without socket, file or clock: see `group_machine` and `txn.transaction_machine`.
+    `next_offset` is the offset that the next record appended will have; `timers` are identified by a K.
 
     An operation is a function of this machine, an S (made by `new_step`), which it fills, and the parts of its request.
+
+    Deletions that no request waits for (the retention of unused groups, the expiration of transactional ids) are made
+    in steps of bounded size, and one such step is written at a time. Nothing else would bound their number while the
+    followers hang.
     """
 
     new_step: type[S]
@@ -32,12 +51,38 @@ class StateMachine(Generic[K, S]):
         """The committed metadata."""
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
+        self.unswept: deque[str] = deque()
+        """Ids that the current search for expired ones has not looked at. Bounded by the number of ids."""
+        self.deletions_due_ms: int | None = 0
+        """When the next step of deletions may be made (monotonic); None while one is being written."""
 
     def run(self, operation: Callable[[Self, S, *Ts], None], *request: *Ts) -> S:
         """Run an operation on this state, and return its step."""
         step = self.new_step()
         operation(self, step, *request)
         return step
+
+    # ---- records ----
+
+    @abstractmethod
+    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
+        """Change the state by a record read from the log, and return the state before it. `producer_id` is that of its
+        batch if the batch is transactional, else -1. Raises WireError if the record is malformed.
+        """
+
+    @abstractmethod
+    def apply_marker(self, offset: int, producer_id: int, committed: bool) -> Before:
+        """The same for the marker that ends a transaction."""
+
+    @abstractmethod
+    def loaded(self, now: Now) -> S:
+        """All records of the log are applied: return the resulting step."""
+
+    @abstractmethod
+    def unload(self) -> S:
+        """This broker no longer coordinates the partition: return the step that answers all waiting requests."""
+
+    # ---- changes from outside ----
 
     def take_image(self, image: MetadataImage) -> None:
         """The committed metadata are `image` now; nothing follows from that yet, as the state is not loaded."""
@@ -83,6 +128,34 @@ class StateMachine(Generic[K, S]):
             step.follows = [follow for follow in step.follows if not isinstance(follow, Awaited)]
         return out
 
+    # ---- time ----
+
+    @abstractmethod
+    def expire(self, now: Now) -> S:
+        """Apply every deadline that has passed, and make more of the deletions: return the resulting step."""
+
     def next_wake_ms(self) -> int | None:
         """When `expire` is to be called at the latest, on the monotonic clock; None while nothing is awaited."""
-        return self.timers.next_wake_ms()
+        timer_ms = self.timers.next_wake_ms()
+        if self.deletions_due_ms is None or not self.has_deletions():
+            return timer_ms
+        return self.deletions_due_ms if timer_ms is None else min(timer_ms, self.deletions_due_ms)
+
+    # ---- deletions ----
+
+    def has_deletions(self) -> bool:
+        """Whether deletions may be left to make."""
+        return bool(self.unswept)
+
+    def may_delete(self, now: Now) -> bool:
+        """Whether a step of deletions may be made now."""
+        return self.deletions_due_ms is not None and self.deletions_due_ms <= now.mono_ms
+
+    def deletes(self, step: S, taken: Sequence[Any] = ()) -> None:
+        """The step has deletions: the next ones wait until it is written."""
+        self.deletions_due_ms = None
+        step.then(Deletions(tuple(taken)))
+
+    @abstractmethod
+    def deletions_failed(self, taken: Sequence[Any], now: Now) -> None:
+        """A step of deletions could not be written. The cause, a full disk or a small in-sync set, often lasts."""

@@ -1,51 +1,29 @@
-"""Deletion of offsets without a client's request: the retention of unused groups, and the deletion of a topic.
-
-One step of deletions is written at a time. No request waits for these steps, so nothing else would bound their number
-while the followers hang.
-"""
+"""Deletion of offsets without a client's request: the retention of unused groups, and the deletion of a topic."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from broker_cy.coordinator.group import GoneTopic, Group, GroupTable
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
 from broker_cy.coordinator.step import Now, Record, Step
-from broker_cy.core.errors import ErrorCode
 
 # Offsets and groups that one step deletes: about 50 microseconds each, with encoding and appending. The last group may
 # add all its offsets.
 DELETIONS_PER_STEP = 500
 # Offsets and groups that one step looks at: about 0.4 microseconds each.
 LOOKS_PER_STEP = 10_000
-# Deletions wait this long after a failed write: its cause, a full disk or a small in-sync set, often lasts.
-RETRY_MS: Final = 1_000
-
-
-class Deletions(NamedTuple):
-    """A step of deletions, with the entries of `deleted` that it took."""
-
-    taken: tuple[GoneTopic, ...] = ()
-
-    def written(self, machine: Any, out: Step, now: Now) -> None:
-        machine.deletions_due_ms = 0
-
-    def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
-        """The next sweep finds the expired offsets again; those in deleted topics are known only here."""
-        machine.deleted.extendleft(reversed(self.taken))
-        machine.deletions_due_ms = now.mono_ms + RETRY_MS
 
 
 def sweep(machine: GroupTable, step: Step, now: Now) -> None:
-    """Delete expired offsets, and unused groups without offsets: a part of them now if `due_ms` allows it, the others
-    by `delete_some`. An unfinished sweep continues.
+    """Delete expired offsets, and unused groups without offsets: a part of them now unless other deletions are being
+    written, the others by `delete_some`. An unfinished sweep continues.
     """
     if not machine.unswept:
         machine.unswept.extend(machine.groups)
-    if is_due(machine, now):
+    if machine.may_delete(now):
         _sweep_some(machine, step, now)
 
 
@@ -61,15 +39,14 @@ def _sweep_some(machine: GroupTable, step: Step, now: Now) -> None:
         records += expired
         if is_bare and group.is_unused:
             records += group.tombstones()
-    _delete(machine, step, records, Deletions())
+    _delete(machine, step, records)
 
 
-def _delete(machine: GroupTable, step: Step, records: list[Record], deletions: Deletions) -> None:
+def _delete(machine: GroupTable, step: Step, records: list[Record], taken: Sequence[GoneTopic] = ()) -> None:
     step.atomic = False
     machine.append(step, records)
     if records:
-        machine.deletions_due_ms = None
-        step.then(deletions)
+        machine.deletes(step, taken)
 
 
 def _expired(machine: GroupTable, group: Group, now: Now) -> tuple[list[Record], bool]:
@@ -122,17 +99,6 @@ def topics_deleted(machine: GroupTable, step: Step, topics: Collection[tuple[str
         _delete_in_gone_topics(machine, step)
 
 
-def due_ms(machine: GroupTable) -> int | None:
-    """When `delete_some` is to be called; None if it has nothing to do, or while deletions are being written."""
-    return machine.deletions_due_ms if machine.deleted or machine.unswept else None
-
-
-def is_due(machine: GroupTable, now: Now) -> bool:
-    """Whether `delete_some` has something to do now."""
-    wake_ms = due_ms(machine)
-    return wake_ms is not None and wake_ms <= now.mono_ms
-
-
 def delete_some(machine: GroupTable, step: Step, now: Now) -> None:
     """Delete DELETIONS_PER_STEP more offsets: those that were committed in deleted topics, then expired ones."""
     if machine.deleted:
@@ -151,7 +117,7 @@ def _delete_in_gone_topics(machine: GroupTable, step: Step) -> None:
         for index, offset in (*committed, *machine.offsets.pending_in(gone.group_id, gone.name)):
             if gone.has(offset):
                 keys[encode_offset_key(gone.group_id, gone.name, index)] = None
-    _delete(machine, step, [Record(key, None) for key in keys], Deletions(tuple(taken)))
+    _delete(machine, step, [Record(key, None) for key in keys], taken)
 
 
 def undone(machine: GroupTable) -> None:

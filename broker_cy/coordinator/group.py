@@ -11,18 +11,21 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Before, Now, Record, Step
+from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 G = TypeVar("G", bound="Group")
+
+# Deletions wait this long after a failed write.
+DELETIONS_RETRY_MS: Final = 1_000
 
 
 class GroupType(Enum):
@@ -153,10 +156,6 @@ class GroupTable(StateMachine[TimerKey, Step]):
         self._displaced: list[Group] = []
         self.deleted: deque[GoneTopic] = deque()
         """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
-        self.unswept: deque[str] = deque()
-        """Groups whose offsets the current sweep has not looked at. Bounded by the number of groups."""
-        self.deletions_due_ms: int | None = 0
-        """When the next step of deletions may be made (monotonic); None while one is being written."""
 
     def add_group(self, group: G) -> G:
         """Add a group, in place of the one that has its id."""
@@ -179,12 +178,16 @@ class GroupTable(StateMachine[TimerKey, Step]):
             self._displaced.append(later)
         self.groups[group.group_id] = group
 
-    @abstractmethod
-    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-        """Change the state by a record, and return the state before it. Raises WireError."""
-
     def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
         """Make records part of the step and apply them. With a producer id they belong to its transaction."""
         for record in new:
             step.records.append(record)
             step.before.append(self.apply(self.next_offset, producer_id, *record))
+
+    def has_deletions(self) -> bool:
+        return bool(self.deleted or self.unswept)
+
+    def deletions_failed(self, taken: Sequence[GoneTopic], now: Now) -> None:
+        """The next sweep finds the expired offsets again; those in deleted topics are known only here."""
+        self.deleted.extendleft(reversed(taken))
+        self.deletions_due_ms = now.mono_ms + DELETIONS_RETRY_MS

@@ -78,10 +78,6 @@ class GroupMachine(GroupTable):
 
     # ---- time ----
 
-    def next_wake_ms(self) -> int | None:
-        times = (super().next_wake_ms(), expiry.due_ms(self))
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
-
     def expire(self, now: Now) -> Step:
         """Apply every deadline that has passed; delete more of the offsets that are expired or in deleted topics."""
         step = Step()
@@ -89,7 +85,7 @@ class GroupMachine(GroupTable):
             group = self.groups.get(key.group_id)
             if group is not None:
                 group.on_timer(self, step, key, now)
-        if expiry.is_due(self, now) and not step.records:
+        if self.has_deletions() and self.may_delete(now) and not step.records:
             # Records of a rebalance are not mixed with those that may be written in parts.
             expiry.delete_some(self, step, now)
         return step

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.coordinator.base import Deletions
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.expiry import Deletions
 from tests.broker_cy.coordinator.harness import durable, replayed
 from tests.sim.group_clients import ANSWER_WITHIN_MS, GROUPS, MEMBERS_MAX, SESSION_MS
 

@@ -25,9 +25,6 @@ class TransactionMachine(TransactionTable):
 
     # ---- time ----
 
-    def next_wake_ms(self) -> int | None:
-        return 0 if expiry.goes_on(self) else super().next_wake_ms()
-
     def expire(self, now: Now) -> TxnStep:
         """Retry failed markers that are due now, or go on with the search for expired ids."""
         step = TxnStep()
@@ -35,7 +32,7 @@ class TransactionMachine(TransactionTable):
             ending = self.ending.get(transactional_id)
             if ending is not None:
                 markers.go_on(self, step, self.transactions[transactional_id], ending, now)
-        if expiry.goes_on(self) and not step.records:
+        if self.has_deletions() and self.may_delete(now) and not step.records:
             # Records of markers are not mixed with those that may be written in parts.
             expiry.remove_some(self, step, now)
         return step

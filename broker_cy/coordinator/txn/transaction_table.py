@@ -9,9 +9,9 @@ wait for a retry.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step
@@ -60,10 +60,6 @@ class TransactionTable(StateMachine[str, TxnStep]):
         # The steps whose records of a transactional id are not on disk yet, the oldest first.
         self._unwritten: dict[str, list[TxnStep]] = {}
         self.endings = 0
-        self.unswept: deque[str] = deque()
-        """Ids that the current search for expired ones has not looked at. Bounded by the number of ids."""
-        self.sweep_waits = False
-        """Whether the last part of the search is still being written."""
 
     # ---- the metadata ----
 
@@ -163,6 +159,11 @@ class TransactionTable(StateMachine[str, TxnStep]):
         if transaction is not None and transaction.state.is_prepared:
             return True
         return transactional_id in self._unwritten and (transaction is None or not transaction.state.is_complete)
+
+    def deletions_failed(self, taken: Sequence[Any], now: Now) -> None:
+        """The next search finds all expired ids again."""
+        self.unswept.clear()
+        self.deletions_due_ms = 0
 
     def take_producer_id(self, step: TxnStep) -> int | None:
         """An unused producer id. Without one, None, and the step needs one."""

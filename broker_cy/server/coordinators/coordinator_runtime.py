@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple
 
+from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import Now, Place, Step
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
@@ -48,29 +49,7 @@ class LoadState(Enum):
     CLOSED = "closed"
 
 
-class Machine(Protocol):
-    """A coordinator's state machine, without socket, file or clock: see `coordinator.group_machine` and
-    `coordinator.txn.transaction_machine`.
-    """
-
-    next_offset: int
-    unknown_records: int
-
-    def run(self, operation: Callable[..., None], *request: Any) -> Any: ...
-    def apply(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Any: ...
-    def apply_marker(self, offset: int, producer_id: int, committed: bool) -> Any: ...
-    def loaded(self, now: Now) -> Any: ...
-    def take_image(self, image: MetadataImage) -> None: ...
-    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Any: ...
-    def written(self, steps: Iterable[Any], now: Now) -> Any: ...
-    def failed(self, steps: Sequence[Any], code: ErrorCode, now: Now) -> Any: ...
-    def timed_out(self, steps: Iterable[Any], now: Now) -> Any: ...
-    def next_wake_ms(self) -> int | None: ...
-    def expire(self, now: Now) -> Any: ...
-    def unload(self) -> Any: ...
-
-
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=StateMachine[Any, Any])
 # The steps of that machine.
 S = TypeVar("S", bound=Step)
 # The parts of a request.

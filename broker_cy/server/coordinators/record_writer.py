@@ -80,7 +80,7 @@ class RecordWriter(Generic[S]):
         self._staged_steps = 0
         # Steps that are not in the log yet. Almost all hold the answer to a request, and the requests of a connection
         # are bounded. The others are bounded by the state: the end of a group's phase or of a transaction, one step
-        # for each transactional id, and one step of deletions (`coordinator.expiry`).
+        # for each transactional id, and one step of deletions (`coordinator.base`).
         self._pending: list[S] = []
         self._flush_scheduled = False
         self._due_timer: asyncio.TimerHandle | None = None

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.coordinator import commit, expiry, markers
+from broker_cy.coordinator.group import DELETIONS_RETRY_MS
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
 from broker_cy.wire import messages
@@ -76,8 +77,8 @@ def test_a_failed_deletion_is_repeated(h: Harness) -> None:
     delete_topic(h)
     h.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert h.machine.offsets.count == 7
-    assert h.machine.next_wake_ms() == h.mono_ms + expiry.RETRY_MS
-    h.advance(expiry.RETRY_MS - 1)
+    assert h.machine.next_wake_ms() == h.mono_ms + DELETIONS_RETRY_MS
+    h.advance(DELETIONS_RETRY_MS - 1)
     assert not h.held
     h.advance(1)
     assert [len(step.records) for step in h.held] == [2]
@@ -97,7 +98,7 @@ def test_a_failed_sweep_goes_on_later(h: Harness) -> None:
     sweep(h)
     assert not h.held
     h.hold = False
-    h.advance(expiry.RETRY_MS)
+    h.advance(DELETIONS_RETRY_MS)
     sweep(h)
     h.advance(0)
     h.restart()
@@ -112,7 +113,7 @@ def test_offsets_of_open_transactions_go_with_their_topic(h: Harness) -> None:
     delete_topic(h)
     h.fail()
     h.hold = False
-    h.advance(expiry.RETRY_MS)
+    h.advance(DELETIONS_RETRY_MS)
     assert list(h.machine.offsets.pending_offsets()) == []
     assert h.machine.offsets.count == 0
 
@@ -143,6 +144,6 @@ def test_what_is_committed_after_a_failed_write_stays(h: Harness) -> None:
     commit_in_transaction(h, "u")
     h.hold = False
     h.write()
-    h.advance(expiry.RETRY_MS)
+    h.advance(DELETIONS_RETRY_MS)
     h.take(h.machine.run(markers.end_transaction, 7, True, object()))
     assert (h.fetch(topic="u").committed_offset, h.fetch(topic="u", partition=1).committed_offset) == (50, -1)
