@@ -7,7 +7,7 @@ import sys
 from broker_cy.core import extras
 
 # Modules of the extra `bench` (requirements/bench.in); if they can be imported, it is installed.
-LIBRARIES = ("confluent_kafka", "cryptography", "hdrh", "numpy", "plotly")
+LIBRARIES = ("confluent_kafka", "cryptography", "hdrh", "numpy")
 EXIT_MISSING = 2  # as for an option that is wrong
 
 

@@ -20,13 +20,14 @@ from dash.development.base_component import Component
 from dash.exceptions import CallbackException
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_cy import __version__
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.watch import Alerting
+from broker_cy.reporting.document import PLOTLY
 from dashboard.acts import Acts
 from dashboard.answers import json_answer
 from dashboard.components.panel import page_path
@@ -87,6 +88,8 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         *(Route(f"/act/{run.__name__}", _act(run), methods=["POST"]) for run in (acts.open, acts.plan, acts.execute)),
         *record_routes(context),
         *report_routes(context),
+        # The library that reports contain; Dash serves the other files of assets/vendor.
+        Route(f"/assets/vendor/{PLOTLY.name}", lambda _: FileResponse(PLOTLY, media_type="text/javascript")),
         *routes(context.security),
     ]
     app = _dash(context, server)
@@ -114,7 +117,7 @@ async def _prepare(compressed: Compressed, server: FastAPI) -> None:
     """Compress the files that pages load: those that Dash's index page names, and the libraries in order of size."""
     _, message = await collected(server, get_scope(page_path("-", "overview")), no_body())
     named = [html_text.unescape(each) for each in _ADDRESS.findall(message["body"].decode())]
-    libraries = sorted(ASSETS.glob("vendor/*.js"), key=lambda path: path.stat().st_size)
+    libraries = sorted([*ASSETS.glob("vendor/*.js"), PLOTLY], key=lambda path: path.stat().st_size)
     await compressed.prepare(
         [each for each in named if each.startswith(PREFIXES)] + [f"/assets/vendor/{path.name}" for path in libraries]
     )

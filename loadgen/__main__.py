@@ -7,7 +7,7 @@ import sys
 from broker_cy.core import extras
 
 # Modules of the extra `loadgen` (requirements/loadgen.in); if they can be imported, it is installed.
-LIBRARIES = ("gevent", "hdrh", "locust", "numpy", "plotly")
+LIBRARIES = ("gevent", "hdrh", "locust", "numpy")
 EXIT_MISSING = 69  # EX_UNAVAILABLE
 
 

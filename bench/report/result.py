@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.measuring import hdr
-from bench.report.files import replace_file
+from broker_cy.reporting.files import replace_file
 
 FORMAT = 1
 MOST_BYTES = 256 << 20  # largest file that is read

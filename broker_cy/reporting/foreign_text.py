@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # A terminal cell never gets more of a foreign text than this; the display cuts it further.
 LINE_CHARACTERS_MAX = 2_000
+# Characters of a name next to an axis or a button.
+LABEL_MAX = 36
 
 
 def _replacements() -> dict[int, str]:
@@ -32,3 +34,9 @@ def clean(text: str) -> str:
 def clean_lines(text: str) -> str:
     """As `clean`, for many lines: line breaks stay, tabs become blanks."""
     return text.translate(_CONTROLS_BUT_LINES)
+
+
+def label(text: str) -> str:
+    """Return a name, shortened to the room next to an axis or a button; tables and hover texts have the whole name."""
+    shown = clean(text)
+    return shown if len(shown) <= LABEL_MAX else f"{shown[: LABEL_MAX - 1]}…"

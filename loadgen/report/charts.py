@@ -1,6 +1,4 @@
-"""The charts of a result as plotly figures, in the form that `bench.report.html`'s page draws: see
-`bench.report.html.charts`.
-"""
+"""The charts of a result (broker_cy/reporting/charts.py)."""
 
 from __future__ import annotations
 
@@ -10,9 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.measuring import hdr
-from bench.report.html.charts import highest, mean, percentile_axes, thinned
-from bench.report.html.parts import Chart, Marking, Trace, hover, log_range, marked
 from bench.report.measured import ladder
+from broker_cy.reporting.charts import (
+    Chart,
+    Marking,
+    Trace,
+    Values,
+    highest,
+    hover,
+    log_range,
+    marked,
+    mean,
+    nines,
+    percentile_axes,
+    thinned,
+)
 from loadgen.report.measured import Latencies
 from loadgen.report.result import Event, Result
 
@@ -30,8 +40,6 @@ BARS_MAX = 300
 MARK_SHARE = 0.05
 # Charts whose lines are chosen by the page's list, and its entries.
 LATENCY, SERVICE = "latency, from the due time", "service time, from the sending"
-
-Values = Sequence[float | None]
 
 
 @dataclass(frozen=True)
@@ -194,17 +202,12 @@ def _curve(name: str, found: Latencies, entity: int, label: str | None) -> Trace
     values = hdr.decode(found.hdr).get_percentile_to_value_dict(percents)
     return {
         "type": "scatter", "mode": "lines" if len(percents) > 1 else "markers",
-        "x": [_nines(percent, found.count) for percent in percents],
+        "x": [nines(percent, found.count) for percent in percents],
         "y": [values[percent] / US_PER_MS for percent in percents],
         "customdata": [f"{percent:.6g}" for percent in percents], "line": {"width": 2},
         "hovertemplate": f"{hover(name)}<br>p%{{customdata}}: %{{y:,.4~g}} ms<extra></extra>",
         "meta": {"entity": entity, "label": label},
     }  # fmt: skip
-
-
-def _nines(percent: float, count: int) -> float:
-    """Return a percentile's place on the axis; the highest of n values is at the place where 1/n of them remains."""
-    return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
 
 
 def _curves(name: str, title: str, note: str, data: list[Trace]) -> Chart | None:

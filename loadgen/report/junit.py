@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bench.report.files import replace_file
+from broker_cy.reporting.files import replace_file
 from loadgen.report.result import Result
 
 # Characters that XML 1.0 cannot hold, not even escaped (section 2.2).

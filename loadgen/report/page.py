@@ -1,7 +1,4 @@
-"""One HTML page of a result that needs no network: the verdict, the charts, and a table for everything that they show.
-
-The charts are drawn by the script of `bench.report.html`, in its colours; the page contains plotly.
-"""
+"""One HTML page of a result that needs no network: the verdict, the charts, and a table for all that they show."""
 
 from __future__ import annotations
 
@@ -9,11 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
-from bench.report.files import replace_file
-from bench.report.html.page import POLICY
-from bench.report.html.parts import Chart, card, resource, script_json, section
+from broker_cy.reporting import document
+from broker_cy.reporting.charts import Chart
+from broker_cy.reporting.document import cards, details, section, state
+from broker_cy.reporting.files import replace_file
 from loadgen.report import charts, tables
 from loadgen.report.result import (
     DATA_WRONG,
@@ -57,43 +53,28 @@ def render(result: Result) -> str:
             "Where these figures came from",
             tables.users(result)
             + tables.settings(result.provenance, "Provenance")
-            + "<details><summary>All settings of the scenario</summary>"
-            + tables.settings(result.scenario, "Scenario")
-            + "</details>",
+            + details("All settings of the scenario", tables.settings(result.scenario, "Scenario")),
         ),
     ]
-    return "\n".join([
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<link rel="icon" href="data:,"><title>{escape(title)}: {escape(result.headline)}</title>',
-        f"<style>{resource('page.css')}{resource('parts.css')}</style>",
-        "</head><body><main>",
-        *filter(None, body),
-        "</main>",
-        f"<script>{get_plotlyjs()}</script>",
-        f"<script>const FIGURES = {script_json([chart.figure() for chart in drawn])};</script>",
-        f"<script>{resource('page.js')}{resource('parts.js')}</script>",
-        "</body></html>\n",
-    ])  # fmt: skip
+    return document.page(f"{title}: {result.headline}", body, drawn)
 
 
 def _head(title: str, result: Result) -> str:
-    findings = "".join(f"<li>{escape(each[:1].upper() + each[1:])}.</li>" for each in result.findings)
+    findings = [f"{escape(each[:1].upper() + each[1:])}." for each in result.findings]
+    praise = "" if findings else f"<p>{escape(_praise(result))}</p>"
     is_checked = result.verification is None or result.verification.why_unchecked is None
     meaning = MEANING[result.exit_code] if is_checked else ""
     ended = ""
     if result.ended is not None:
         text = f"{result.ended[:1].upper()}{result.ended[1:]}"
-        ended = f'<div class="state warn"><strong>{escape(text)}.</strong> These are the figures so far.</div>'
+        ended = state("warn", f"{escape(text)}.", "These are the figures so far.")
     return "\n".join([
         f"<header><h1>{escape(title)}</h1>",
         f'<p class="muted">{escape(str(result.scenario.get("description", "")))}</p>',
-        f'<div class="state {STATES[result.exit_code]}"{" role=alert" if result.exit_code else ""}>',
-        f'<strong class="verdict">{escape(result.headline)}.</strong> {escape(meaning)}',
-        f"<ul>{findings}</ul>" if findings else f"<p>{escape(_praise(result))}</p>",
-        "</div>",
+        state(
+            STATES[result.exit_code], f'<span class="verdict">{escape(result.headline)}.</span>',
+            escape(meaning) + praise, findings, is_alert=bool(result.exit_code),
+        ),
         ended,
         _notes(result),
         _facts(result),
@@ -114,10 +95,7 @@ def _praise(result: Result) -> str:
 
 
 def _notes(result: Result) -> str:
-    if not result.notes:
-        return ""
-    items = "".join(f"<li>{escape(each)}</li>" for each in result.notes)
-    return f'<div class="state warn"><strong>Notes</strong><ul>{items}</ul></div>'
+    return state("warn", "Notes", "", map(escape, result.notes)) if result.notes else ""
 
 
 def _search(result: Result) -> str:
@@ -138,17 +116,11 @@ def _facts(result: Result) -> str:
         **({"Due, but never sent": f"{result.unsent:,}"} if result.unsent else {}),
         **{name: f"{count:,}" for name, count in result.counts.items()},
     }
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in known.items())
-    return f'<dl class="facts">{items}</dl>'
+    return document.facts({name: escape(text) for name, text in known.items()})
 
 
 def _controls(result: Result) -> str:
-    buttons = "".join(
-        f'<button type="button" data-entity="{entity}" aria-pressed="true">'
-        f'<span class="swatch" data-entity="{entity}"></span>{escape(name)}</button>'
-        for entity, name in enumerate(result.operations)
-    )
-    return f'<div class="controls" role="group" aria-label="Operations in the charts">{buttons}</div>'
+    return document.controls("Operations in the charts", dict(enumerate(result.operations)))
 
 
 def _over_time(result: Result, shown: Sequence[Chart]) -> str:
@@ -156,11 +128,11 @@ def _over_time(result: Result, shown: Sequence[Chart]) -> str:
         return ""
     # For media in which the buttons do not stay in view: paper and telephones.
     operations = _legend(0, list(result.operations), "narrow")
-    legends = {"time-errors": _legend(charts.ERRORS_FROM, charts.error_names(result)), "time-queued": ""}
-    cards = "".join(card(chart, legends.get(chart.id, operations)) for chart in shown)
+    legends = {chart.id: operations for chart in shown}
+    legends |= {"time-errors": _legend(charts.ERRORS_FROM, charts.error_names(result)), "time-queued": ""}
     note = '<p class="muted">Numbers above the charts are those of the events below.</p>' if result.events else ""
-    details = f"<details><summary>The charts over time as a table</summary>{tables.seconds(result)}</details>"
-    return section("Over time", f'{note}<div class="charts">{cards}</div>{details}')
+    table = details("The charts over time as a table", tables.seconds(result))
+    return section("Over time", note + cards(shown, legends) + table)
 
 
 def _by_percentile(result: Result, curve: Chart | None) -> str:
@@ -168,31 +140,26 @@ def _by_percentile(result: Result, curve: Chart | None) -> str:
         return ""
     options = "".join(f"<option>{escape(name)}</option>" for name in (charts.LATENCY, charts.SERVICE))
     choice = f'<label class="choice">Shown: <select id="label">{options}</select></label>'
-    drawn = card(curve, choice + _legend(0, list(result.operations), "narrow"))
-    return section("Latency", f'<div class="charts">{drawn}</div>{tables.latencies(result)}')
+    drawn = cards([curve], {curve.id: choice + _legend(0, list(result.operations), "narrow")})
+    return section("Latency", drawn + tables.latencies(result))
 
 
 def _legend(first: int, names: Sequence[str], style: str = "") -> str:
     """Return the colours of a chart: the names have the colours from `first` on."""
-    items = "".join(
-        f'<li><span class="swatch" data-entity="{first + at}"></span>{escape(name)}</li>'
-        for at, name in enumerate(names)
-    )
-    return f'<ul class="legend {style}">{items}</ul>'
+    return document.legend(dict(enumerate(names, first)), style)
 
 
 def _verification(result: Result) -> str:
     found = result.verification
     if found is None:
         return tables.verification(result)
-    state = "good" if found.is_good else "bad"
     text = f"{found.text[:1].upper()}{found.text[1:]}."
-    return f'<div class="state {state}">{escape(text)}</div>{tables.verification(result)}'
+    return state("good" if found.is_good else "bad", "", escape(text)) + tables.verification(result)
 
 
 def _generator(result: Result, delays: Chart | None) -> str:
     parts = [tables.checks(result), tables.workers(result)]
     if delays is not None:
         legend = _legend(charts.DELAYS_FROM, ["Lateness", "Lag of the event loop"])
-        parts += [f'<div class="charts">{card(delays, legend)}</div>', tables.delays(result)]
+        parts += [cards([delays], {delays.id: legend}), tables.delays(result)]
     return "".join(parts)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.measuring import hdr
-from bench.report.files import replace_file
+from broker_cy.reporting.files import replace_file
 from loadgen.report import plain
 from loadgen.report.measured import Latencies, OperationFigures, Series
 from loadgen.run.search import Step

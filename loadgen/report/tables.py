@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from bench.report.html.charts import highest, mean
-from bench.report.html.parts import table
 from bench.report.measured import reported
+from broker_cy.reporting.charts import highest, mean
+from broker_cy.reporting.tables import table
 from loadgen.report.measured import Latencies
 from loadgen.report.result import DEFECTS, Partition, Result
 

@@ -1,5 +1,4 @@
-"""The charts of a report, in the form that `bench.report.html`'s page draws: see `bench.report.html.charts` for `meta`
-of traces.
+"""The charts of a report (broker_cy/reporting/charts.py).
 
 Lines have a start and a step instead of a time for each point. Each kind of line of each cluster has its own range of
 colours, so that its buttons hide only the lines that they name.
@@ -12,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.report.html.parts import Chart, Marking, Trace, hover, marked
 from broker_cy.admin.lag import Status
+from broker_cy.reporting.charts import Chart, Marking, Trace, Values, hover, marked
+from broker_cy.reporting.foreign_text import label
 from spark_analytics.report import words
 from spark_analytics.report.content import DAY_MS, HOUR_MS, MINUTE_MS, Anomaly, Cluster, Forecast, Group, Rates
 
@@ -21,7 +21,7 @@ from spark_analytics.report.content import DAY_MS, HOUR_MS, MINUTE_MS, Anomaly, 
 _RANGE = 18
 NODES, TOPICS, GROUPS, STATUSES, FORECASTS = range(5)
 _KINDS = 5
-# Numbers of the page's colours (bench/report/html/page.js): blue, orange, green, purple, ochre, grey.
+# Numbers of the page's colours (broker_cy/reporting/assets/document.js): blue, orange, green, purple, ochre, grey.
 STATUS_COLOURS = {
     Status.OK: 2, Status.UNKNOWN: 5, Status.WARN: 4, Status.REWOUND: 0, Status.STALLED: 3, Status.STOPPED: 1,
 }  # fmt: skip
@@ -36,8 +36,6 @@ _MARK_LINES = 6
 _CPU_METRICS = ("cpu_share", "loop_lag_p99_us")
 # The length of the history that is shown before a forecast.
 _HISTORY_MS = 14 * 24 * HOUR_MS
-
-Values = Sequence[float | None]
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class Drawer:
             "margin": {"l": 62, "r": 16, "t": 4, "b": 40},
             "xaxis": self._times(),
             "yaxis": {
-                "tickvals": rows, "ticktext": [hover(words.label(group.name)) for group in groups],
+                "tickvals": rows, "ticktext": [hover(label(group.name)) for group in groups],
                 "range": [len(rows) - 0.5, -0.5], "automargin": True, "showgrid": False, "zeroline": False,
             },
         }  # fmt: skip
@@ -240,7 +238,7 @@ class Drawer:
         first = max(self.cluster.start_ms, self.cluster.last_ms - _HISTORY_MS)
         last = of.start_ms + len(of.expected) * HOUR_MS
         return Chart(
-            self._id(f"forecast-{number}"), f"Bytes in of {words.label(of.topic)}",
+            self._id(f"forecast-{number}"), f"Bytes in of {label(of.topic)}",
             f"{growth}Backtest: {words.backtest(of.backtest)}.", data,
             {"xaxis": self._times(last, first), "yaxis": _axis("B/s")},
         )  # fmt: skip

@@ -1,28 +1,23 @@
 """One HTML page of a report that needs no network: findings first, then charts with their tables, cluster by cluster.
 
-It is drawn by the script and in the colours of `bench.report.html`, with the library that the dashboard ships. Only the
-page's own scripts run: its policy names their hashes. The dashboard shows the page and reads the policy from its head.
+The dashboard shows the page, and reads the policy from its head.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
-from bench.report.files import replace_file
-from bench.report.html.parts import Chart, card, resource, script_json
 from broker_cy.admin.lag import Status
+from broker_cy.reporting import document
+from broker_cy.reporting.charts import Chart
+from broker_cy.reporting.document import details, section, state, swatch
+from broker_cy.reporting.files import replace_file
 from spark_analytics.report import tables, words
 from spark_analytics.report.charts import GROUPS, NODES, STATUS_COLOURS, STATUSES, TOPICS, Drawer
 from spark_analytics.report.content import BAD, CLUSTERS_MAX, POINTS_MAX, Cluster, Report
 
-LIBRARY = "assets/vendor/plotly-cartesian.min.js"
-# The dashboard (dashboard/pages/report.py) looks for this at the start of a file.
-POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 # The number of findings of one cluster at the head: disks, groups and so on have one each.
 _SHOWN = 3
 
@@ -38,31 +33,10 @@ def render(report: Report) -> str:
     body = [_head(report)]
     for number, cluster in enumerate(report.clusters):
         body.append(_cluster(report, cluster, Drawer(cluster, number, report.period_ms), drawn))
-    body.append(_section("Where these figures came from", tables.sources(report) + _bounds(report)))
+    body.append(section("Where these figures came from", tables.sources(report) + _bounds(report)))
     title = f"broker-analytics: {', '.join(each.name for each in report.clusters)}"
-    scripts = [
-        resource(LIBRARY, "dashboard"),
-        f"const FIGURES = {script_json([chart.figure() for chart in drawn])};",
-        resource("page.js") + resource("parts.js"),
-    ]
-    policy = POLICY.format(scripts=" ".join(f"'{_hash(each)}'" for each in scripts))
-    return "\n".join([
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>',
-        f"<style>{resource('page.css')}{resource('parts.css')}{resource('page.css', 'spark_analytics.report')}</style>",
-        "</head><body><main>",
-        *body,
-        "</main>",
-        *(f"<script>{each}</script>" for each in scripts),
-        "</body></html>\n",
-    ])  # fmt: skip
-
-
-def _hash(script: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return document.page(title, body, drawn, style=style)
 
 
 def _head(report: Report) -> str:
@@ -79,14 +53,14 @@ def _head(report: Report) -> str:
         "Asked for": report.span,
         "By": f"broker-analytics {report.version}",
     }
-    facts = "".join(f"<div><dt>{escape(name)}</dt><dd>{words.text(text)}</dd></div>" for name, text in known.items())
+    facts = document.facts({name: words.text(text) for name, text in known.items()})
     left_out = ""
     if report.left_out:
         listed = words.text(", ".join(report.left_out))
-        left_out = (
-            f'<div class="state warn"><strong>{words.many(len(report.left_out), "cluster")} left out</strong>: '
-            f"{listed}. A page has at most {CLUSTERS_MAX}; --cluster chooses which.</div>"
-        )
+        left_out = state(
+            "warn", f"{words.many(len(report.left_out), 'cluster')} left out:",
+            f"{listed}. A page has at most {CLUSTERS_MAX}; --cluster chooses which.",
+        )  # fmt: skip
     links = ""
     if len(report.clusters) > 1:
         items = "".join(
@@ -95,7 +69,7 @@ def _head(report: Report) -> str:
         links = f'<nav class="clusters" aria-label="Clusters">{items}</nav>'
     found = "".join(_findings(each, len(report.clusters) > 1) for each in report.clusters)
     title = f"Activity of the cluster{'s' if links else ''}"
-    return f'<header><h1>{title}</h1><dl class="facts">{facts}</dl>{left_out}{found}{links}</header>'
+    return f"<header><h1>{title}</h1>{facts}{left_out}{found}{links}</header>"
 
 
 def _findings(cluster: Cluster, is_named: bool) -> str:
@@ -103,12 +77,9 @@ def _findings(cluster: Cluster, is_named: bool) -> str:
     found = [*_of_disks(cluster), *_of_groups(cluster), *_of_others(cluster)]
     name = f"{words.name(cluster.name)}: " if is_named else ""
     if not found:
-        return (
-            f'<div class="state good"><strong>{name}No findings.</strong> No anomaly, no group that is behind '
-            "at the end, no hot partition, no disk that is full soon.</div>"
-        )
-    items = "".join(f"<li>{each}</li>" for each in found)
-    return f'<div class="state warn"><strong>{name}Findings</strong><ul>{items}</ul></div>'
+        text = "No anomaly, no group that is behind at the end, no hot partition, no disk that is full soon."
+        return state("good", f"{name}No findings.", text)
+    return state("warn", f"{name}Findings", "", found)
 
 
 def _of_disks(cluster: Cluster) -> list[str]:
@@ -158,10 +129,6 @@ def _anomalies(cluster: Cluster) -> str:
     return f"{count:,} {'anomaly' if count == 1 else 'anomalies'} of brokers"
 
 
-def _section(heading: str, inner: str, level: int = 2) -> str:
-    return f"<section><h{level}>{escape(heading)}</h{level}>{inner}</section>"
-
-
 def _cluster(report: Report, cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
     parts = [
         ("Throughput", _throughput(cluster, drawer, drawn)),
@@ -174,7 +141,7 @@ def _cluster(report: Report, cluster: Cluster, drawer: Drawer, drawn: list[Chart
     ]
     is_one = len(report.clusters) == 1
     heading = "" if is_one else f'<h2 class="cluster">Cluster {words.text(cluster.name)}</h2>'
-    inner = "".join(_section(name if is_one else f"{name} of {cluster.name}", text) for name, text in parts)
+    inner = "".join(section(name if is_one else f"{name} of {cluster.name}", text) for name, text in parts)
     return f'<div id="cluster-{drawer.number}">{heading}{inner}</div>'
 
 
@@ -184,18 +151,13 @@ def _charts(charts: Sequence[Chart], drawn: list[Chart], legends: dict[str, str]
         last = max(at for at, chart in enumerate(charts) if not chart.wide)
         charts = [replace(chart, wide=True) if at == last else chart for at, chart in enumerate(charts)]
     drawn.extend(charts)
-    cards = "".join(card(chart, (legends or {}).get(chart.id.partition("-")[2], "")) for chart in charts)
-    return f'<div class="charts">{cards}</div>' if cards else ""
+    return document.cards(charts, legends)
 
 
 def _buttons(drawer: Drawer, kind: int, names: Sequence[str], what: str) -> str:
     """Return the colours of lines as buttons, which hide the lines that they name."""
-    items = "".join(
-        f'<button type="button" data-entity="{drawer.entity(kind, at)}" aria-pressed="true" title="{words.text(name)}">'
-        f'<span class="swatch" data-entity="{drawer.entity(kind, at)}"></span>{escape(words.label(name))}</button>'
-        for at, name in enumerate(names)
-    )
-    return f'<div class="series" role="group" aria-label="{escape(what)}">{items}</div>'
+    entities = {drawer.entity(kind, at): name for at, name in enumerate(names)}
+    return document.controls(what, entities, style="series")
 
 
 def _throughput(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
@@ -211,10 +173,10 @@ def _throughput(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
         parts.insert(0, '<p class="muted">Numbers above the charts are those of the anomalies below.</p>')
     no_topics = tables.nothing("No topic had traffic in the span.")
     parts += [topics, _charts(of_topics, drawn)] if of_topics else [no_topics]
-    parts.append(f"<details><summary>These charts as tables</summary>{tables.traffic(cluster)}</details>")
+    parts.append(details("These charts as tables", tables.traffic(cluster)))
     if cluster.gaps:
         gaps = f"{words.many(cluster.gaps_total, 'gap')} of samples, {words.lasting(cluster.gaps_ms)} together"
-        parts.append(f"<details open><summary>{gaps}</summary>{tables.gaps(cluster)}</details>")
+        parts.append(details(gaps, tables.gaps(cluster), is_open=True))
     else:
         parts.append('<p class="muted">No gaps of samples: each broker wrote one in each minute.</p>')
     return "".join(parts)
@@ -237,12 +199,12 @@ def _lag(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
     groups = _buttons(drawer, GROUPS, [each.name for each in cluster.groups], "Groups in the charts")
     shown = {point.status for each in cluster.groups for point in each.points}
     items = "".join(
-        f'<li><span class="swatch status-{status.name.lower()}" data-entity="'
-        f'{drawer.entity(STATUSES, STATUS_COLOURS[status])}"></span>{words.status(status)}</li>'
+        f"<li>{swatch(drawer.entity(STATUSES, STATUS_COLOURS[status]), f'status-{status.name.lower()}')}"
+        f"{words.status(status)}</li>"
         for status in sorted(Status)
         if status in shown
     )
-    strip = _charts(charts[:1], drawn, {"status": f'<ul class="legend">{items}</ul>'})
+    strip = _charts(charts[:1], drawn, {charts[0].id: f'<ul class="legend">{items}</ul>'})
     return strip + tables.groups(cluster) + groups + _charts(charts[1:], drawn)
 
 
@@ -266,7 +228,7 @@ def _skew(cluster: Cluster) -> str:
         count = words.many(cluster.partitions_total, "partition")
         parts.append(tables.nothing(f"None of {count} has more than twice its fair share, and 10 records/s."))
     if cluster.uneven:
-        parts.append(f"<details><summary>Least even topics</summary>{tables.uneven(cluster)}</details>")
+        parts.append(details("Least even topics", tables.uneven(cluster)))
     return "".join(parts)
 
 

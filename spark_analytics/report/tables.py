@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.report.html.parts import table
 from broker_cy.admin.lag import Status
+from broker_cy.reporting.tables import table
 from spark_analytics.report import words
 from spark_analytics.report.content import BAD, DAY_MS, Cluster, Disk, Rates, Report
 

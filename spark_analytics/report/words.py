@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 from html import escape
 
 from broker_cy.admin.lag import Status
-from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.foreign_text import LABEL_MAX, clean
 from broker_cy.reporting.numbers import duration, short
 from spark_analytics.report.content import DAY_MS, HOUR_MS, NAMES_MAX, Backtest
 
 NONE = "–"
-# Characters of a name next to an axis or a button; tables and hover texts have the whole name.
-LABEL_MAX = 36
 _STATUS = {
     Status.OK: "ok",
     Status.UNKNOWN: "unknown",
@@ -37,12 +35,6 @@ def names(of: tuple[str, ...]) -> str:
     """Return names as HTML, the first ones of many."""
     shown = ", ".join(name(each) for each in of[:NAMES_MAX])
     return f"{shown} and more" if len(of) > NAMES_MAX else shown or NONE
-
-
-def label(text: str) -> str:
-    """Return a name, shortened to the available room; not escaped."""
-    shown = clean(text)
-    return shown if len(shown) <= LABEL_MAX else f"{shown[: LABEL_MAX - 1]}…"
 
 
 def status(of: Status) -> str:

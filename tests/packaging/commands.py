@@ -49,7 +49,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
 )
 # These need no broker.
 ALONE = {"completion", "storage"}
-# These use every library of the extra: numpy for intervals, hdrhistogram and plotly for the files, and confluent-kafka
+# These use every library of the extra: numpy for intervals, hdrhistogram for the files, and confluent-kafka
 # for the load of real clients.
 MEASURED = ("produce-1kb", "client-produce-1kb")
 

@@ -1,24 +1,29 @@
-"""The charts of a report as plotly figures in plain dictionaries; colours are added in the page, which knows the theme.
+"""The charts of a report (broker_cy/reporting/charts.py)."""
 
-Each trace has `meta`: {"entity": index of its colour, "label": the choice of the page that shows it (null: always)}.
-"""
-
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.measuring import hdr
 from bench.report.html.entities import Entity, labels
-from bench.report.html.parts import Chart, Trace, hover, log_range
 from bench.report.measured import ladder
 from bench.report.metrics import describe
 from bench.report.result import Document, Latencies, Pair, Run
+from broker_cy.reporting.charts import (
+    Chart,
+    Trace,
+    Values,
+    highest,
+    hover,
+    log_range,
+    mean,
+    nines,
+    percentile_axes,
+    thinned,
+)
 
-MOST_POINTS = 2000  # of one line: the resolution of a screen
 MOST_RATIO_ROWS = 40  # of the chart of pairs; its table has all rows
 US_PER_MS = 1000
-Values = Sequence[float | None]
 
 
 def over_time(found: Sequence[Entity]) -> list[Chart]:
@@ -33,27 +38,6 @@ def over_time(found: Sequence[Entity]) -> list[Chart]:
         _timeline(found, "rss_mb", "Resident memory of the broker (MB)", "MB", highest),
     ]
     return [chart for chart in charts if chart.data]
-
-
-def mean(values: Values) -> float | None:
-    """Return the mean of the known values."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def highest(values: Values) -> float | None:
-    """Return the highest of the known values."""
-    return max((value for value in values if value is not None), default=None)
-
-
-def thinned(
-    times: Sequence[float], values: Values, how: Callable[[Values], float | None]
-) -> tuple[list[float], Values]:
-    """Reduce to at most MOST_POINTS points: `how` of each group of adjacent points, at the end of the group."""
-    step = math.ceil(len(times) / MOST_POINTS) or 1
-    groups = range(0, len(times), step)
-    ends = [times[min(start + step, len(times)) - 1] for start in groups]
-    return ends, [how(values[start : start + step]) for start in groups]
 
 
 def _timeline(
@@ -104,7 +88,7 @@ def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None
             count = sum(part.count for part in parts)
             name = hover(f"{entity.name}{' ' + label if label else ''}")
             data.append({
-                "type": "scatter", "mode": "lines", "x": [_nines(percent, count) for percent, _ in curve],
+                "type": "scatter", "mode": "lines", "x": [nines(percent, count) for percent, _ in curve],
                 "y": [ms for _, ms in curve], "customdata": [f"{percent:.6g}" for percent, _ in curve],
                 "line": {"width": 2},
                 "hovertemplate": f"{name}<br>p%{{customdata}}: %{{y:,.4~g}} ms<extra></extra>",
@@ -114,30 +98,6 @@ def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None
         return None
     note = "Measured from the time a request was due. Repeats are merged into one histogram; lines end at the maximum."
     return Chart(f"percentiles-{which}", title, note, data, percentile_axes(data), wide=True)
-
-
-def percentile_axes(curves: Sequence[Trace]) -> dict[str, Any]:
-    """Return the axes of curves of milliseconds over 1 / (1 - percentile)."""
-    top = max(max(curve["x"]) for curve in curves)
-    decades = range(1, max(2, math.ceil(math.log10(top)) + 1))
-    return {
-        "xaxis": {
-            "title": {"text": "percentile, by 1 / (1 - p)"}, "type": "log", "range": [0, math.log10(top) + 0.05],
-            "tickvals": [1, 2, *(10**power for power in decades)],
-            "ticktext": ["0%", "50%", *(percent_text(power) for power in decades)],
-        },
-        "yaxis": {"title": {"text": "ms"}, "type": "log", **log_range([ms for curve in curves for ms in curve["y"]])},
-    }  # fmt: skip
-
-
-def percent_text(nines: int) -> str:
-    """Format as 90%, 99%, 99.9%, ..."""
-    return f"{100 - 10.0 ** (2 - nines):.{max(0, nines - 2)}f}%"
-
-
-def _nines(percent: float, count: int) -> float:
-    """Return a percentile's place on the axis; the highest of n values is at the place where 1/n of them remains."""
-    return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
 
 
 def merged_curve(parts: Sequence[Latencies]) -> list[tuple[float, float]]:

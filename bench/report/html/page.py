@@ -4,17 +4,13 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
 from bench.report.html import charts, profiles, tables
 from bench.report.html.entities import Entity, entities, labels
-from bench.report.html.parts import Chart, card, resource, script_json
 from bench.report.result import Document, read
+from broker_cy.reporting import document as html
+from broker_cy.reporting.charts import Chart
+from broker_cy.reporting.files import replace_file
 
-# The page contains everything that it needs, and may load nothing.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
 Named = Sequence[tuple[str, Document]]
 
 
@@ -23,8 +19,7 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
     if not paths:
         raise ValueError("no document to report on")
     documents = list(zip(names(paths), [read(path) for path in paths], strict=True))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(render(documents), encoding="utf-8")
+    replace_file(out, render(documents))
 
 
 def names(paths: Sequence[Path]) -> list[str]:
@@ -39,20 +34,7 @@ def render(documents: Named) -> str:
     drawn: list[Chart] = []
     body = [_head(documents), *_compared(documents, drawn), *_charts(found, drawn), *_tables(documents, found)]
     heading = " · ".join(dict.fromkeys(_title(document) for _, document in documents))
-    return "\n".join([
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<link rel="icon" href="data:,"><title>{escape(heading)}</title>',
-        f"<style>{resource('page.css')}</style></head><body><main>",
-        *body,
-        "</main>",
-        f"<script>{get_plotlyjs()}</script>",
-        f"<script>const FIGURES = {script_json([chart.figure() for chart in drawn])};</script>",
-        f"<script>{resource('page.js')}</script>",
-        "</body></html>\n",
-    ])  # fmt: skip
+    return html.page(heading, body, drawn)
 
 
 def _title(document: Document) -> str:
@@ -72,14 +54,12 @@ def _head(documents: Named) -> str:
 
 
 def _compared(documents: Named, drawn: list[Chart]) -> list[str]:
-    chart = charts.ratios(documents)
     if not any(document.pairs for _, document in documents):
         return []
-    parts = ["<section><h2>Compared</h2>"]
-    if chart is not None:
-        drawn.append(chart)
-        parts.append(f'<div class="charts">{card(chart)}</div>')
-    return [*parts, tables.pairs(documents), "</section>"]
+    chart = charts.ratios(documents)
+    shown = [] if chart is None else [chart]
+    drawn.extend(shown)
+    return [html.section("Compared", html.cards(shown) + tables.pairs(documents))]
 
 
 def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
@@ -102,29 +82,23 @@ def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
     for heading, shown in sections:
         if shown:
             drawn.extend(shown)
-            cards = "".join(card(chart) for chart in shown)
-            parts.append(f'<section><h2>{heading}</h2><div class="charts">{cards}</div></section>')
+            parts.append(html.section(heading, html.cards(shown)))
     if known:  # its section is the last one
         parts += [profiles.about(known), profiles.table(known)]
     return parts
 
 
 def _controls(found: Sequence[Entity]) -> str:
-    buttons = "".join(
-        f'<button type="button" data-entity="{entity.index}" aria-pressed="true">'
-        f'<span class="swatch" data-entity="{entity.index}"></span>{escape(entity.name)}</button>'
-        for entity in found
-        if entity.runs
-    )
+    shown = {entity.index: entity.name for entity in found if entity.runs}
     choices = ""
     if len(known := labels(found)) > 1:
         options = "".join(f'<option value="{escape(name)}">{escape(name or "(none)")}</option>' for name in known)
         choices = f'<label>Latency and series of <select id="label">{options}</select></label>'
-    return f'<div class="controls" role="group" aria-label="What the charts show">{buttons}{choices}</div>'
+    return html.controls("What the charts show", shown, choices)
 
 
 def _tables(documents: Named, found: Sequence[Entity]) -> list[str]:
     return [
-        f"<section><h2>Figures</h2>{tables.figures(found)}</section>",
-        f"<section><h2>Configuration</h2>{tables.settings(documents)}</section>",
+        html.section("Figures", tables.figures(found)),
+        html.section("Configuration", tables.settings(documents)),
     ]

@@ -6,8 +6,8 @@ from typing import Any
 
 from bench.report.columns import heaviest, profile_cell
 from bench.report.html.entities import Entity
-from bench.report.html.parts import Chart, hover
 from bench.report.result import Profile, ProfileRow
+from broker_cy.reporting.charts import Chart, hover
 
 MOST_MODULES = 12
 MOST_FUNCTIONS = 24

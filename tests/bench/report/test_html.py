@@ -168,17 +168,6 @@ def test_repeats_are_merged_exactly_in_the_curve() -> None:
     assert curve["100"] == pytest.approx(4.12, rel=0.001)
 
 
-def test_long_series_are_thinned_without_losing_a_peak() -> None:
-    """A day has 345,600 samples; the one second of 5 s latency in it must still be seen."""
-    values: list[float | None] = [1.0] * 345_600
-    values[100_000], values[7] = 5000.0, None
-    times, shown = charts.thinned([n / 4 for n in range(345_600)], values, charts.highest)
-    assert len(times) == len(shown) <= charts.MOST_POINTS
-    assert max(value for value in shown if value is not None) == 5000
-    assert times[-1] == 345_599 / 4
-    assert charts.thinned([1.0, 2.0], [1.0, None], charts.mean) == ([1.0, 2.0], [1.0, None])
-
-
 def test_figures_table_shows_median_and_range() -> None:
     text = page.render([("a", document(repeats=3))])
     row: Any = re.search(r"<tr><td>Broker CPU per GB <span.*?</tr>", text, re.S)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.responses import StreamingResponse
 
+from broker_cy.reporting.document import PLOTLY
 from dashboard.app import ASSETS
 from dashboard.compressed import Compressed
 from tests.dashboard.server.application import visitor
@@ -121,9 +122,22 @@ def test_the_program_compresses_what_its_pages_load(monkeypatch: pytest.MonkeyPa
     asyncio.run(run())
     paths = {address.partition("?")[0] for address in prepared}
     assets = {f"/assets/{path.relative_to(ASSETS)}" for path in ASSETS.rglob("*") if path.suffix in (".js", ".css")}
-    assert assets <= paths
+    assert assets | {f"/assets/vendor/{PLOTLY.name}"} <= paths
     assert any("/dash_renderer" in path for path in paths)
     assert all("?" in each for each in prepared if each.startswith("/assets/") and "/vendor/" not in each)
+
+
+def test_the_library_that_draws_charts_is_served(tmp_path: Path) -> None:
+    """If this fails, every chart of the dashboard is empty."""
+
+    async def run() -> None:
+        async with visitor(tmp_path) as client:
+            found = await client.get(f"/assets/vendor/{PLOTLY.name}")
+            assert found.status_code == 200
+            assert found.headers["content-type"].startswith("text/javascript")
+            assert found.text == PLOTLY.read_text(encoding="utf-8")
+
+    asyncio.run(run())
 
 
 def test_an_answer_that_is_streamed_is_prepared() -> None:

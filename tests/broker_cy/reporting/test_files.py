@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bench.report.files import replace_file
+from broker_cy.reporting.files import replace_file
 
 
 def test_a_file_is_replaced_and_a_link_stays(tmp_path: Path) -> None:

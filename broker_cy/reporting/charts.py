@@ -1,23 +1,26 @@
-"""The building blocks of every report page: charts, tables, cards and legends, without their content.
+"""Charts as plotly figures in plain dictionaries. The script of the page (assets/document.js) knows the theme, and adds
+the colours.
 
-`page.css` and `page.js` draw them; `parts.css` and `parts.js` are for pages with tables and legends beside charts. This
-module only needs Python's standard library.
+Each trace has `meta`: {"entity": index of its colour, "label": the choice of the page that shows it (null: always)}.
 """
 
-import json
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from typing import Any
 
+# Points of one line: the resolution of a screen.
+POINTS_MAX = 2000
 Trace = dict[str, Any]
+Values = Sequence[float | None]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One picture; `data` and `layout` are plotly's. See `bench.report.html.charts` for `meta` of a trace."""
+    """One picture; `data` and `layout` are plotly's. The module describes `meta` of a trace."""
 
     id: str
     title: str
@@ -29,17 +32,6 @@ class Chart:
     def figure(self) -> dict[str, Any]:
         """Return the figure that the page draws."""
         return {"id": self.id, "data": self.data, "layout": self.layout}
-
-
-def resource(name: str, package: str = "bench.report.html") -> str:
-    """Return the text of a stylesheet or script of a package."""
-    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that cannot end the script element that contains it."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def hover(text: str) -> str:
@@ -57,6 +49,51 @@ def log_range(values: Sequence[float | None]) -> dict[str, Any]:
     steps = (1, 2, 5) if high - low < 3 else (1,)
     ticks = [step * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 2) for step in steps]
     return {"range": [low - room, high + room], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def mean(values: Values) -> float | None:
+    """Return the mean of the known values."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def highest(values: Values) -> float | None:
+    """Return the highest of the known values."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def thinned(
+    times: Sequence[float], values: Values, how: Callable[[Values], float | None]
+) -> tuple[list[float], Values]:
+    """Reduce to at most POINTS_MAX points: `how` of each group of adjacent points, at the end of the group."""
+    step = math.ceil(len(times) / POINTS_MAX) or 1
+    groups = range(0, len(times), step)
+    ends = [times[min(start + step, len(times)) - 1] for start in groups]
+    return ends, [how(values[start : start + step]) for start in groups]
+
+
+def percentile_axes(curves: Sequence[Trace]) -> dict[str, Any]:
+    """Return the axes of curves of milliseconds over 1 / (1 - percentile)."""
+    top = max(max(curve["x"]) for curve in curves)
+    decades = range(1, max(2, math.ceil(math.log10(top)) + 1))
+    return {
+        "xaxis": {
+            "title": {"text": "percentile, by 1 / (1 - p)"}, "type": "log", "range": [0, math.log10(top) + 0.05],
+            "tickvals": [1, 2, *(10**power for power in decades)],
+            "ticktext": ["0%", "50%", *(percent_text(power) for power in decades)],
+        },
+        "yaxis": {"title": {"text": "ms"}, "type": "log", **log_range([ms for curve in curves for ms in curve["y"]])},
+    }  # fmt: skip
+
+
+def percent_text(count: int) -> str:
+    """Format a number of nines as 90%, 99%, 99.9%, ..."""
+    return f"{100 - 10.0 ** (2 - count):.{max(0, count - 2)}f}%"
+
+
+def nines(percent: float, count: int) -> float:
+    """Return a percentile's place on the axis; the highest of n values is at the place where 1/n of them remains."""
+    return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
 
 
 @dataclass(frozen=True)
@@ -91,40 +128,3 @@ def marked(chart: Chart, found: Sequence[Marking]) -> Chart:
         ],
     }  # fmt: skip
     return Chart(chart.id, chart.title, chart.note, [*chart.data, above], layout, chart.wide)
-
-
-def section(heading: str, inner: str) -> str:
-    """Return a section under its heading; `inner` is HTML."""
-    return f"<section><h2>{escape(heading)}</h2>{inner}</section>"
-
-
-def card(chart: Chart, legend: str = "") -> str:
-    """Return the place of a chart, with its title, its note and its legend (HTML)."""
-    height = chart.layout.get("height")
-    style = f' style="height:{height}px"' if height else ""
-    return (
-        f'<figure class="card{" wide" if chart.wide else ""}"><figcaption><h3>{escape(chart.title)}</h3>'
-        f'<p class="muted">{escape(chart.note)}</p>{legend}</figcaption>'
-        f'<div class="plot" id="{chart.id}" role="img" aria-label="{escape(chart.title)}"{style}></div></figure>'
-    )
-
-
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
-    """Return a table that scrolls on its own; the first `texts` columns are left-aligned. Cells are HTML."""
-    head = "".join(
-        f'<th scope="col"{"" if at < texts else " class=number"}>{escape(name)}</th>' for at, name in enumerate(heads)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<th scope="row">{cell}</th>' if at == 0 else f"<td{'' if at < texts else ' class=number'}>{cell}</td>"
-            for at, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="card scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        "</table></div>"
-    )
