@@ -93,12 +93,14 @@ def delete_groups(machine: GroupMachine, step: Step, group_ids: Iterable[str], t
             records += offset_tombstones(machine, group_id)
             records += group.tombstones()
     machine.append(step, records)
-    step.reply_when_written(token, _response(codes), _not_deleted, codes)
+    step.reply_when_written(token, _response(codes), _not_deleted, tuple(codes))
 
 
-def _not_deleted(codes: dict[str, ErrorCode], code: ErrorCode) -> messages.DeleteGroupsResponse:
-    """The response when the records cannot be written: groups that had an error keep it."""
-    return _response({group_id: code if own is ErrorCode.NONE else own for group_id, own in codes.items()})
+def _not_deleted(group_ids: Iterable[str], code: ErrorCode) -> messages.DeleteGroupsResponse:
+    """The response when records cannot be written. As in Kafka, all groups get the error: one that was not found may
+    exist again, if its earlier deletion failed.
+    """
+    return _response(dict.fromkeys(group_ids, code))
 
 
 def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:

@@ -2,8 +2,8 @@
 
 An operation changes the durable state only by records, which the state machine replays immediately, so that the next
 operation sees them; they are on disk later. `Step` defines what must be on disk before which answer is sent: `replies`
-depend on nothing, and the replies that `written` of the state machine returns depend on the records of the step. If the
-records cannot be written, `failed` undoes them.
+depend on nothing, and the replies that `written` of the state machine returns depend on the records of the step and on
+all earlier ones. If the records cannot be written, `failed` undoes them.
 """
 
 from __future__ import annotations
@@ -149,12 +149,10 @@ class Step:
 
     def reply_when_written(self, token: Token, response: Any, refuse: Callable[..., Any], *about: Any) -> None:
         """Answer `response` once the records are on disk, or `refuse(*about, code)` if they cannot be written, where
-        `code` is that of `append_error`. A step without records answers immediately.
+        `code` is that of `append_error`. The answer of a step without records waits for those of earlier steps: it may
+        show what they have changed.
         """
-        if self.records:
-            self.then(Answered(token, response, refuse, about))
-        else:
-            self.reply(token, response)
+        self.then(Answered(token, response, refuse, about))
 
     def is_due(self, now_ms: int) -> bool:
         """Whether its requests have waited for long enough."""

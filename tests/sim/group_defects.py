@@ -272,6 +272,19 @@ def response_is_sent_before_the_write(patch: Patch) -> None:
     patch.setattr(Step, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
 
 
+def responses_without_records_do_not_wait(patch: Patch) -> None:
+    """A response without records of its own is sent while earlier records are being written."""
+    right = Step.reply_when_written
+
+    def reply(self: Step, token: object, response: Any, *more: Any) -> None:
+        if self.records:
+            right(self, token, response, *more)
+        else:
+            self.reply(token, response)
+
+    patch.setattr(Step, "reply_when_written", reply)
+
+
 def deletions_do_not_wait(patch: Patch) -> None:
     """Expired groups are deleted while earlier deletions are still being written."""
     patch.setattr(Machine, "may_delete", lambda machine, now: True)
@@ -347,6 +360,7 @@ def timed_out_requests_wait(patch: Patch) -> None:
 DEFECTS: list[Planter] = [
     timed_out_records_are_undone,
     timed_out_requests_wait,
+    responses_without_records_do_not_wait,
     deletions_do_not_wait,
     stale_generation_commits,
     stale_generation_heartbeats,
@@ -380,6 +394,7 @@ DEFECTS: list[Planter] = [
 RARE: list[Planter] = [
     timed_out_records_are_undone,
     timed_out_requests_wait,
+    responses_without_records_do_not_wait,
     deletions_do_not_wait,
     failed_records_are_not_undone,
     rebalance_ignores_syncing_members,

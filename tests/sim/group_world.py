@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_cy.coordinator import admin, expiry
 from broker_cy.core.errors import ErrorCode
-from tests.broker_cy.coordinator.harness import subscription
+from tests.broker_cy.coordinator.harness import replayed, subscription
 from tests.sim.group_checks import check
 from tests.sim.group_clients import (
     DELAY_MAX_MS,
@@ -60,6 +60,8 @@ class World:
         self.awaited_commits: dict[object, tuple[str, int, int]] = {}
         # Those that were not written in time, and may be written later.
         self.late_commits: list[tuple[str, int, int]] = []
+        # Requests to delete a group that had members.
+        self.refused_deletions: dict[object, str] = {}
         # Counts the groups with one id: a group that was deleted and created again, or loaded again, is another one.
         self.incarnations: dict[str, tuple[object, int]] = {}
 
@@ -309,6 +311,7 @@ class World:
             if client.waiting is not None:
                 client.waiting, client.waits_for, client.generation = None, "", -1
         self.abandoned.clear()
+        self.refused_deletions.clear()
         self.awaited_commits.clear()
         self.late_commits.clear()
         self.forget_heartbeats()
@@ -323,6 +326,7 @@ class World:
         """
         old = self.harness
         self.moves += 1
+        self.refused_deletions.clear()
         kept = self.rng.randrange(len(old.held) + 1)
         self.harness = old.successor(kept)
         # They are in the log, although no answer will acknowledge them.
@@ -354,11 +358,14 @@ class World:
         if self.rng.random() < 0.3:
             group = self.harness.machine.classic(group_id)
             members = len(group.members) if group is not None else 0
-            codes = self.harness.delete_groups(self.token(), group_id)
-            assert members == 0 or codes[group_id] is ErrorCode.NON_EMPTY_GROUP, (
-                f"{group_id} was deleted under its members"
-            )
-            if codes.get(group_id, ErrorCode.NONE) is ErrorCode.NONE:
+            token = self.token()
+            codes = self.harness.delete_groups(token, group_id)
+            if members:
+                self.refused_deletions[token] = group_id
+            if codes.get(group_id) is ErrorCode.GROUP_ID_NOT_FOUND:
+                written = replayed(self.harness.log, self.harness.settings, self.harness.now)
+                assert group_id not in written.groups, f"{group_id} is not found while its deletion is being written"
+            if not members and codes.get(group_id, ErrorCode.NONE) is ErrorCode.NONE:
                 self.committed = {key: v for key, v in self.committed.items() if key[0] != group_id}
                 # Commits that are being written were received before the deletion.
                 self.awaited_commits = {t: c for t, c in self.awaited_commits.items() if c[0] != group_id}
@@ -383,6 +390,10 @@ class World:
                     self.synced(client, answer)
         for token in [t for t in self.abandoned if t in self.harness.answers]:
             del self.abandoned[token]
+        for token in [t for t in self.refused_deletions if t in self.harness.answers]:
+            group_id = self.refused_deletions.pop(token)
+            (result,) = self.harness.answers[token].results
+            assert result.error_code != ErrorCode.NONE, f"{group_id} was deleted under its members"
         for token in [t for t in self.awaited_commits if t in self.harness.answers]:
             group_id, partition, offset = self.awaited_commits.pop(token)
             code = self.harness.answers[token].topics[0].partitions[0].error_code

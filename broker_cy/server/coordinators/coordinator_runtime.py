@@ -231,7 +231,9 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         return token
 
     def accept(self, step: S) -> None:
-        """Send the answers that depend on no record, queue the records, and set the timer to the next deadline."""
+        """Send the answers that depend on no record, queue the records, and set the timer to the next deadline. A step
+        without records follows those that are not written yet, because its answers may show what they have changed.
+        """
         for event in step.events:
             self.on_event(event)
         if step.committed:
@@ -245,6 +247,8 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
                 self.accept(self.machine.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
                 return
             self._queue(step)
+        elif step.follows:
+            self._follow_unwritten(step)
         self._set_timer()
 
     # ---- outcomes ----

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 # The maximum overhead in bytes of a batch besides its records, and of a record besides key and value.
 BATCH_BYTES = 61
 RECORD_BYTES_MAX = 32
-# Steps in the log that are not committed yet, about 2 KB each: waiting requests no longer bound the answered ones.
-# Beyond it, no step is appended. A follower that stands still leaves the in-sync set before that.
+# Steps in the log that are not committed yet, and steps without records behind them, about 2 KB each: waiting requests
+# no longer bound the answered ones. Beyond it, no step is appended. A follower that stands still leaves the in-sync set
+# before that.
 STAGED_MAX: Final = 50_000
 # Answers that are due at about the same time are given together.
 DUE_TOGETHER_S: Final = 0.01
@@ -132,6 +133,21 @@ class RecordWriter(Generic[S]):
         self._pending.append(step)
         self._expect(step)
         self._schedule_flush()
+
+    def _follow_unwritten(self, step: S) -> None:
+        """A step without records has the outcome of the newest records before it; without any, it is written."""
+        if not self.is_writing:
+            self._on_written([step])
+            return
+        if self._pending:
+            self._pending.append(step)
+        elif self._staged_steps < STAGED_MAX:
+            self._staged[-1].steps.append(step)
+            self._staged_steps += 1
+        else:
+            self._on_failed([step], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        self._expect(step)
 
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled and not self._staged:

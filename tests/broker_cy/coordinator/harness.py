@@ -65,9 +65,10 @@ class Harness:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
         self.committed += step.committed
-        if step.records:
+        if step.records or step.follows:
             self.held.append(step)
-            if not self.hold:
+            # Without records before it, a step without records waits for nothing.
+            if not self.hold or not any(each.records for each in self.held):
                 self.write()
         return step
 

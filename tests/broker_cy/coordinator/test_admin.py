@@ -85,7 +85,7 @@ def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
     assert GROUP not in h.machine.groups
     h.fail()
     codes = {r.group_id: r.error_code for r in h.answers["d"].results}
-    assert codes == {GROUP: ErrorCode.NOT_COORDINATOR, "nobody": ErrorCode.GROUP_ID_NOT_FOUND}
+    assert codes == {GROUP: ErrorCode.NOT_COORDINATOR, "nobody": ErrorCode.NOT_COORDINATOR}
     assert GROUP in h.machine.groups
     assert h.fetch().committed_offset == 1
 

@@ -69,9 +69,10 @@ class TxnHarness:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
         self.sent += step.markers
-        if step.records:
+        if step.records or step.follows:
             self.held.append(step)
-            if not self.hold:
+            # Without records before it, a step without records waits for nothing.
+            if not self.hold or not any(each.records for each in self.held):
                 self.write()
         if not self.hold_markers:
             self.write_markers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -224,6 +225,83 @@ def test_a_commit_is_answered_in_time(tmp_path: Path, is_written: bool) -> None:
             assert not runtime.is_writing
 
     run(work)
+
+
+@pytest.mark.parametrize("outcome", ["written", "lost", "late"])
+def test_an_answer_without_records_waits_for_earlier_records(tmp_path: Path, outcome: str) -> None:
+    """If this fails, an administrator is told that a group does not exist, and it exists: its deletion was not written,
+    and was taken back.
+    """
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            assert await broker.commit(1) is ErrorCode.NONE
+            if outcome == "late":
+                answers_soon(broker)
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            first = asyncio.ensure_future(delete_group(broker))
+            await in_flight(held, 1)
+            second = asyncio.ensure_future(delete_group(broker))
+            # It waits for records that are not in the log yet either.
+            behind = asyncio.ensure_future(broker.commit(2, group_id=same_partition(broker)))
+            third = asyncio.ensure_future(delete_group(broker))
+            await until(lambda: len(list(runtime.unwritten())) == 4)
+            assert not any(each.done() for each in (first, second, third))
+            if outcome == "lost":
+                held.outcomes[0](lost())
+                assert [await first, await second, await third] == [ErrorCode.NOT_COORDINATOR] * 3
+                assert await broker.committed() == 1
+                return
+            if outcome == "late":
+                assert await first is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert await second is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                held.outcomes[0](None)
+            else:
+                held.outcomes[0](None)
+                assert (await first, await second) == (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+                assert not third.done()
+            await in_flight(held, 2)
+            held.outcomes[1](None)
+            await asyncio.wait([behind, third])
+            assert not runtime.is_writing
+            assert await delete_group(broker) is ErrorCode.GROUP_ID_NOT_FOUND
+            assert len(held.outcomes) == 2
+
+    run(work)
+
+
+def test_answers_that_wait_without_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, requests that change nothing take all memory when they are repeated while a follower hangs."""
+    monkeypatch.setattr(record_writer, "STAGED_MAX", 3)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            answers_soon(broker)
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            assert await broker.commit(1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            for _ in range(5):
+                assert await delete_group(broker, same_partition(broker)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert len(list(runtime.unwritten())) == 3
+            held.outcomes[0](None)
+            assert not runtime.is_writing
+            assert await delete_group(broker, same_partition(broker)) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(work)
+
+
+async def delete_group(broker: GroupBroker, group_id: str = GROUP) -> ErrorCode:
+    answer = await broker.call(messages.DeleteGroupsRequest(groups_names=[group_id]), 2)
+    return ErrorCode(answer.results[0].error_code)
+
+
+def same_partition(broker: GroupBroker) -> str:
+    """Another group with the coordinator of GROUP."""
+    ids = (f"group-{number}" for number in itertools.count())
+    return next(each for each in ids if broker.runtime(each) is broker.runtime())
 
 
 def test_a_rebalance_is_answered_in_time(tmp_path: Path) -> None:
