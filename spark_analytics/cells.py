@@ -8,6 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.numbers import UNKNOWN
 
 # Bytes of a key or value that are shown.
 SHOWN_BYTES = 60
@@ -18,7 +19,7 @@ def text_of(value: Any, timespec: str = "seconds") -> str:
     interpret as markup, or a terminal as a command.
     """
     if value is None:
-        return "–"
+        return UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

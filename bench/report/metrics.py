@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from broker_cy.reporting.numbers import fixed
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -140,5 +142,4 @@ def sides(name: str, a: float | None, b: float | None) -> str:
 
 def text(name: str, value: float) -> str:
     """Format a figure, without its unit."""
-    digits = describe(name).digits
-    return f"{value:,.{digits}f}"
+    return fixed(value, describe(name).digits)

@@ -2,22 +2,39 @@
 
 unknown    "-"
 counts     powers of 1,000: k, M, G
-bytes      powers of 1,024: KiB, MiB, GiB
+bytes      powers of 1,024: KiB, MiB, GiB; also bytes a second
+shares     37% of a whole; three significant digits if the last ones matter
+
+A figure whose unit is fixed, such as MB/s of a measurement, is shown by `fixed`; there MB is 10^6 bytes.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Final
 
 UNKNOWN: Final = "-"
 
 _UNITS = ("", "k", "M", "G", "T", "P", "E")
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(number: int | None) -> str:
     """12,345,678; exact at any size."""
     return UNKNOWN if number is None else f"{number:,}"
+
+
+def fixed(number: float | None, digits: int = 0) -> str:
+    """1,234.50, with these decimals."""
+    return UNKNOWN if number is None else f"{number:,.{digits}f}"
+
+
+def precise(number: float | None) -> str:
+    """12.3, with three significant digits; without decimals from 1,000 on."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:,.{max(0, 2 - math.floor(math.log10(number)))}f}" if number > 0 else "0"
 
 
 def short(number: float | None) -> str:
@@ -38,12 +55,22 @@ def size(number: float | None) -> str:
     """Bytes in powers of 1,024: 1.5 MiB."""
     if number is None:
         return UNKNOWN
-    value = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1023.5:
-            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 99.5 else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} PiB"
+    unit, length = unit_of_bytes(number)
+    value = number / length
+    return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 99.5 else f"{value:.1f} {unit}"
+
+
+def size_rate(number: float | None) -> str:
+    """Bytes a second: 1.5 MiB/s."""
+    return UNKNOWN if number is None else f"{size(number)}/s"
+
+
+def unit_of_bytes(most: float) -> tuple[str, int]:
+    """Return the unit in which a number of bytes has at most four digits before the point, and its length."""
+    at = 0
+    while abs(most) / 1024**at >= 1023.5 and at < len(_BYTES) - 1:
+        at += 1
+    return _BYTES[at], 1024**at
 
 
 def duration(ms: float | None) -> str:
@@ -91,6 +118,18 @@ def when(ms: int | None, *, utc: bool = False, date: bool = True) -> str:
         return str(ms)
     layout = "%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S"
     return f"{moment.strftime(layout)}.{ms % 1000:03d}{'Z' if utc else ''}"
+
+
+def minute(ms: int) -> str:
+    """A time in UTC, to the minute: 2026-01-31 12:00."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def share(part: float | None) -> str:
+    """8.33%, of a part of 1; never 0% for one that is above 0."""
+    if part is None:
+        return UNKNOWN
+    return f"{part * 100:.3g}%" if part >= 0.0001 else "below 0.01%" if part > 0 else "0%"
 
 
 def percent(part: float, whole: float) -> str:

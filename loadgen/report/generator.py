@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from bench.drivers.base import GENERATOR_LIMIT as CPU_SHARE_MAX
 from bench.measuring.histogram import Histogram
+from broker_cy.reporting import numbers
 from loadgen.figures.totals import Operation, Second, Totals, percentile_ms
 from loadgen.report.result import Check, Generator, Worker
 from loadgen.scenario.model import Scenario
@@ -67,13 +68,14 @@ def judge(scenario: Scenario, totals: Totals, workers: Sequence[Worker]) -> Gene
         reasons.append(f"the event loop of workers was blocked for {lag:.3g} ms at p99 (at most {HUB_LAG_MS_MAX:g} ms)")
     if share > QUEUED_SHARE_MAX:
         reasons.append(
-            f"{share * 100:.3g} % of the scheduled operations waited for a free user while the cluster answered as "
-            f"usual (at most {QUEUED_SHARE_MAX * 100:g} %): more users are needed"
+            f"{numbers.share(share)} of the scheduled operations waited for a free user while the cluster answered as "
+            f"usual (at most {numbers.share(QUEUED_SHARE_MAX)}): more users are needed"
         )
     for each in workers:
         if each.lost is not None and each.missing_share > 0:
             reasons.append(
-                f"worker {each.index} was lost ({each.lost}), and with it {each.missing_share * 100:.3g} % of the load"
+                f"worker {each.index} was lost ({each.lost}), and with it "
+                f"{numbers.share(each.missing_share)} of the load"
             )
     if not any(each.requests or each.failures for each in totals.operations.values()):
         reasons.append("no operation was performed")

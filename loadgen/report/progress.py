@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from broker_cy.reporting.numbers import precise
 from loadgen.figures.totals import Operation, Second, Totals, percentile_ms
-from loadgen.report import tables
 
 LINE_S = 5.0  # between plain lines
 # Operations that are shown; a terminal has no room for more.
@@ -80,7 +80,7 @@ class Progress:
             f"workers {len(totals.workers) - lost}" + (f" ({lost} lost)" if lost else ""),
         ]
         if (lateness_ms := percentile_ms(totals.lateness, 99)) is not None:
-            words.append(f"lateness p99 {tables.ms(lateness_ms)} ms")
+            words.append(f"lateness p99 {precise(lateness_ms)} ms")
         failures = sum(each.failures for each in totals.operations.values())
         words.append(f"errors {failures:,}")
         return ", ".join(words)
@@ -120,7 +120,7 @@ def _busiest(second: Second) -> list[tuple[str, Operation]]:
 
 def _percentile(operation: Operation, percent: float) -> str:
     found = percentile_ms(operation.latency, percent)
-    return "" if found is None else tables.ms(found)
+    return precise(found)
 
 
 def _words(name: str, operation: Operation) -> str:

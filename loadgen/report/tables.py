@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.report.measured import reported
 from broker_cy.reporting.charts import highest, mean
+from broker_cy.reporting.numbers import UNKNOWN, fixed, precise, share
 from broker_cy.reporting.tables import table
 from loadgen.report.measured import Latencies
 from loadgen.report.result import DEFECTS, Partition, Result
@@ -21,51 +22,30 @@ EVENTS_ROWS_MAX = 500
 # Examples of defects, and notes, that are shown.
 TEXTS_MAX = 50
 PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99))
-NONE = "–"
-
-
-def number(value: float | None, digits: int = 0) -> str:
-    """Format a figure; a dash if there is none."""
-    return NONE if value is None else f"{value:,.{digits}f}"
-
-
-def ms(value: float | None) -> str:
-    """Format milliseconds: with three significant digits, or without decimals from 1,000 on."""
-    if value is None:
-        return NONE
-    if value <= 0:
-        return "0"
-    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}"
-
-
-def percent(share: float) -> str:
-    """Format a share; never 0 % for one that is above 0."""
-    if share <= 0:
-        return "0 %"
-    return "< 0.01 %" if share < 0.0001 else f"{share * 100:.3g} %"
 
 
 def percentiles(found: Latencies | None) -> list[str]:
     """Return the cells of PERCENTILES, highest and mean; a percentile with too few values is left out."""
     if found is None:
-        return [NONE] * (len(PERCENTILES) + 2)
+        return [UNKNOWN] * (len(PERCENTILES) + 2)
     values = (found.p50_ms, found.p90_ms, found.p99_ms, found.p999_ms, found.p9999_ms)
     cells = [
-        ms(value) if reported(at, found.count) else NONE for value, (_, at) in zip(values, PERCENTILES, strict=True)
+        precise(value if reported(at, found.count) else None)
+        for value, (_, at) in zip(values, PERCENTILES, strict=True)
     ]
-    return [*cells, ms(found.max_ms), ms(found.mean_ms)]
+    return [*cells, precise(found.max_ms), precise(found.mean_ms)]
 
 
 def figures(result: Result) -> str:
     """Return rates and errors: a row for each operation."""
     rows = []
     for name, each in result.operations.items():
-        failed = number(each.failures) + (f" + {number(each.unsent)} never sent" if each.unsent else "")
+        failed = fixed(each.failures) + (f" + {fixed(each.unsent)} never sent" if each.unsent else "")
         rows.append([
-            escape(name), number(each.requests_per_s, 1), number(each.requests), number(each.records_per_s, 1),
-            number(each.records), number(each.mb_per_s, 2),
+            escape(name), fixed(each.requests_per_s, 1), fixed(each.requests), fixed(each.records_per_s, 1),
+            fixed(each.records), fixed(each.mb_per_s, 2),
             f'<strong class="bad-text">{failed}</strong>' if each.failures or each.unsent else failed,
-            percent(each.error_share),
+            share(each.error_share),
         ])  # fmt: skip
     heads = ("Operation", "/s", "Succeeded", "Records/s", "Records", "MB/s", "Failed", "Failed share")
     return table("Rates by operation", heads, rows)
@@ -75,7 +55,7 @@ def latencies(result: Result) -> str:
     """Return percentiles: a row for each operation."""
     rows = []
     for name, each in result.operations.items():
-        service = [ms(each.service.p50_ms), ms(each.service.p99_ms)] if each.service else [NONE, NONE]
+        service = [precise(each.service.p50_ms), precise(each.service.p99_ms)] if each.service else [UNKNOWN, UNKNOWN]
         rows.append([escape(name), *percentiles(each.latency), *service])
     heads = ("Operation", *(f"{name} ms" for name, _ in PERCENTILES), "max ms", "mean ms")
     return table("Latencies by operation", (*heads, "service p50 ms", "service p99 ms"), rows)
@@ -84,7 +64,7 @@ def latencies(result: Result) -> str:
 def errors(result: Result) -> str:
     """Return a row for each error of each operation; empty without one."""
     rows = [
-        [escape(name), escape(error), number(count), percent(count / (each.requests + each.failures))]
+        [escape(name), escape(error), fixed(count), share(count / (each.requests + each.failures))]
         for name, each in result.operations.items()
         for error, count in each.errors.items()
     ]
@@ -94,7 +74,7 @@ def errors(result: Result) -> str:
 def delays(result: Result) -> str:
     """Return the percentiles of the generator's delays."""
     named = (("Lateness", result.lateness), ("Lag of the event loop", result.hub_lag))
-    rows = [[name, number(found.count), *percentiles(found)] for name, found in named if found is not None]
+    rows = [[name, fixed(found.count), *percentiles(found)] for name, found in named if found is not None]
     heads = ("Delay", "Values", *(f"{name} ms" for name, _ in PERCENTILES), "max ms", "mean ms")
     return table("Delays of the generator", heads, rows)
 
@@ -104,8 +84,8 @@ def checks(result: Result) -> str:
 
     def text(value: float | None, unit: str) -> str:
         if value is None:
-            return NONE
-        return percent(value) if unit == "share" else f"{value:,.3g} {unit}"
+            return UNKNOWN
+        return share(value) if unit == "share" else f"{value:,.3g} {unit}"
 
     rows = []
     for each in result.generator.checks:
@@ -140,7 +120,7 @@ def steps(result: Result) -> str:
     rows = [
         [
             f"{each.rate:,.6g}", '<strong class="bad-text">bad</strong>' if each.why else "good", escape(each.why),
-            number(each.reached, 1), ms(each.latency_ms),
+            fixed(each.reached, 1), precise(each.latency_ms),
         ]
         for each in result.steps
     ]  # fmt: skip
@@ -161,7 +141,7 @@ def seconds(result: Result) -> str:
             values = (mean(each.requests_per_s[part]), *(highest(column[part]) for column in columns))
             if values[0] or failed:
                 span = f"{at[0]}" if len(at) == 1 else f"{at[0]} to {at[-1]}"
-                rows.append([span, escape(name), number(values[0], 1), *map(ms, values[1:]), number(failed)])
+                rows.append([span, escape(name), fixed(values[0], 1), *map(precise, values[1:]), fixed(failed)])
     heads = ("Second", "Operation", "/s", "p50 ms", "p99 ms", "max ms", "Failed")
     return table("The run over time", heads, rows, texts=2)
 
@@ -187,10 +167,10 @@ def workers(result: Result) -> str:
         if each.lost is not None:
             state = (
                 f'<strong class="bad-text">lost</strong> after second {each.last_second}: {escape(each.lost)}; '
-                f"{percent(each.missing_share)} of the load is missing"
+                f"{share(each.missing_share)} of the load is missing"
             )
         rows.append([
-            str(each.index), escape(each.host), state, str(each.pid), f"{each.cpu_share:.2f}", number(each.requests)
+            str(each.index), escape(each.host), state, str(each.pid), f"{each.cpu_share:.2f}", fixed(each.requests)
         ])  # fmt: skip
     return table("Workers", ("Worker", "Host", "State", "Process", "CPU, cores", "Operations"), rows, texts=3)
 
@@ -234,7 +214,7 @@ def _partition(each: Partition, names: Sequence[str]) -> list[str]:
     cells = []
     for name in names:
         count = each.counts.get(name)
-        text = NONE if count is None else f"{count:,}"
+        text = UNKNOWN if count is None else f"{count:,}"
         cells.append(f'<strong class="bad-text">{text}</strong>' if count and name in DEFECTS else text)
     verdict = '<strong class="bad-text">wrong</strong>' if each.defects else "good"
     return [f"{escape(each.topic)}-{each.partition}", verdict, *cells]
@@ -248,8 +228,8 @@ def users(result: Result) -> str:
         size = f"{payload['size']:,} B" if payload["kind"] == "fixed" else payload["kind"]
         rows.append([
             escape(each["name"]), escape(each["kind"]), escape(each["rate"] or "as fast as possible"),
-            escape(each["engine"]), escape(size), escape(each["acks"]), escape(each["codec"]), number(each["count"]),
-            number(each["records"]),
+            escape(each["engine"]), escape(size), escape(each["acks"]), escape(each["codec"]), fixed(each["count"]),
+            fixed(each["records"]),
         ])  # fmt: skip
     heads = ("Users", "Kind", "Rate", "Engine", "Values", "acks", "Codec", "Number", "Records a request")
     return table("Users of the scenario", heads, rows, texts=7) if rows else ""

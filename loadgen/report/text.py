@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from broker_cy.reporting.numbers import fixed, precise, share
 from loadgen.report import tables
 from loadgen.report.measured import OperationFigures
 from loadgen.report.result import DATA_WRONG, DEFECTS, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED, Result
@@ -51,7 +52,7 @@ def _search(console: Console, result: Result) -> None:
     for each in result.steps:
         state = f"bad: {each.why}" if each.why else "good"
         console.print(
-            f"rate {each.rate:,.6g}/s: reached {each.reached:,.1f}/s, {tables.ms(each.latency_ms)} ms, {state}",
+            f"rate {each.rate:,.6g}/s: reached {each.reached:,.1f}/s, {precise(each.latency_ms)} ms, {state}",
             markup=False, soft_wrap=True,
         )  # fmt: skip
     if result.steps:
@@ -80,9 +81,9 @@ def _figures(result: Result, width: int) -> Table:
         words = [f"{each.failures:,}"] if each.failures else []
         if each.unsent:
             words.append(f"{each.unsent:,} never sent")
-        failed = f"{' + '.join(words)} ({tables.percent(each.error_share)})" if words else ""
-        rate, records = tables.number(each.requests_per_s, 1), tables.number(each.records_per_s, 1)
-        cells = [rate, records, tables.number(each.mb_per_s, 2), failed, p50, p99, p999, top]
+        failed = f"{' + '.join(words)} ({share(each.error_share)})" if words else ""
+        rate, records = fixed(each.requests_per_s, 1), fixed(each.records_per_s, 1)
+        cells = [rate, records, fixed(each.mb_per_s, 2), failed, p50, p99, p999, top]
         table.add_row(escape(name), *(cell for head, cell in zip(heads, cells, strict=True) if head not in left_out))
     return table
 
@@ -118,10 +119,10 @@ def _workers(console: Console, result: Result) -> None:
         f"busiest {busiest:.2f} cores",
     ]
     if result.lateness is not None:
-        words.append(f"lateness p99 {tables.ms(result.lateness.p99_ms)} ms")
+        words.append(f"lateness p99 {precise(result.lateness.p99_ms)} ms")
     if result.hub_lag is not None:
-        words.append(f"event loop lag p99 {tables.ms(result.hub_lag.p99_ms)} ms")
-    words.append(f"{tables.percent(result.queued_share)} of scheduled operations waited for a user")
+        words.append(f"event loop lag p99 {precise(result.hub_lag.p99_ms)} ms")
+    words.append(f"{share(result.queued_share)} of scheduled operations waited for a user")
     if result.unsent:
         words.append(f"{result.unsent:,} were never sent")
     console.print(f"generator: {', '.join(words)}", markup=False, soft_wrap=True)

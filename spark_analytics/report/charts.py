@@ -6,7 +6,7 @@ colours, so that its buttons hide only the lines that they name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from broker_cy.admin.lag import Status
 from broker_cy.reporting.charts import Chart, Marking, Trace, Values, hover, marked
 from broker_cy.reporting.foreign_text import label
+from broker_cy.reporting.numbers import minute, size_rate, unit_of_bytes
 from spark_analytics.report import words
 from spark_analytics.report.content import DAY_MS, HOUR_MS, MINUTE_MS, Anomaly, Cluster, Forecast, Group, Rates
 
@@ -71,8 +72,11 @@ class Drawer:
 
     def _rates(self, name: str, title: str, kind: int, of: Callable[[Rates], Values], unit: str = "B/s") -> Chart:
         lines = self.cluster.nodes if kind == NODES else self.cluster.topics
+        length = 1
+        if unit == "B/s":
+            unit, length = _unit_of_bytes(value for each in lines for value in of(each))
         data = [
-            self._line(each.name, of(each), self.entity(kind, at), unit)
+            self._line(each.name, _scaled(of(each), length), self.entity(kind, at), unit)
             for at, each in enumerate(lines)
             if any(value is not None for value in of(each))
         ]
@@ -82,7 +86,7 @@ class Drawer:
     def _line(self, name: str, values: Values, entity: int, unit: str) -> Trace:
         return {
             "type": "scatter", "mode": "lines" if _is_line(values) else "lines+markers", "x0": self.cluster.start_ms,
-            "dx": self.period_ms, "y": [_rounded(value) for value in values], "connectgaps": False,
+            "dx": self.period_ms, "y": _rounded(values), "connectgaps": False,
             "line": {"width": 1.75}, "marker": {"size": 5},
             "hovertemplate": f"{hover(name)}<br>%{{x|%Y-%m-%d %H:%M}}: %{{y:{_digits(unit)}}} {unit}<extra></extra>",
             "meta": {"entity": entity, "label": None},
@@ -107,7 +111,7 @@ class Drawer:
         found = []
         for group in groups:
             first, last = group[0][0], group[-1][0]
-            texts = [f"{words.when(each.start_ms)} {hover(each.words)}" for _, each in group[:_MARK_LINES]]
+            texts = [f"{minute(each.start_ms)} {hover(each.words)}" for _, each in group[:_MARK_LINES]]
             if len(group) > _MARK_LINES:
                 texts.append(f"and {len(group) - _MARK_LINES} more: see the table")
             between = "-" if last - first == len(group) - 1 else "…"
@@ -172,7 +176,7 @@ class Drawer:
                     "solidity": 0.2,
                 }},
                 "customdata": [
-                    [hover(groups[row].name), words.when(start), words.when(end)] for row, start, end in runs
+                    [hover(groups[row].name), minute(start), minute(end)] for row, start, end in runs
                 ],
                 "hovertemplate": f"%{{customdata[0]}}: {words.status(status)}<br>%{{customdata[1]}} to "
                 "%{customdata[2]}<extra></extra>",
@@ -218,29 +222,31 @@ class Drawer:
 
     def _forecast(self, number: int, of: Forecast, known: Values) -> Chart:
         assert of.start_ms is not None
-        so_far = self._line(f"{of.topic}, so far", known, self.entity(FORECASTS), "B/s")
+        unit, length = _unit_of_bytes([*known, *of.high])
+        so_far = self._line(f"{of.topic}, so far", _scaled(known, length), self.entity(FORECASTS), unit)
         line = {"type": "scatter", "mode": "lines", "x0": of.start_ms, "dx": HOUR_MS}
         edge = line | {"line": {"width": 0}, "hoverinfo": "skip"}
-        text = f"{hover(of.topic)}, expected<br>%{{x|%Y-%m-%d %H:%M}}: %{{y:,.4~s}} B/s, %{{customdata}}<extra></extra>"
-        bands = [f"{words.size(low)}/s to {words.size(high)}/s" for low, high in zip(of.low, of.high, strict=True)]
+        expected = f"%{{x|%Y-%m-%d %H:%M}}: %{{y:{_digits(unit)}}} {unit}, %{{customdata}}<extra></extra>"
+        text = f"{hover(of.topic)}, expected<br>{expected}"
+        bands = [f"{size_rate(low)} to {size_rate(high)}" for low, high in zip(of.low, of.high, strict=True)]
         meta = {"entity": self.entity(FORECASTS, 1), "label": None}
         band = {"entity": self.entity(FORECASTS, 1), "label": None}
         data = [
-            edge | {"y": [_rounded(each) for each in of.low], "meta": band},
-            edge | {"y": [_rounded(each) for each in of.high], "fill": "tonexty", "meta": band},
+            edge | {"y": _rounded(_scaled(of.low, length)), "meta": band},
+            edge | {"y": _rounded(_scaled(of.high, length)), "fill": "tonexty", "meta": band},
             so_far,
-            line | {"y": [_rounded(each) for each in of.expected], "line": {"width": 1.75}, "customdata": bands,
+            line | {"y": _rounded(_scaled(of.expected, length)), "line": {"width": 1.75}, "customdata": bands,
                     "hovertemplate": text, "meta": meta},
         ]  # fmt: skip
-        growth = "" if of.growth_per_day is None else f"Grows by {words.size(of.growth_per_day)}/s a day. "
+        growth = "" if of.growth_per_day is None else f"Grows by {size_rate(of.growth_per_day)} a day. "
         if of.growth_per_day is not None and of.growth_per_day < 0:
-            growth = f"Falls by {words.size(-of.growth_per_day)}/s a day. "
+            growth = f"Falls by {size_rate(-of.growth_per_day)} a day. "
         first = max(self.cluster.start_ms, self.cluster.last_ms - _HISTORY_MS)
         last = of.start_ms + len(of.expected) * HOUR_MS
         return Chart(
             self._id(f"forecast-{number}"), f"Bytes in of {label(of.topic)}",
             f"{growth}Backtest: {words.backtest(of.backtest)}.", data,
-            {"xaxis": self._times(last, first), "yaxis": _axis("B/s")},
+            {"xaxis": self._times(last, first), "yaxis": _axis(unit)},
         )  # fmt: skip
 
 
@@ -262,13 +268,23 @@ def _axis(unit: str) -> dict[str, Any]:
 
 
 def _digits(unit: str) -> str:
-    """Return the format of a unit's numbers: with k, M and so on, or unchanged."""
-    return ",.3~f" if unit in ("cores", "d", "h", "min") else ".4~s"
+    """Return the format of a unit's numbers: with k, M and so on if their unit is not chosen by their size."""
+    return ".4~s" if unit in ("records", "records/s", "s") else ",.3~f"
 
 
-def _rounded(value: float | None) -> float | None:
-    """Return a value with the number of digits that a screen shows."""
-    return None if value is None else float(f"{value:.4g}")
+def _unit_of_bytes(values: Iterable[float | None]) -> tuple[str, int]:
+    """Return the unit of bytes a second in which a chart has small numbers, and its length."""
+    unit, length = unit_of_bytes(max((value for value in values if value is not None), default=0.0))
+    return f"{unit}/s", length
+
+
+def _scaled(values: Values, length: int) -> Values:
+    return [None if value is None else value / length for value in values]
+
+
+def _rounded(values: Values) -> Values:
+    """Return values with the number of digits that a screen shows."""
+    return [None if value is None else float(f"{value:.4g}") for value in values]
 
 
 def _is_line(values: Values) -> bool:

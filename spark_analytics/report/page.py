@@ -14,6 +14,7 @@ from broker_cy.reporting import document
 from broker_cy.reporting.charts import Chart
 from broker_cy.reporting.document import details, section, state, swatch
 from broker_cy.reporting.files import replace_file
+from broker_cy.reporting.numbers import duration, minute, plural, share
 from spark_analytics.report import tables, words
 from spark_analytics.report.charts import GROUPS, NODES, STATUS_COLOURS, STATUSES, TOPICS, Drawer
 from spark_analytics.report.content import BAD, CLUSTERS_MAX, POINTS_MAX, Cluster, Report
@@ -46,10 +47,10 @@ def _head(report: Report) -> str:
     samples = sum(each.rows.get("samples", 0) for each in report.clusters)
     known = {
         "Clusters": ", ".join(each.name for each in report.clusters),
-        "From": f"{words.when(first)} UTC",
-        "To": f"{words.when(last)} UTC",
-        "Made at": f"{words.when(report.made_ms)} UTC",
-        "Made of": f"{words.many(samples, 'sample')}, {words.many(rows - samples, 'other row')} of {report.lake}",
+        "From": f"{minute(first)} UTC",
+        "To": f"{minute(last)} UTC",
+        "Made at": f"{minute(report.made_ms)} UTC",
+        "Made of": f"{plural(samples, 'sample')}, {plural(rows - samples, 'other row')} of {report.lake}",
         "Asked for": report.span,
         "By": f"broker-analytics {report.version}",
     }
@@ -58,7 +59,7 @@ def _head(report: Report) -> str:
     if report.left_out:
         listed = words.text(", ".join(report.left_out))
         left_out = state(
-            "warn", f"{words.many(len(report.left_out), 'cluster')} left out:",
+            "warn", f"{plural(len(report.left_out), 'cluster')} left out:",
             f"{listed}. A page has at most {CLUSTERS_MAX}; --cluster chooses which.",
         )  # fmt: skip
     links = ""
@@ -90,7 +91,7 @@ def _of_disks(cluster: Cluster) -> list[str]:
         f"broker {each.broker} {words.text(each.path)} in {words.days(each.full_days)} days" for each in soon[:_SHOWN]
     )
     rest = f" and {len(soon) - _SHOWN} more" if len(soon) > _SHOWN else ""
-    return [f"{words.many(len(soon), 'disk')} full within {tables.SOON_DAYS:g} days: {which}{rest}."]
+    return [f"{plural(len(soon), 'disk')} full within {tables.SOON_DAYS:g} days: {which}{rest}."]
 
 
 def _of_groups(cluster: Cluster) -> list[str]:
@@ -99,7 +100,7 @@ def _of_groups(cluster: Cluster) -> list[str]:
     bad = [each for each in cluster.groups if each.status in BAD][:_SHOWN]
     which = ", ".join(f"{words.name(each.name)} ({words.status(each.status)})" for each in bad)
     rest = f" and {cluster.groups_bad - len(bad)} more" if cluster.groups_bad > len(bad) else ""
-    return [f"{words.many(cluster.groups_bad, 'group')} not ok at the end: {which}{rest}."]
+    return [f"{plural(cluster.groups_bad, 'group')} not ok at the end: {which}{rest}."]
 
 
 def _of_others(cluster: Cluster) -> list[str]:
@@ -109,18 +110,18 @@ def _of_others(cluster: Cluster) -> list[str]:
         found.append(f"{_anomalies(cluster)}; the clearest: {words.text(worst.words)}.")
     if cluster.hot_total:
         hottest = cluster.hot[0]
-        text = f"{words.name(hottest.topic)}-{hottest.partition} with {words.percent(hottest.share)} of its topic"
-        found.append(f"{words.many(cluster.hot_total, 'hot partition')}; the hottest: {text}.")
+        text = f"{words.name(hottest.topic)}-{hottest.partition} with {share(hottest.share)} of its topic"
+        found.append(f"{plural(cluster.hot_total, 'hot partition')}; the hottest: {text}.")
     if cluster.rebalances and cluster.rebalances[0].records >= 1:
         dearest = cluster.rebalances[0]
         who = words.names(dearest.clients)
         found.append(
-            f"The most expensive of {words.many(cluster.rebalances_total, 'rebalance')} made {dearest.records:,.0f} "
+            f"The most expensive of {plural(cluster.rebalances_total, 'rebalance')} made {dearest.records:,.0f} "
             f"records of {words.name(dearest.group)} wait ({words.name(dearest.cause)}, client {who})."
         )
     if cluster.gaps_total:
-        text = words.lasting(cluster.gaps_ms)
-        found.append(f"{words.many(cluster.gaps_total, 'gap')} of samples, {text} together: no data for these times.")
+        text = duration(cluster.gaps_ms)
+        found.append(f"{plural(cluster.gaps_total, 'gap')} of samples, {text} together: no data for these times.")
     return found
 
 
@@ -175,7 +176,7 @@ def _throughput(cluster: Cluster, drawer: Drawer, drawn: list[Chart]) -> str:
     parts += [topics, _charts(of_topics, drawn)] if of_topics else [no_topics]
     parts.append(details("These charts as tables", tables.traffic(cluster)))
     if cluster.gaps:
-        gaps = f"{words.many(cluster.gaps_total, 'gap')} of samples, {words.lasting(cluster.gaps_ms)} together"
+        gaps = f"{plural(cluster.gaps_total, 'gap')} of samples, {duration(cluster.gaps_ms)} together"
         parts.append(details(gaps, tables.gaps(cluster), is_open=True))
     else:
         parts.append('<p class="muted">No gaps of samples: each broker wrote one in each minute.</p>')
@@ -225,7 +226,7 @@ def _skew(cluster: Cluster) -> str:
     if cluster.hot:
         parts.append(tables.hot(cluster))
     else:
-        count = words.many(cluster.partitions_total, "partition")
+        count = plural(cluster.partitions_total, "partition")
         parts.append(tables.nothing(f"None of {count} has more than twice its fair share, and 10 records/s."))
     if cluster.uneven:
         parts.append(details("Least even topics", tables.uneven(cluster)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_cy.admin.lag import Status
+from broker_cy.reporting.numbers import UNKNOWN, duration, fixed, minute, share, size, size_rate
 from broker_cy.reporting.tables import table
 from spark_analytics.report import words
 from spark_analytics.report.content import BAD, DAY_MS, Cluster, Disk, Rates, Report
@@ -30,7 +31,7 @@ def traffic(cluster: Cluster) -> str:
     """Return the mean and highest rates of brokers and topics."""
     heads = ["bytes in, mean", "highest", "bytes out, mean", "highest", "records/s, mean", "highest"]
     nodes = [
-        [words.name(each.name), *_figures(each), *(words.number(part, 2) for part in _mean_and_most(each.cpu_share))]
+        [words.name(each.name), *_figures(each), *(fixed(part, 2) for part in _mean_and_most(each.cpu_share))]
         for each in cluster.nodes
     ]
     topics = [[words.name(each.name), *_figures(each)] for each in cluster.topics]
@@ -42,12 +43,9 @@ def traffic(cluster: Cluster) -> str:
 def _figures(of: Rates) -> list[str]:
     sizes = [*_mean_and_most(of.in_bytes_per_s), *_mean_and_most(of.out_bytes_per_s)]
     return [
-        *(NONE if each is None else f"{words.size(each)}/s" for each in sizes),
-        *(words.number(each, 1) for each in _mean_and_most(of.records_per_s)),
+        *(size_rate(each) for each in sizes),
+        *(fixed(each, 1) for each in _mean_and_most(of.records_per_s)),
     ]
-
-
-NONE = words.NONE
 
 
 def _mean_and_most(values: Sequence[float | None]) -> tuple[float | None, float | None]:
@@ -61,7 +59,7 @@ def gaps(cluster: Cluster) -> str:
         return ""
     rows = [
         [f"broker {each.broker}", words.moment(each.start_ms), words.moment(each.end_ms),
-         words.lasting(each.end_ms - each.start_ms)]
+         duration(each.end_ms - each.start_ms)]
         for each in cluster.gaps
     ]  # fmt: skip
     heads = ["broker", "from (UTC)", "to", "lasting"]
@@ -75,9 +73,9 @@ def groups(cluster: Cluster) -> str:
     there = [status for status in sorted(Status) if any(each.minutes.get(status) for each in cluster.groups)]
     rows = [
         [
-            words.name(each.name), _verdict(each.status), words.number(each.lag_records),
-            words.number(each.lag_records_max), words.lasting(each.time_lag_max_ms), words.number(each.abandoned),
-            *(words.number(each.minutes.get(status, 0)) for status in there),
+            words.name(each.name), _verdict(each.status), fixed(each.lag_records),
+            fixed(each.lag_records_max), duration(each.time_lag_max_ms), fixed(each.abandoned),
+            *(fixed(each.minutes.get(status, 0)) for status in there),
         ]
         for each in cluster.groups
     ]  # fmt: skip
@@ -99,8 +97,8 @@ def rebalances(cluster: Cluster) -> str:
     rows = [
         [
             words.moment(each.at_ms), words.name(each.group), words.text(each.cause), words.names(each.clients),
-            words.names(each.hosts), words.names(each.members), words.number(each.moves),
-            words.lasting(each.stall_max_ms), words.number(each.stalled_s, 1), words.number(each.records),
+            words.names(each.hosts), words.names(each.members), fixed(each.moves),
+            duration(each.stall_max_ms), fixed(each.stalled_s, 1), fixed(each.records),
         ]
         for each in cluster.rebalances
     ]  # fmt: skip
@@ -116,8 +114,8 @@ def rebalances(cluster: Cluster) -> str:
 def spenders(cluster: Cluster) -> str:
     """Return the share of each cause in the cost of all rebalances."""
     rows = [
-        [_BY[each.by], words.name(each.name), words.number(each.rebalances), words.number(each.stalled_s, 1),
-         words.number(each.records), words.percent(each.share)]
+        [_BY[each.by], words.name(each.name), fixed(each.rebalances), fixed(each.stalled_s, 1),
+         fixed(each.records), share(each.share)]
         for each in cluster.spenders
     ]  # fmt: skip
     heads = ["by", "cause", "rebalances", "partition-seconds stalled", "records that waited", "share"]
@@ -127,8 +125,8 @@ def spenders(cluster: Cluster) -> str:
 def hot(cluster: Cluster) -> str:
     """Return the hot partitions, with bars of their shares."""
     rows = [
-        [words.name(each.topic), f"{each.partition:,}", _bar(each.share, each.fair_share), words.percent(each.share),
-         words.percent(each.fair_share), f"{each.share / each.fair_share:.1f}", words.number(each.records_per_s, 1)]
+        [words.name(each.topic), f"{each.partition:,}", _bar(each.share, each.fair_share), share(each.share),
+         share(each.fair_share), f"{each.share / each.fair_share:.1f}", fixed(each.records_per_s, 1)]
         for each in cluster.hot
     ]  # fmt: skip
     heads = ["topic", "partition", "share of the topic", "share", "fair share", "times fair", "records/s"]
@@ -149,8 +147,8 @@ def _bar(share: float, fair: float) -> str:
 def uneven(cluster: Cluster) -> str:
     """Return the topics with the least even partitions."""
     rows = [
-        [words.name(each.topic), words.number(each.partitions), words.number(each.gini, 2), words.number(each.hottest),
-         words.percent(each.hottest_share)]
+        [words.name(each.topic), fixed(each.partitions), fixed(each.gini, 2), fixed(each.hottest),
+         share(each.hottest_share)]
         for each in cluster.uneven
     ]  # fmt: skip
     heads = ["topic", "partitions", "Gini coefficient", "partition with the most", "its share"]
@@ -160,8 +158,8 @@ def uneven(cluster: Cluster) -> str:
 def anomalies(cluster: Cluster) -> str:
     """Return the anomalies, with the numbers of the marks."""
     rows = [
-        [f"{number}", words.moment(each.start_ms), words.text(each.words), words.number(each.minutes),
-         words.number(each.score, 1)]
+        [f"{number}", words.moment(each.start_ms), words.text(each.words), fixed(each.minutes),
+         fixed(each.score, 1)]
         for number, each in enumerate(cluster.anomalies, 1)
     ]  # fmt: skip
     heads = ["mark", "from (UTC)", "what", "minutes of it", "score"]
@@ -175,13 +173,13 @@ def forecasts(cluster: Cluster) -> str:
     rows = []
     for each in cluster.forecasts:
         if each.start_ms is None:
-            rows.append([words.name(each.topic), words.text(each.reason or ""), NONE, NONE, NONE, NONE])
+            rows.append([words.name(each.topic), words.text(each.reason or ""), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN])
             continue
         mean, most = sum(each.expected) / len(each.expected), max(each.high)
         until = each.start_ms + len(each.expected) * DAY_MS // 24
         rows.append([
-            words.name(each.topic), words.backtest(each.backtest), words.moment(until), f"{words.size(mean)}/s",
-            f"{words.size(most)}/s", NONE if each.growth_per_day is None else f"{words.size(each.growth_per_day)}/s",
+            words.name(each.topic), words.backtest(each.backtest), words.moment(until), size_rate(mean),
+            size_rate(most), size_rate(each.growth_per_day),
         ])  # fmt: skip
     heads = ["topic", "backtest", "until (UTC)", "expected, mean", "upper end of the band, highest", "growth a day"]
     note = "those with the most bytes in"
@@ -194,8 +192,8 @@ def disks(cluster: Cluster, made_of_ms: int) -> str:
         [
             f'<span class="name">broker {each.broker}</span>', f"<code>{words.text(each.path)}</code>",
             _full(each, made_of_ms), _words(words.backtest(each.backtest)), words.days(each.full_days), _band(each),
-            words.percent(each.used_bytes / each.total_bytes), words.size(each.total_bytes),
-            words.size(each.growth_per_day),
+            share(each.used_bytes / each.total_bytes), size(each.total_bytes),
+            size(each.growth_per_day),
         ]
         for each in cluster.disks
     ]  # fmt: skip
@@ -211,7 +209,7 @@ def disks(cluster: Cluster, made_of_ms: int) -> str:
 def _full(disk: Disk, from_ms: int) -> str:
     if disk.full_days is None:
         return f'<span class="muted">{_words(words.text(disk.reason or ""))}</span>'
-    text = words.when(from_ms + round(disk.full_days * DAY_MS))[:10]
+    text = minute(from_ms + round(disk.full_days * DAY_MS))[:10]
     return f'<strong class="bad-text name">{text}, soon</strong>' if is_soon(disk) else text
 
 
@@ -227,7 +225,7 @@ def is_soon(disk: Disk) -> bool:
 
 def _band(disk: Disk) -> str:
     if disk.full_days_low is None and disk.full_days_high is None:
-        return NONE
+        return UNKNOWN
     high = "open" if disk.full_days_high is None else words.days(disk.full_days_high)
     return f"{words.days(disk.full_days_low)} to {high}"
 
@@ -237,7 +235,7 @@ def sources(report: Report) -> str:
     names = list(dict.fromkeys(name for cluster in report.clusters for name in cluster.rows))
     rows = [
         [words.name(each.name), words.moment(each.first_ms), words.moment(each.last_ms),
-         *(words.number(each.rows.get(name, 0)) for name in names)]
+         *(fixed(each.rows.get(name, 0)) for name in names)]
         for each in report.clusters
     ]  # fmt: skip
     heads = ["cluster", "first (UTC)", "last", *(name.replace("_", " ") for name in names)]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from html import escape
 
 from broker_cy.admin.lag import Status
 from broker_cy.reporting.foreign_text import LABEL_MAX, clean
-from broker_cy.reporting.numbers import duration, short
+from broker_cy.reporting.numbers import UNKNOWN, minute, share
 from spark_analytics.report.content import DAY_MS, HOUR_MS, NAMES_MAX, Backtest
 
-NONE = "–"
 _STATUS = {
     Status.OK: "ok",
     Status.UNKNOWN: "unknown",
@@ -23,7 +21,7 @@ _STATUS = {
 
 def text(of: str) -> str:
     """Return a text of the lake as HTML."""
-    return escape(clean(of)) if of else NONE
+    return escape(clean(of)) if of else UNKNOWN
 
 
 def name(of: str) -> str:
@@ -34,45 +32,20 @@ def name(of: str) -> str:
 def names(of: tuple[str, ...]) -> str:
     """Return names as HTML, the first ones of many."""
     shown = ", ".join(name(each) for each in of[:NAMES_MAX])
-    return f"{shown} and more" if len(of) > NAMES_MAX else shown or NONE
+    return f"{shown} and more" if len(of) > NAMES_MAX else shown or UNKNOWN
 
 
 def status(of: Status) -> str:
     return _STATUS[of]
 
 
-def number(value: float | None, digits: int = 0) -> str:
-    return NONE if value is None else f"{value:,.{digits}f}"
-
-
-def size(value: float | None, unit: str = "B") -> str:
-    """Format bytes in powers of 1,000, as the axes of the charts do."""
-    if value is None:
-        return NONE
-    text = short(value)
-    return f"{text[:-1]} {text[-1]}{unit}" if text[-1].isalpha() else f"{text} {unit}"
-
-
-def percent(share: float | None) -> str:
-    return NONE if share is None else f"{share:.1%}"
-
-
-def lasting(ms: float | None) -> str:
-    return NONE if ms is None else duration(ms)
-
-
 def moment(ms: int) -> str:
     """Return a time as HTML, in one line."""
-    return f'<span class="name">{when(ms)}</span>'
-
-
-def when(ms: int) -> str:
-    """Format a time in UTC, to the minute."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return f'<span class="name">{minute(ms)}</span>'
 
 
 def days(value: float | None) -> str:
-    return NONE if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+    return UNKNOWN if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def period(ms: int) -> str:
@@ -90,10 +63,5 @@ def backtest(of: Backtest | None) -> str:
     if of.error is None:
         error = "no error is known (all values are 0)"
     else:
-        error = f"off by {of.error:.1%} on average" if of.error >= 0.0005 else "off by less than 0.1% on average"
+        error = f"off by {share(of.error)} on average" if of.error >= 0.0005 else "off by less than 0.1% on average"
     return f"{error}, {of.coverage:.0%} of {of.hours:,} hours in the band"
-
-
-def many(count: int, noun: str) -> str:
-    """Format a number of things: 1 group, 2 groups."""
-    return f"{count:,} {noun if count == 1 else f'{noun}s'}"

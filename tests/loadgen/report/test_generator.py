@@ -146,7 +146,7 @@ def test_a_lost_worker_is_a_lack_of_load() -> None:
     totals.add("lost", interval(1, {"Produce": USUAL}, chance))
     totals.workers["lost"].lost, totals.workers["lost"].part = "no report for 3 s", 0.5
     found = judged(totals)
-    assert found.reasons == ("worker 1 was lost (no report for 3 s), and with it 37.5 % of the load",)
+    assert found.reasons == ("worker 1 was lost (no report for 3 s), and with it 37.5% of the load",)
 
 
 def test_a_run_without_operations_is_not_good() -> None:

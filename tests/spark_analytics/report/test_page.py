@@ -94,7 +94,7 @@ def test_findings_come_first(show: Callable[..., Tab]) -> None:
         "1 disk full within 30 days: broker 1 /data/a in 7.5 days.",
         "1 group not ok at the end: billing (stalled).",
         "2 anomalies of brokers; the clearest: broker 1: Produce p99 8.1 times",
-        "1 hot partition; the hottest: topic-1-3 with 70.0% of its topic.",
+        "1 hot partition; the hottest: topic-1-3 with 70% of its topic.",
         "made 1,200 records of billing wait (session_timeout, client app)",
         "1 gap of samples, 2 h together",
         "2026-01-05 00:00 UTC",
