@@ -84,6 +84,7 @@ def leader_gone(state: QuorumState, event: LeaderGone) -> None:
     state.has_fetched = False
     state.hurry = 1
     state.gone_epoch = event.epoch
+    state.gone_correlation = state.correlation
     place = sum(1 for voter in state.others if voter != event.leader_id and voter < state.node_id)
     delay_ms = place * state.timeouts.gone_ms if state.may_stand else 0
     state.deadline_ms = min(state.deadline_ms, state.now_ms + delay_ms)

@@ -57,10 +57,7 @@ def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> 
     if response.leader_id != source or response.error is not ErrorCode.NONE:
         # It leads no longer. The fetch is repeated after the request timeout, unless the fetch timeout ends before.
         return
-    state.is_fetching = False
-    state.retry_ms = NEVER
-    state.has_fetched = True
-    state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
+    state.fetch_arrived(response.correlation)
     if response.diverging is not None:
         _truncate(state, response.diverging)
         return

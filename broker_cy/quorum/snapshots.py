@@ -58,10 +58,7 @@ def fetch_answered(state: QuorumState, source: int, response: FetchSnapshotRespo
     ):
         _give_up(state)
         return
-    state.is_fetching = False
-    state.retry_ms = NEVER
-    state.has_fetched = True
-    state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
+    state.fetch_arrived(response.correlation)
     state.is_writing_chunk = fetching.is_writing = True
     state.chunk = SnapshotChunk(fetching.snapshot_id, response.position, response.content, end == response.size)
 
@@ -81,8 +78,9 @@ def chunk_written(state: QuorumState, event: ChunkWritten) -> None:
         _give_up(state)
         return
     fetching.position = event.position
-    # The disk may be slower than the leader.
-    state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
+    if state.has_fetched:
+        # The disk may be slower than the leader.
+        state.deadline_ms = state.now_ms + state.timeouts.fetch_ms
 
 
 def done(state: QuorumState, event: SnapshotDone) -> None:

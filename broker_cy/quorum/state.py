@@ -138,6 +138,7 @@ class QuorumState:
         self.change: PendingChange | None = None  # of the leader
         self.hurry = 0  # the number of the next election timeout since the leader has gone, 0: it is none of these
         self.gone_epoch = -1  # the newest one whose leader is known to have gone
+        self.gone_correlation = -1  # of the newest fetch then: its response may be from before
         self.deadline_ms = NEVER  # of an election, a fetch, a search for the leader, or the next BeginQuorumEpoch
         self.retry_ms = NEVER  # of a follower: when the next fetch is sent although no response has arrived
         # When the next request to the leader is due to change this voter, or to make this observer a voter.
@@ -349,6 +350,14 @@ class QuorumState:
         if self.change is not None:
             self.replies.append(Reply(self.change.request_id, error, message))
             self.change = None
+
+    def fetch_arrived(self, correlation: int) -> None:
+        """The leader has answered the newest fetch, or the newest request for a chunk of a snapshot."""
+        self.is_fetching = False
+        self.retry_ms = NEVER
+        if correlation > self.gone_correlation:
+            self.has_fetched = True
+            self.deadline_ms = self.now_ms + self.timeouts.fetch_ms
 
     def refetch_later(self) -> None:
         """Fetch again after the backoff; a response that arrives before is ignored."""

@@ -465,6 +465,6 @@ DEFECTS: dict[Planter, int] = {
 # About one seed of 50 finds it.
 FIRST: dict[Planter, int] = {
     wiped_disk_votes: 175,
-    commits_an_older_epoch_by_count: 30,
+    commits_an_older_epoch_by_count: 60,
     removed_leader_never_stands: 50,
 }

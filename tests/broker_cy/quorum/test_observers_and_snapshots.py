@@ -107,6 +107,22 @@ def test_an_observer_believes_a_leader_that_answers_as_a_bootstrap_server() -> N
         assert (output.role, output.leader_id) == (role, 2)
 
 
+def test_a_response_from_before_the_end_of_the_leader_is_no_sign_of_life() -> None:
+    """If this fails, the metadata have no leader until the fetch timeout, although the end of the leader is known."""
+    node = Node(voter(3), dynamic(1, 2, 3))
+    first = fetches(node.receive(1, BeginQuorumEpoch(5, None, addresses(1))), 1)
+    assert node.gone(1, 5).wake_ms == node.now_ms + Timeouts().gone_ms
+    batch = Batch(0, 2, 5, b"")
+    output = node.receive(1, FetchResponse(5, first.correlation, 1, 2, batches=(batch,)))
+    assert (output.append, output.wake_ms) == ((batch,), node.now_ms + Timeouts().gone_ms)
+    # A response to a fetch from later shows that the leader still runs.
+    later = fetches(node.synced(), 1)
+    output = node.receive(1, FetchResponse(5, later.correlation, 1, 2))
+    again = fetches(output, 1)
+    assert again.correlation > later.correlation
+    assert node.tick(Timeouts().gone_ms).role is Role.FOLLOWER
+
+
 def test_an_observer_also_asks_the_voters_of_its_log() -> None:
     """If this fails, an observer whose bootstrap servers are hosts of former voters never finds the leader again."""
     node = Node(voter(9), dynamic(1, 2, 3), bootstrap_servers=2)
