@@ -21,8 +21,8 @@ from admin_tui.registry import BY_NAME, SPECS
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings
 from broker_cy.admin.cluster import ClusterDescription
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import IdleCollector
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.rules import AlertSettings

@@ -12,31 +12,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from admin_tui.app import Console
 
+PROGRAM = "broker-tui"
 EXAMPLES = """\
 examples:
   broker-tui                                   the default cluster of the cluster file, or 127.0.0.1:9092
   broker-tui --bootstrap 127.0.0.1:9092
   broker-tui --cluster production --readonly
+  broker-tui --bootstrap broker-1:9093 --command-config client.properties
   broker-tui --alerts alerts.toml --theme nord
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    top = argparse.ArgumentParser(
-        prog="broker-tui",
+    from broker_cy.client import options
+
+    top = options.Parser(
+        prog=PROGRAM,
         description="The terminal console of broker-cy. Press ? for help.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    where = top.add_mutually_exclusive_group()
-    where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help="bootstrap; default 127.0.0.1:9092")
-    where.add_argument("--cluster", metavar="NAME", help="name of a cluster in the cluster file")
-    top.add_argument(
-        "--config",
-        metavar="FILE",
-        type=Path,
-        help="cluster file; default $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml",
+    options.add_arguments(
+        top, [options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER]
     )
     top.add_argument(
         "--settings",
@@ -55,28 +53,30 @@ def parser() -> argparse.ArgumentParser:
         help="file with alert rules; default alerts.toml in the directory of clusters.toml",
     )
     top.add_argument("--notify", action="store_true", help="POST each alert to the [webhook] of the alert rules")
-    top.add_argument("--timeout", metavar="SECONDS", type=float, help="time limit of each call")
+    top.add_argument("--timeout", dest="timeout_s", metavar="SECONDS", type=float, help="time limit of each call")
+    options.add_version(top, PROGRAM)
     return top
 
 
 def build(arguments: argparse.Namespace) -> Console:
     """Build the application for the options. Raises ClientError."""
     from admin_tui.settings import Settings, default_settings_path, load_settings
-    from broker_cy.admin.clusters import check_timeout, find_cluster, find_file
+    from broker_cy.client import options
+    from broker_cy.client.clusters import find_cluster, find_file
     from broker_cy.client.errors import ClientError, Failure
 
-    check_timeout(arguments.timeout)
+    wanted = options.wanted(vars(arguments)).or_environment()
     problem = ""
     try:
-        file = find_file(arguments.config, arguments.cluster)
+        file = find_file(wanted.clusters_file, wanted.name)
     except ClientError as error:
         # With an address, the default file only has the names for `:cluster`.
-        if arguments.bootstrap is None or arguments.config is not None:
+        if wanted.bootstrap is None or wanted.clusters_file is not None:
             raise
         file, problem = None, str(error)
-    entry = find_cluster(file, arguments.bootstrap, arguments.cluster)
+    entry = wanted.changed(find_cluster(file, wanted.bootstrap, wanted.name))
     settings = Settings()
-    path = arguments.settings or default_settings_path(arguments.config)
+    path = arguments.settings or default_settings_path(wanted.clusters_file)
     # A file that was not given need not exist.
     if arguments.settings is not None or path.exists():
         settings = load_settings(path)
@@ -85,7 +85,7 @@ def build(arguments: argparse.Namespace) -> Console:
     from broker_cy.console.alerts.watch import Alerting
 
     rules = arguments.alerts or settings.alerts
-    by_default = default_rules_path(arguments.config)
+    by_default = default_rules_path(wanted.clusters_file)
     if rules is None and by_default.exists():
         rules = by_default
     alerts = Alerting(AlertSettings() if rules is None else load_alerts(rules), notifies=arguments.notify)
@@ -97,7 +97,7 @@ def build(arguments: argparse.Namespace) -> Console:
         clusters={} if file is None else dict(file.clusters),
         clusters_problem=problem,
         is_readonly=arguments.readonly,
-        timeout_s=arguments.timeout,
+        timeout_s=arguments.timeout_s,
         alerts=alerts,
     )
     if arguments.theme is not None:
@@ -115,12 +115,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     # default of 100 ms is noticeable.
     os.environ.setdefault("ESCDELAY", "10")
     from broker_cy.client.errors import ClientError
+    from broker_cy.client.program import end
 
     try:
         console = build(arguments)
     except ClientError as error:
-        print(f"broker-tui: {error}", file=sys.stderr)
-        return 2
+        return end(PROGRAM, error, as_json=False)
     return console.run() or 0
 
 

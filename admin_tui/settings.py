@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker_cy.admin.clusters import default_path
+from broker_cy.client.clusters import default_path
 from broker_cy.client.errors import ClientError, Failure
 
 _TYPES = {"theme": str, "utc": bool, "readonly": bool, "alerts": str, "keys": dict}

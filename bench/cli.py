@@ -39,10 +39,10 @@ from bench.report.live import View
 from bench.spec import target as targets
 from bench.spec import workload as workloads
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.faults import Freeze
 from bench.window.engine import FAILURES, Session, Stopped
+from broker_cy.client.toml_file import SpecError
 
 SPECS = Path(__file__).parent / "specs"
 STOPPED = 130

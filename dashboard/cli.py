@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from broker_cy import __version__
-from broker_cy.admin.clusters import ClusterEntry, check_timeout, find_cluster, find_file
+from broker_cy.client import options
+from broker_cy.client.clusters import ClusterEntry, Wanted, check_timeout, find_cluster, find_file
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.program import EXIT_INTERRUPTED, end
 from dashboard.config import load_config
 from dashboard.security.user_commands import command as user
 from dashboard.security.users import default_users_path
 
 PROGRAM = "broker-dash"
-EXIT_INTERRUPTED = 130
 EPILOG = """\b
 examples:
   broker-dash                                        the default cluster, or 127.0.0.1:9092
   broker-dash --bootstrap 127.0.0.1:9092
+  broker-dash --bootstrap broker-1:9093 --command-config client.properties
   broker-dash --cluster staging --cluster production --readonly
   broker-dash user add anna --role admin             a login is needed from now on
   broker-dash --listen 0.0.0.0:8050 --config dashboard.toml
@@ -27,9 +32,12 @@ examples:
 
 
 @click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--bootstrap", metavar="HOST:PORT[,..]", help="Bootstrap of a cluster; default 127.0.0.1:9092.")
-@click.option("--cluster", "clusters", metavar="NAME", multiple=True, help="A cluster of the cluster file; repeatable.")
-@click.option("--clusters-file", type=click.Path(path_type=Path), metavar="FILE", help="The cluster file.")
+@options.click_options(
+    cluster={
+        "multiple": True,
+        "help": "Name of a cluster in the cluster file; may be repeated. By default all of them.",
+    }
+)
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, dashboard.toml.")
 @click.option("--listen", metavar="HOST:PORT", help="Address to listen on; default 127.0.0.1:8050.")
 @click.option("--users", type=click.Path(path_type=Path), metavar="FILE", help="The users file.")
@@ -39,13 +47,11 @@ examples:
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="A report of broker-analytics.")
 @click.option("--readonly", is_flag=True, help="Refuse every change.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of each call.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address and errors as JSON.")
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.pass_context
 def command(
     context: click.Context,
-    bootstrap: str | None,
-    clusters: tuple[str, ...],
-    clusters_file: Path | None,
     config: Path | None,
     listen: str | None,
     users: Path | None,
@@ -55,25 +61,27 @@ def command(
     report: Path | None,
     readonly: bool,
     timeout: float | None,
+    as_json: bool,
+    **of_cluster: Any,
 ) -> None:
     """The web dashboard of broker-cy and Apache Kafka clusters."""
     if context.invoked_subcommand is not None:
         _refuse_other_options(context)
-        context.obj = lambda: users or find_users(config, clusters_file)
+        context.obj = lambda: users or find_users(config, of_cluster["clusters_file"])
         return
     # Importing Dash takes half a second, and `broker-dash user` does not need it.
     from dashboard.server import serve
 
     try:
         check_timeout(timeout)
-        entries = find_entries(bootstrap, clusters, clusters_file)
-        found = load_config(config, clusters_file).with_options(
+        wanted = options.wanted({**of_cluster, "cluster": None})
+        entries, are_named = find_entries(wanted, of_cluster["cluster"])
+        found = load_config(config, wanted.clusters_file).with_options(
             listen=listen, users=users, state=state, alerts=alerts, is_readonly=readonly, report=report, notifies=notify
         )
-        serve(found, entries, are_named=bootstrap is None and bool(entries[0].name), timeout_s=timeout)
+        serve(found, entries, are_named=are_named, timeout_s=timeout, as_json=as_json)
     except ClientError as error:
-        click.echo(f"broker-dash: {error}", err=True)
-        context.exit(2)
+        context.exit(end(PROGRAM, error, as_json=as_json))
 
 
 def _refuse_other_options(context: click.Context) -> None:
@@ -81,7 +89,8 @@ def _refuse_other_options(context: click.Context) -> None:
     for name in context.params:
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and name not in ("clusters_file", "config", "users"):
-            option = "--" + name.replace("clusters", "cluster")
+            option = "-X" if name == "client_settings" else "--json" if name == "as_json" else f"--{name}"
+            option = option.replace("_", "-")
             raise click.UsageError(
                 f"{option} has no effect on users; allowed before user are --clusters-file, --config and --users"
             )
@@ -92,22 +101,32 @@ def find_users(config: Path | None, clusters_file: Path | None) -> Path:
     return load_config(config, clusters_file).users or default_users_path(clusters_file)
 
 
-def find_entries(bootstrap: str | None, names: tuple[str, ...], path: Path | None) -> list[ClusterEntry]:
-    """Return the clusters: those of `names`, else the one at `bootstrap`, else all of the cluster file, its default
-    first, else the one at 127.0.0.1:9092. Raises ClientError.
+def find_entries(wanted: Wanted, names: tuple[str, ...]) -> tuple[list[ClusterEntry], bool]:
+    """Return the clusters, and whether their names are those of the cluster file: the clusters of `names`, else the one
+    at the bootstrap address, else that of the environment, else all of the cluster file, its default first, else the
+    one at 127.0.0.1:9092. Raises ClientError.
     """
-    if bootstrap is not None and names:
-        raise ClientError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
+    first = replace(wanted, name=names[0] if names else None).or_environment()
+    names = names or (() if first.name is None else (first.name,))
     # With an address, the default file is not needed and need not be valid; a file that is named must be valid.
-    is_needed = bootstrap is None or path is not None
-    file = find_file(path, names[0] if names else None) if is_needed else None
-    if bootstrap is not None or file is None:
-        return [find_cluster(None, bootstrap, None)]
-    if names:
-        return [file.entry(name) for name in dict.fromkeys(names)]
-    default = [] if file.default is None else [file.entry(file.default)]
-    rest = [entry for name, entry in file.clusters.items() if name != file.default]
-    return [*default, *rest] or [find_cluster(None, None, None)]
+    is_needed = first.bootstrap is None or first.clusters_file is not None
+    file = find_file(first.clusters_file, first.name) if is_needed else None
+    entries: list[ClusterEntry] = []
+    if first.bootstrap is None and file is not None:
+        known = [file.entry(file.default)] if file.default is not None else []
+        known += [entry for name, entry in file.clusters.items() if name != file.default]
+        entries = [file.entry(name) for name in dict.fromkeys(names)] if names else known
+    are_named = bool(entries)
+    entries = entries or [find_cluster(None, first.bootstrap, None)]
+    if len(entries) > 1 and (first.command_config is not None or first.settings):
+        option = "--command-config" if first.command_config is not None else "-X"
+        known_names = ", ".join(entry.name for entry in entries)
+        raise ClientError(
+            Failure.INVALID,
+            f"{option} is for one cluster, not for {known_names}: choose one with --cluster, or set the login of each "
+            "in the cluster file",
+        )
+    return [first.changed(entry) for entry in entries], are_named
 
 
 def main() -> int:
@@ -117,8 +136,7 @@ def main() -> int:
     except click.exceptions.Abort:
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return options.click_error(PROGRAM, error, sys.argv[1:])
 
 
 command.add_command(user)

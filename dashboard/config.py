@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker_cy.admin.clusters import default_path
+from broker_cy.client.clusters import default_path
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import default_rules_path
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc

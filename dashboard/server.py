@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import uvicorn
 
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import relax_collector
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.rules import load_settings as load_alerts
@@ -68,9 +69,14 @@ def bind(config: DashboardConfig) -> socket.socket:
 
 
 def serve(
-    config: DashboardConfig, entries: Iterable[ClusterEntry], *, are_named: bool, timeout_s: float | None
+    config: DashboardConfig,
+    entries: Iterable[ClusterEntry],
+    *,
+    are_named: bool,
+    timeout_s: float | None,
+    as_json: bool = False,
 ) -> None:
-    """Serve the clusters until SIGINT or SIGTERM. Raises ClientError if that is not possible."""
+    """Serve the clusters until SIGINT or SIGTERM; `as_json`: the address is printed as JSON. Raises ClientError."""
     _check_certificate(config)
     entries = tuple(entries)
     for entry in entries:
@@ -124,7 +130,10 @@ def serve(
         scheme = "https" if config.tls_certificate is not None else "http"
         host = f"[{config.host}]" if ":" in config.host else config.host
         login = "a login is needed" if security.login_required else "no login, on this machine only"
-        ready = f"broker-dash: {scheme}://{host}:{port}/ ({login}); Ctrl-C ends it"
+        url = f"{scheme}://{host}:{port}/"
+        ready = f"broker-dash: {url} ({login}); Ctrl-C ends it"
+        if as_json:
+            ready = json.dumps({"url": url, "login_required": security.login_required})
         server = Server(
             uvicorn.Config(
                 app,

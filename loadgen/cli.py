@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.spec.toml_file import SpecError
 from broker_cy import __version__
 from broker_cy.client.address import Address, parse_address, parse_addresses
+from broker_cy.client.toml_file import SpecError
 from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
 from loadgen.scenario.model import Scenario
 from loadgen.scenario.overrides import OVERRIDES

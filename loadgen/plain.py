@@ -20,8 +20,8 @@ import gevent
 from locust import events
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
-from bench.spec.toml_file import SpecError
 from broker_cy.client.address import parse_addresses
+from broker_cy.client.toml_file import SpecError
 from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
 from loadgen.report import text
 from loadgen.run.conductor import Conductor

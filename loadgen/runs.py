@@ -12,8 +12,8 @@ import gevent
 from gevent.event import Event
 from locust.runners import STATE_INIT, STATE_STOPPED, MasterRunner
 
-from bench.spec.toml_file import SpecError
 from broker_cy.client.address import parse_addresses
+from broker_cy.client.toml_file import SpecError
 from loadgen.net.cluster import Refused
 from loadgen.net.connection import NetError
 from loadgen.report.result import Result

@@ -339,10 +339,10 @@ def _security(path: Path | None) -> ClientSecurity | None:
     if path is None:
         return None
     from broker_cy.client.errors import ClientError
-    from broker_cy.client.security import security_of
+    from broker_cy.client.security import read_command_config, security_of
 
     try:
-        return security_of(path)
+        return security_of(read_command_config(path), str(path))
     except ClientError as error:
         raise click.ClickException(f"--command-config: {error}") from None
 

@@ -21,8 +21,8 @@ from textual.widgets import Input
 from admin_tui.app import Console
 from admin_tui.settings import Settings
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.clusters import ClusterEntry
 from demo.topics import PACKAGES, SLOW
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"

@@ -20,12 +20,12 @@ from bench.measuring import proc
 from bench.modes.base import Outcome, up, warm_up
 from bench.modes.keyed_log import KeyedLog, KeyedLogError, Leftover
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import Target, TargetError
 from bench.window.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
 from bench.wire import protocol
 from bench.wire.raw import Driver, LoadError
+from broker_cy.client.toml_file import SpecError
 
 RECORDS, KEYS, BATCH_BYTES = 10_000_000, 100_000, 16 << 10
 RECORD_BYTES = 125  # approximate, to compute the disk space that is needed

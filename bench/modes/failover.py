@@ -14,9 +14,9 @@ from bench.launch import networks
 from bench.launch.processes import ProcessError
 from bench.modes.base import Outcome, cluster_up
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.steady_clients import programs
 from bench.window.engine import FAILURES, Measured, Session, Stopped
+from broker_cy.client.toml_file import SpecError
 
 CLIENTS = ("librdkafka", "franz-go", "java")
 ROUNDS = 10

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from bench.modes.base import Outcome, up, warm_up
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import Target
 from bench.window.engine import FAILURES, Measured, Session, measure, new_topic
+from broker_cy.client.toml_file import SpecError
 
 DEPTHS = (1, 4, 16, 64)
 SETTINGS = {"flush.messages": "1"}

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from bench.measuring import proc
 from bench.modes.base import Outcome, up
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import Target, TargetError, raise_file_limit
 from bench.window.engine import FAILURES, Measured, Session, Stopped, fill
 from bench.window.read_back import read_tail
 from bench.wire import protocol
 from bench.wire.raw import LoadError
+from broker_cy.client.toml_file import SpecError
 
 TOPIC = "bench-through"
 IDLE_CONNECTIONS = 10_000

@@ -16,13 +16,13 @@ from pathlib import Path
 from bench.measuring import proc
 from bench.modes.base import Outcome, up
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import Target, TargetError
 from bench.window.engine import FAILURES, Measured, Session, new_topic
 from bench.wire import batches
 from bench.wire.protocol import ACKS_ALL, TIMEOUT_MS, Client, check, compact, uvarint
 from bench.wire.transactional import PRODUCE, PRODUCE_VERSION, Producer, init_producer, stamp
+from broker_cy.client.toml_file import SpecError
 
 COUNT = 10_000
 WARM = 2_000

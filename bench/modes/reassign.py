@@ -21,7 +21,6 @@ from bench.launch import networks
 from bench.modes.base import Outcome, cluster_up
 from bench.modes.copy_limit import copy_mb_per_s
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import TargetError
 from bench.targets.cluster import Cluster
@@ -30,6 +29,7 @@ from bench.window.page_cache import provide
 from bench.window.warm import warm
 from bench.wire import protocol
 from bench.wire.cluster_requests import Partition, is_reassigning, metadata, reassign
+from broker_cy.client.toml_file import SpecError
 
 TOPIC = "bench-moved"
 SIZE_BYTES = 3 * 10**9

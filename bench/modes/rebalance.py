@@ -15,11 +15,11 @@ from bench.measuring import proc, stalls
 from bench.modes.base import Outcome, up, warm_up
 from bench.report.metrics import PARTITION_STALL
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import Target
 from bench.window.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
 from bench.wire.protocol import LATEST
+from broker_cy.client.toml_file import SpecError
 
 # The steps, and the share of the window after each: a kill is only detected at the end of the session.
 STEPS = (("steady", 0.15), ("a member joins", 0.2), ("a member leaves", 0.2), ("a member is killed", 0.45))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from bench.modes.base import Outcome, up
 from bench.spec.target import TargetSpec
-from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets.brokers import FILES_PER_PARTITION, Target, TargetError, raise_file_limit
 from bench.window.engine import FAILURES, Measured, Session, Stopped, fill
 from bench.window.read_back import read_tail
 from bench.wire.raw import LoadError
+from broker_cy.client.toml_file import SpecError
 
 SIZES = (10**9, 4 * 10**9, 10**10)
 TOPIC = "bench-recovery"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
-from bench.spec.toml_file import Table, read
+from broker_cy.client.toml_file import Table, read
 
 # No data is removed by age or size during a measurement, and files of a deleted topic are removed before the next one.
 BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}

@@ -3,12 +3,14 @@
 Sizes and durations are written as in all programs (broker_cy.client.quantities).
 """
 
-import difflib
 import re
 from collections.abc import Callable
 from typing import Any
 
 from broker_cy.client import quantities
+from broker_cy.client.toml_values import boolean, integer, number, one_of, text
+
+__all__ = ["boolean", "duration", "integer", "link", "number", "one_of", "quantity", "size", "text"]
 
 LINKS = {"Mbit/s": 10**6, "Gbit/s": 10**9}
 LINK_LEAST, LINK_MOST = 10**6, 10**11
@@ -68,54 +70,3 @@ def duration(least_s: float, most_s: float) -> Callable[[Any], float]:
         return found
 
     return parse
-
-
-def integer(least: int, most: int) -> Callable[[Any], int]:
-    """Return a parser of whole numbers."""
-
-    def parse(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{value!r} is not a whole number (allowed: {least} to {most})")
-        if not least <= value <= most:
-            raise ValueError(f"{value} is out of range (allowed: {least} to {most})")
-        return value
-
-    return parse
-
-
-def number(least: float, most: float) -> Callable[[Any], float]:
-    """Return a parser of numbers."""
-
-    def parse(value: Any) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueError(f"{value!r} is not a number from {least:g} to {most:g}")
-        return float(value)
-
-    return parse
-
-
-def one_of(*names: str) -> Callable[[Any], str]:
-    """Return a parser of one of several words."""
-
-    def parse(value: Any) -> str:
-        if value not in names:
-            close = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"{value!r} is not allowed{hint} (allowed: {', '.join(names)})")
-        return str(value)
-
-    return parse
-
-
-def boolean(value: Any) -> bool:
-    """Parse true or false."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is not allowed (allowed: true, false)")
-    return value
-
-
-def text(value: Any) -> str:
-    """Parse a text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is not a text")
-    return value

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
-from bench.spec.toml_file import SpecError, Table, read
 from broker_cy.client.quantities import BYTES
+from broker_cy.client.toml_file import SpecError, Table, read
 
 DRIVERS = ("raw", "librdkafka", "kafka")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -15,7 +15,7 @@ from typing import Final
 from bench.wire.framing import exactly, frame
 from broker_cy.client.errors import ClientError
 from broker_cy.client.login import ClientLogin, exchange_tokens
-from broker_cy.client.security import OPEN, ClientSecurity, librdkafka_settings, security_of
+from broker_cy.client.security import OPEN, ClientSecurity, librdkafka_settings, read_command_config, security_of
 from broker_cy.security.sasl.exchange import LoginFailed
 
 ANSWER_BYTES_MAX: Final = 1 << 20  # of a login
@@ -50,7 +50,7 @@ def config_of(address: tuple[str, int]) -> Path | None:
 def check_config(path: Path) -> ClientSecurity:
     """Read a file with settings of a Kafka client. Raises OSError."""
     try:
-        return security_of(path)
+        return security_of(read_command_config(path), str(path))
     except ClientError as error:
         raise OSError(str(error)) from None
 
@@ -60,7 +60,7 @@ def for_librdkafka(address: tuple[str, int]) -> dict[str, str]:
     if (path := config_of(address)) is None:
         return {}
     try:
-        return librdkafka_settings(path)
+        return librdkafka_settings(read_command_config(path), str(path))
     except ClientError as error:
         raise OSError(str(error)) from None
 

@@ -35,6 +35,7 @@ from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.tokens import TokenCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
+from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Pool
@@ -42,7 +43,6 @@ from broker_cy.client.pool import Pool
 if TYPE_CHECKING:
     import ssl
 
-DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CLIENT_ID = "broker-cy-admin"
 
 

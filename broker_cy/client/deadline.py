@@ -6,6 +6,8 @@ import asyncio
 
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 
+# The time limit of a call, unless the cluster file or --timeout has another.
+DEFAULT_TIMEOUT_S = 30.0
 # Kafka's retry.backoff.ms and retry.backoff.max.ms (KIP-580), with its jitter.
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 1.0

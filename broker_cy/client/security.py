@@ -1,5 +1,5 @@
-"""The security settings of a client, by the names of Kafka's clients: in `--command-config FILE` and in the cluster
-file.
+"""The security settings of a client, by the names of Kafka's clients: in `--command-config FILE`, in the cluster file
+and in `-X NAME=VALUE`.
 
     security.protocol=SASL_PLAINTEXT
     sasl.mechanism=SCRAM-SHA-512
@@ -23,7 +23,7 @@ sasl.oauthbearer.client.credentials.client.id and .client.secret, or `.client.se
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -88,6 +88,8 @@ _HANDLERS: Final = frozenset(
 )
 # Settings that begin like this and are not among NAMES protect something: they are refused, and not ignored.
 PREFIXES: Final = ("security.", "sasl.", "ssl.")
+# Settings whose values are secrets, also in part.
+SECRETS: Final = frozenset({JAAS, CLIENT_SECRET, *_SECRETS})
 
 
 def read_command_config(path: Path) -> dict[str, str]:
@@ -97,6 +99,20 @@ def read_command_config(path: Path) -> dict[str, str]:
     except PropertiesError as error:
         raise ClientError(Failure.INVALID, str(error)) from None
     return {name: text for name, text in settings.items() if name.startswith(PREFIXES)}
+
+
+def parse_settings(given: Iterable[str]) -> dict[str, str]:
+    """The settings of -X, each NAME=VALUE; of two with one name the last one counts. Raises ClientError."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            # Without a value it is perhaps a secret in the wrong place: it is not printed.
+            raise _invalid("-X", "NAME=VALUE is expected, such as security.protocol=SSL")
+        if name.strip() not in NAMES:
+            raise _invalid("-X", f"setting {name.strip()} is not supported; those of security are {', '.join(NAMES)}")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def protocol_of(settings: Mapping[str, str], where: str) -> str:
@@ -176,17 +192,15 @@ class ClientSecurity(NamedTuple):
 OPEN: Final = ClientSecurity()
 
 
-def security_of(path: Path) -> ClientSecurity:
-    """The security settings in a Kafka client's settings file. Raises ClientError."""
-    settings = read_command_config(path)
-    return ClientSecurity(login_of(settings, str(path)), tls_of(settings, str(path)))
+def security_of(settings: Mapping[str, str], where: str) -> ClientSecurity:
+    """The login and the TLS context of the settings. Raises ClientError about `where`."""
+    return ClientSecurity(login_of(settings, where), tls_of(settings, where))
 
 
-def librdkafka_settings(path: Path) -> dict[str, str]:
-    """The security settings of librdkafka that are equivalent to such a file; some of them are secrets. Raises
-    ClientError, also for a login without user and password.
+def librdkafka_settings(settings: Mapping[str, str], where: str) -> dict[str, str]:
+    """The equivalent security settings of librdkafka; some of them are secrets. Raises ClientError about `where`, also
+    for a login without user and password.
     """
-    settings, where = read_command_config(path), str(path)
     login, protocol = login_of(settings, where), protocol_of(settings, where)
     found = {"security.protocol": protocol}
     if login is not None:

@@ -11,6 +11,7 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.accesses import Past
+from broker_cy.client.program import EXIT_FAILED
 from broker_cy.client.quantities import TIME_HELP
 from broker_cy.commands.acl_values import (
     ACL,
@@ -22,7 +23,7 @@ from broker_cy.commands.acl_values import (
     checked_operation,
 )
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import EXIT_FAILED, Cell, print_json, print_table
+from broker_cy.commands.output import Cell, print_json, print_table
 from broker_cy.commands.values import TIME
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import plural, when

@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.client.program import EXIT_FAILED
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import EXIT_FAILED, plain, print_json, print_table
+from broker_cy.commands.output import plain, print_json, print_table
 from broker_cy.commands.values import DURATION
 from broker_cy.console.alerts.rules import (
     AlertSettings,
@@ -64,8 +65,8 @@ async def command(
     Without --follow an alert fires immediately, even if its rule has `for_s`, and stalled and stopped groups are not
     detected, because that takes several samples.
     """
-    # With --config, the rules are those of its directory.
-    path = rules or default_rules_path(target.config)
+    # With --clusters-file, the rules are those of its directory.
+    path = rules or default_rules_path(target.clusters_file)
     # A file that was not named need not exist.
     settings = load_settings(path) if rules is not None or path.exists() else AlertSettings()
     alerting = Alerting(_changed(settings, webhook, is_once=not follow), notifies=notify or webhook is not None)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from broker_cy.client.program import EXIT_INTERRUPTED, EXIT_USAGE
 from broker_cy.commands import COMPLETE_VARIABLE, PROGRAM
-from broker_cy.commands.output import EXIT_INTERRUPTED, EXIT_USAGE
 
 Start = Callable[[Sequence[str]], int]
 
@@ -17,6 +17,7 @@ Start = Callable[[Sequence[str]], int]
 COMMANDS: dict[str, tuple[str | None, str]] = {
     "start": (None, "run a broker in the foreground"),
     "storage": (None, "format the directories of a node, or show what they contain"),
+    "clusters": ("clusters", "list the clusters of the cluster file, and select the default"),
     "cluster": ("cluster", "brokers, health, features, the metadata quorum, and supported requests"),
     "quorum": ("quorum", "voters and observers of the metadata log; add and remove voters"),
     "brokers": ("brokers", "what each broker holds; drain, cordon and unregister brokers"),
@@ -40,6 +41,11 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "tokens": ("tokens", "list, create, renew and expire delegation tokens"),
     "log-dirs": ("log_dirs", "log directories and their disk usage"),
     "completion": ("completion", "shell completion for bash, zsh and fish"),
+}
+
+# The same commands in the singular. `cluster` is a command of its own.
+SINGULAR = {
+    name.removesuffix("s"): name for name in COMMANDS if name.endswith("s") and name.removesuffix("s") not in COMMANDS
 }
 
 EPILOG = """\b
@@ -66,6 +72,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = SINGULAR.get(name, name)
         if name not in COMMANDS:
             return None
         module, _ = COMMANDS[name]
@@ -139,8 +146,10 @@ def run(argv: Sequence[str], start: Start) -> int:
         error.show()
         return EXIT_USAGE
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        # Loads the parsers of security, which `--help` does not need.
+        from broker_cy.client.options import click_error
+
+        return click_error(PROGRAM, error, argv)
     except click.exceptions.Exit as error:
         return error.exit_code
     except SystemExit as error:

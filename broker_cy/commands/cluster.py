@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import EXIT_FAILED, Cell, number, print_json, print_table
+from broker_cy.commands.output import Cell, number, print_json, print_table
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.commands.values import Parsed

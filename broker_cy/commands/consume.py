@@ -12,9 +12,10 @@ from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span, Start
+from broker_cy.client.program import clean
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited
-from broker_cy.commands.output import clean, progress
+from broker_cy.commands.output import progress
 from broker_cy.commands.values import COUNT, DELIMITER, PARTITIONS, POSITION, Parsed, chosen
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import POSITION_HELP

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -18,17 +18,16 @@ import uvloop
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.clusters import (
-    DEFAULT_BOOTSTRAP,
-    ClusterEntry,
-    check_timeout,
-    default_path,
-    find_cluster,
-    find_file,
-    load_clusters,
-)
 from broker_cy.admin.collector import relax_collector
-from broker_cy.commands.output import EXIT_FAILED, EXIT_UNREACHED, exit_code_of, print_error
+from broker_cy.client import options
+from broker_cy.client.clusters import (
+    ClusterEntry,
+    default_path,
+    load_clusters,
+    select,
+)
+from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
+from broker_cy.commands.output import print_error
 
 P = ParamSpec("P")
 K = TypeVar("K")
@@ -41,7 +40,7 @@ class Target:
 
     cluster: ClusterEntry
     as_json: bool
-    config: Path | None = None
+    clusters_file: Path | None = None
 
     def client(self) -> AdminClient:
         cluster = self.cluster
@@ -71,31 +70,23 @@ class Target:
 
 Job = Callable[Concatenate[Target, AdminClient, P], Awaitable[int | None]]
 
-COMMON_OPTIONS = (
-    click.option(
-        "--bootstrap", metavar="HOST:PORT[,..]", help=f"Brokers to connect to first.  [default: {DEFAULT_BOOTSTRAP}]"
-    ),
-    click.option(
-        "--cluster",
-        metavar="NAME",
-        help="Name of a cluster in the cluster file.",
-        shell_complete=lambda ctx, param, incomplete: complete_clusters(ctx, incomplete),
-    ),
-    click.option(
-        "--config",
-        metavar="FILE",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Cluster file.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
-    ),
-    click.option(
-        "--command-config",
-        metavar="FILE",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Settings of a Kafka client with the login, such as client.properties.",
-    ),
-    click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each call."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+# --config was the cluster file's option in earlier releases. As Kafka's tools have it for settings of topics, a value
+# that is no file gets an error that names it.
+CLUSTER_OPTIONS = tuple(
+    options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER
 )
+
+
+def _common_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that all commands share."""
+    complete: dict[str, Any] = {"shell_complete": lambda ctx, param, incomplete: complete_clusters(ctx, incomplete)}
+    for add in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+        click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each call."),
+        options.click_options(CLUSTER_OPTIONS, cluster=complete),
+    ):
+        function = add(function)
+    return function
 
 
 def cluster_command(job: Job[P]) -> Callable[..., None]:
@@ -104,19 +95,10 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
     """
 
     @functools.wraps(job)
-    def body(
-        *args: Any,
-        bootstrap: str | None,
-        cluster: str | None,
-        config: Path | None,
-        command_config: Path | None,
-        timeout_s: float | None,
-        as_json: bool,
-        **kwargs: Any,
-    ) -> None:
+    def body(*args: Any, as_json: bool, **kwargs: Any) -> None:
         try:
-            entry = selected_cluster(bootstrap, cluster, config, timeout_s, command_config)
-            target = Target(entry, as_json, config)
+            wanted = options.take(kwargs)
+            target = Target(select(wanted), as_json, wanted.clusters_file)
         except ClientError as error:
             print_error(error, as_json=as_json)
             raise SystemExit(exit_code_of(error)) from None
@@ -129,8 +111,7 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
 
     # click keeps the last one first: in the help, shared options follow the command's own.
     own = vars(body).pop("__click_params__", [])
-    for option in reversed(COMMON_OPTIONS):
-        option(body)
+    _common_options(body)
     vars(body)["__click_params__"] += own
     return body
 
@@ -156,29 +137,10 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
         raise click.exceptions.Abort from None
 
 
-def selected_cluster(
-    bootstrap: str | None,
-    name: str | None,
-    config: Path | None,
-    timeout_s: float | None,
-    command_config: Path | None = None,
-) -> ClusterEntry:
-    """Return the cluster that the options select. Raises ClientError."""
-    if bootstrap is not None and name is not None:
-        raise ClientError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
-    check_timeout(timeout_s)
-    # With an address, the default file is not read: it need not be valid. One that is named may be a setting that was
-    # meant for --set, and that would get lost.
-    entry = find_cluster(None if bootstrap is not None and config is None else find_file(config, name), bootstrap, name)
-    if command_config is not None:
-        entry = replace(entry, command_config=command_config)
-    return entry if timeout_s is None else replace(entry, timeout_s=timeout_s)
-
-
 def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:
     """Return the cluster names in the file that start with `incomplete`."""
     try:
-        file = load_clusters(ctx.params.get("config") or default_path())
+        file = load_clusters(ctx.params.get("clusters_file") or default_path())
     except ClientError:
         return []
     return sorted(name for name in file.clusters if name.startswith(incomplete))
@@ -195,11 +157,7 @@ def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Calla
                 return sorted(name for name in await names(client) if name.startswith(incomplete))
 
         try:
-            given = ctx.params
-            entry = selected_cluster(
-                given.get("bootstrap"), given.get("cluster"), given.get("config"), None, given.get("command_config")
-            )
-            return asyncio.run(ask(entry))
+            return asyncio.run(ask(select(options.wanted({**ctx.params, "timeout_s": None}))))
         except (ClientError, OSError):
             return []
 

@@ -14,9 +14,9 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.own_topics import Entry
 from broker_cy.admin.records import Start
 from broker_cy.client.event_text import by_of, line_of, subject_of, topics_of
+from broker_cy.client.program import clean
 from broker_cy.client.quantities import TIME_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics
-from broker_cy.commands.output import clean
 from broker_cy.commands.values import COUNT, TIME
 from broker_cy.metrics.events import EVENTS, ROUTINE, Commits, Event, Stamped, prefix_of
 

@@ -13,9 +13,10 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start
 from broker_cy.admin.sample_window import TOTAL, Window, windows
+from broker_cy.client.program import clean
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics
-from broker_cy.commands.output import Cell, clean, duration, number, plain, print_json, print_table, size
+from broker_cy.commands.output import Cell, duration, number, plain, print_json, print_table, size
 from broker_cy.commands.values import COUNT, DURATION
 from broker_cy.metrics.sample import Api, Sample, Times
 from broker_cy.reporting.numbers import micros, percent, plural

@@ -1,4 +1,4 @@
-"""Output of the commands: tables for people, JSON for programs, errors, progress; and the exit codes."""
+"""Output of the commands: tables for people, JSON for programs, errors, progress."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import click
 
 from broker_cy.admin import ClientError, Failure
+from broker_cy.client import program
+from broker_cy.client.program import EXIT_NOT_CONFIRMED, clean
+from broker_cy.commands import PROGRAM
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
 from broker_cy.reporting import numbers
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_UNREACHED: Final = 3
-EXIT_NOT_CONFIRMED: Final = 4
-EXIT_INTERRUPTED: Final = 130
 # Wider than any table, so that lines for a pipe or a file are not wrapped.
 _UNFOLDED_WIDTH = 10_000
 
@@ -30,18 +28,6 @@ _UNFOLDED_WIDTH = 10_000
 number, duration, size = numbers.count, numbers.duration, numbers.size
 
 Cell = str | int | float | None
-
-
-def exit_code_of(error: ClientError) -> int:
-    """Return the exit code of a command that ended with this failure."""
-    if error.failure is Failure.INVALID:
-        return EXIT_USAGE
-    return EXIT_UNREACHED if error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT) else EXIT_FAILED
-
-
-def clean(text: str) -> str:
-    """Return `text` without terminal control sequences: control characters are shown as escapes."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def plain(value: Any) -> Any:
@@ -57,8 +43,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return to_text(value)
     if isinstance(value, ClientError):
-        fields = {"failure": value.failure.value, "api": value.api, "broker": value.broker, "what": value.what}
-        return {**fields, "code": None if value.code is None else value.code.name, "reason": value.reason}
+        return program.error_fields(value)
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -76,11 +61,8 @@ def print_json(value: Any) -> None:
 
 
 def print_error(error: ClientError, *, as_json: bool) -> None:
-    """Print a failure on the standard error: a line for people, an object for programs."""
-    if as_json:
-        click.echo(json.dumps({"error": plain(error)}, ensure_ascii=False), err=True)
-    else:
-        click.echo(f"broker-cy: {clean(str(error))}", err=True)
+    """Print an error on the standard error: one line of JSON, or one line of text."""
+    program.print_error(PROGRAM, error, as_json=as_json)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: bool = False) -> None:
@@ -137,10 +119,11 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        click.echo(
-            "broker-cy: cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
-            "Nothing was changed.",
-            err=True,
+        context = click.get_current_context(silent=True)
+        reason = "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
+        print_error(
+            ClientError(Failure.INVALID, reason + "Nothing was changed."),
+            as_json=context is not None and bool(context.params.get("as_json")),
         )
         raise SystemExit(EXIT_NOT_CONFIRMED)
     if not click.confirm(question, default=False, err=True):

@@ -15,17 +15,9 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.mover import MoveProgress
+from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
 from broker_cy.commands.context import Target
-from broker_cy.commands.output import (
-    EXIT_FAILED,
-    EXIT_UNREACHED,
-    confirm,
-    confirm_typed,
-    exit_code_of,
-    print_error,
-    print_json,
-    print_table,
-)
+from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json, print_table
 from broker_cy.console.acts.moves import MoveReplicas, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, Report, execute
 

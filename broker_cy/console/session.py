@@ -12,7 +12,6 @@ from typing import NamedTuple
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import ClusterDescription, FeatureRange
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.commit_notes import NotedTimestamps
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.group_lag import GroupLag, RecordTimestamps
@@ -28,6 +27,7 @@ from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.tokens import DelegationToken
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.turns import Turns
 from broker_cy.console.described import described_now
 from broker_cy.console.feeds import Feed, Feeds

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.watch import Alerting

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 import argon2
 
-from broker_cy.admin.clusters import find_beside
+from broker_cy.client.clusters import find_beside
 from broker_cy.client.errors import ClientError, Failure
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid, locked, read_private, replace_private

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from broker_cy.client.security import OPEN, ClientSecurity, security_of
+from broker_cy.client.security import OPEN, ClientSecurity, read_command_config, security_of
 from broker_cy.client.security import librdkafka_settings as of_librdkafka
 
 VARIABLE: Final = "BROKER_LOAD_COMMAND_CONFIG"
@@ -31,10 +31,10 @@ def chosen() -> ClientSecurity:
 
 @cache
 def _security(path: str) -> ClientSecurity:
-    return security_of(Path(path))
+    return security_of(read_command_config(Path(path)), path)
 
 
 def librdkafka_settings() -> dict[str, str]:
     """The same settings for confluent-kafka. Raises ClientError if it has none of this kind."""
     path = os.environ.get(VARIABLE)
-    return of_librdkafka(Path(path)) if path else {}
+    return of_librdkafka(read_command_config(Path(path)), path) if path else {}

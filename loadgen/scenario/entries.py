@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
-from bench.spec.toml_file import Table
+from broker_cy.client.toml_file import Table
 from loadgen.scenario.fields import take_fields
 from loadgen.scenario.model import CODECS, ENGINES, STAMP_BYTES, Keys, Payload, UserSpec
 from loadgen.scenario.options import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.spec import units
-from bench.spec.toml_file import Table
+from broker_cy.client.toml_file import Table
 
 FIELDS_MAX = 1_000
 CHOICES_MAX = 10_000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.spec.toml_file import SpecError
+from broker_cy.client.toml_file import SpecError
 from loadgen.scenario.model import UserSpec
 from loadgen.scenario.options import KINDS, kinds_with
 from loadgen.scenario.rates import RATE_MAX, rate_text

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.spec import units
-from bench.spec.toml_file import Table
+from broker_cy.client.toml_file import Table
 from loadgen.scenario.profile import POINTS_MAX, RateProfile
 
 RATE_MAX = 10_000_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.spec.toml_file import SpecError
+from broker_cy.client.toml_file import SpecError
 from loadgen.scenario.model import Scenario
 from loadgen.scenario.options import COUNT_MAX
 

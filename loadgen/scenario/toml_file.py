@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
-from bench.spec.toml_file import SpecError, Table, read
+from broker_cy.client.toml_file import SpecError, Table, read
 from loadgen.scenario.entries import read_entry
 from loadgen.scenario.model import Scenario, Threshold, TopicSpec, UserSpec
 from loadgen.scenario.options import COUNT_MAX, KINDS, name_of

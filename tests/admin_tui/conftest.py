@@ -17,7 +17,7 @@ from admin_tui.settings import Settings
 from bench.launch.nodes import free_ports
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.console.alerts.watch import Alerting
 from tests.support.broker import QUICK, BrokerProcess
 

@@ -210,8 +210,11 @@ def test_every_binding_has_an_id() -> None:
     ("arguments", "said"),
     [
         (["--bootstrap", "nowhere:port"], "is not an address"),
-        (["--cluster", "absent", "--config", "CONFIG"], "there is no cluster 'absent'; there are: one"),
+        (["--cluster", "absent", "--clusters-file", "CONFIG"], "there is no cluster 'absent'; there are: one"),
         (["--config", "absent.toml"], "cannot be read"),
+        (["--cluster", "one", "--bootstrap", "a:1"], "cannot be used together"),
+        (["--command-config", "absent.properties"], "absent.properties"),
+        (["-X", "security.protocol"], "-X: NAME=VALUE is expected"),
         (["--timeout", "0"], "--timeout 0"),
         (["--theme", "plaid"], "--theme plaid"),
         (["--alerts", "absent.toml"], "cannot be read"),
@@ -235,10 +238,10 @@ def test_an_address_needs_no_cluster_file(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "clusters.toml").write_text("[clusters.one\n")
     console = cli.build(cli.parser().parse_args(["--bootstrap", "127.0.0.1:9"]))
     assert str(console.session.entry.bootstrap[0]) == "127.0.0.1:9"
-    with pytest.raises(ClientError, match="is no TOML"):
+    with pytest.raises(ClientError, match="not TOML"):
         console._change_cluster(["one"])
     for options in ([], ["--bootstrap", "127.0.0.1:9", "--config", str(tmp_path / "clusters.toml")]):
-        with pytest.raises(ClientError, match="is no TOML"):
+        with pytest.raises(ClientError, match="not TOML"):
             cli.build(cli.parser().parse_args(options))
 
 

@@ -12,7 +12,7 @@ import pytest
 from admin_tui.picture import svg_of
 from admin_tui.registry import SPECS
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from tests.admin_tui.conftest import Terminal, drive
 from tests.support import needs
 from tests.support.sasl_broker import ADMIN_PASSWORD, PASSWORD, client_jaas

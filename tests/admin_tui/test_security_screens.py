@@ -9,8 +9,8 @@ import pytest
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError
 from broker_cy.client.login import ClientLogin
 from broker_cy.metrics.events import entity_text

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.watch import Alerting

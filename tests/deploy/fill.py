@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from broker_cy.client.security import librdkafka_settings
+from broker_cy.client.security import librdkafka_settings, read_command_config
 
 RECORD_BYTES = 100_000
 FLUSH_S = 300.0
@@ -16,7 +16,9 @@ SETTINGS = {"linger.ms": 5, "batch.size": 1_000_000, "queue.buffering.max.kbytes
 
 
 def main(config: str, bootstrap: str, topic: str, partitions: str, gigabytes: str) -> None:
-    producer = Producer({**librdkafka_settings(Path(config)), "bootstrap.servers": bootstrap, **SETTINGS})
+    producer = Producer(
+        {**librdkafka_settings(read_command_config(Path(config)), config), "bootstrap.servers": bootstrap, **SETTINGS}
+    )
     value = os.urandom(RECORD_BYTES)
     refused: list[KafkaError] = []
 

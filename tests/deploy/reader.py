@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from broker_cy.client.security import librdkafka_settings
+from broker_cy.client.security import librdkafka_settings, read_command_config
 
 POLL_S = 0.5
 
@@ -33,7 +33,7 @@ def main() -> None:
         (failed if error.fatal() else said)[error.name()] += 1
 
     settings: dict[str, Any] = {
-        **librdkafka_settings(Path(config)),
+        **librdkafka_settings(read_command_config(Path(config)), config),
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "auto.offset.reset": "earliest",

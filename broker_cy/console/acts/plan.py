@@ -8,14 +8,15 @@ and be executed with the client of the user who confirms it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.security import SECRETS
 
 # Changes of a preview that a console shows; of the others it shows only the number.
 CHANGES_MAX = 500
@@ -140,4 +141,11 @@ class Command:
             if self.is_named
             else ("--bootstrap", ",".join(str(address) for address in self.entry.bootstrap))
         )
-        return shlex.join(["broker-cy", *map(str, parts), *where])
+        return shlex.join(["broker-cy", *map(str, parts), *where, *self._login()])
+
+    def _login(self) -> Iterator[str]:
+        """The options of the login. The command is shown: values that are secrets are left out."""
+        if self.entry.command_config is not None:
+            yield from ("--command-config", str(self.entry.command_config))
+        for name, value in self.entry.overrides.items():
+            yield from ("-X", f"{name}={'...' if name in SECRETS else value}")

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from broker_cy.admin.clusters import default_path
+from broker_cy.client.clusters import default_path
 from broker_cy.client.errors import ClientError, Failure
 
 RULES_MAX: Final = 1_000

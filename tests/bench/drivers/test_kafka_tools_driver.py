@@ -13,8 +13,8 @@ from bench.drivers import kafka_tools
 from bench.drivers.base import DriverError, Sample
 from bench.drivers.kafka_tools import KafkaToolsDriver
 from bench.launch import kafka_dist
-from bench.spec.toml_file import Table
 from bench.spec.workload import Rate, Size, Workload, parse
+from broker_cy.client.toml_file import Table
 from tests.support import needs
 from tests.support.broker import Target
 from tests.support.confluent import send

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.drivers.base import DriverError, DriverResult, Sample
 from bench.drivers.librdkafka import LibrdkafkaDriver
-from bench.spec.toml_file import Table
 from bench.spec.workload import CODECS, Rate, Size, Workload, parse
+from broker_cy.client.toml_file import Table
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, send
 from tests.support.topics import create_topic
@@ -247,7 +247,7 @@ def test_clients_end_when_their_parent_is_killed(broker: Target, topic: str, tmp
     script = f"""
 import dataclasses, threading
 from bench.drivers.librdkafka import LibrdkafkaDriver
-from bench.spec.toml_file import Table
+from broker_cy.client.toml_file import Table
 from bench.spec.workload import parse
 load = dataclasses.replace(parse(Table("t", {{}}, {{}}), "t"), partitions={PARTITIONS}, consumers=1)
 driver = LibrdkafkaDriver(("{broker.host}", {broker.port}), "{topic}", load)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 
-from broker_cy.admin.clusters import load_clusters
+from broker_cy.client.clusters import load_clusters
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.security import librdkafka_settings, login_of, read_command_config, tls_of
 from broker_cy.security.sasl.exchange import LoginFailed
@@ -280,7 +280,7 @@ def test_librdkafka_cannot_select_suites(tmp_path: Path) -> None:
         path = tmp_path / "client.properties"
         path.write_text(f"security.protocol=SSL\n{setting}\n")
         with pytest.raises(ClientError, match="librdkafka has no setting"):
-            librdkafka_settings(path)
+            librdkafka_settings(read_command_config(path), str(path))
 
 
 def test_tls_of_clients() -> None:

@@ -51,7 +51,8 @@ class Cli(Protocol):
 def bare(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
     """Runs a command without additions: in this process, or in a separate process if it reads stdin."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    for name in ("BROKER_CY_CLUSTERS", "BROKER_CY_CLUSTER", "BROKER_CY_BOOTSTRAP"):
+        monkeypatch.delenv(name, raising=False)
     # Commands run in the tests' own process, whose garbage collector they must not change.
     monkeypatch.setattr(context, "relax_collector", lambda: None)
 

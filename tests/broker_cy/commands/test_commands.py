@@ -57,7 +57,8 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
     # On a separate line: otherwise the paragraph was wrapped, and no line of it can be copied.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
     if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "log-dirs", "consume", "produce"):
-        assert "--bootstrap" in shown
+        # `clusters` reads a file, and connects to no cluster.
+        assert ("--clusters-file" if words[0] == "clusters" else "--bootstrap") in shown
         assert "--json" in shown
 
 
@@ -330,7 +331,12 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
     """If this fails, a name selects another cluster, or a read-only cluster is changed."""
     text = f'default = "here"\n[clusters.here]\nbootstrap = "{broker.bootstrap}"\ntimeout_s = 20\n'
     path = clusters_file(tmp_path, text + f'[clusters.look]\nbootstrap = "{broker.bootstrap}"\nreadonly = true\n')
-    every: list[list[str | Path]] = [["--config", path], ["--config", path, "--cluster", "look"]]
+    every: list[list[str | Path]] = [
+        ["--clusters-file", path],
+        ["--clusters-file", path, "--cluster", "look"],
+        # The spelling of earlier releases.
+        ["--config", path],
+    ]
     for options in every:
         assert bare("cluster", "describe", *options, "--json").json["brokers"][0]["port"] == broker.port
     monkeypatch.setenv("BROKER_CY_CLUSTERS", str(path))
@@ -356,20 +362,26 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("x", "is no TOML"),
-        ("color = 1", "'color' is not a known field; the fields are default and clusters"),
-        ("clusters = 1", "[clusters.NAME]"),
-        ("[clusters]\na = 1", "clusters.a must be a table"),
-        ("[clusters.a]", "clusters.a.bootstrap is missing"),
-        ("[clusters.a]\nbootstrap = 1", "clusters.a.bootstrap = 1: expected a text, HOST:PORT"),
-        ('[clusters.a]\nbootstrap = "a:b"', "clusters.a.bootstrap: 'a:b' is not an address"),
-        ('[clusters.a]\nbootstrap = "a:1"\ntimeout_s = true', "expected a number"),
-        ('[clusters.a]\nbootstrap = "a:1"\ntimeout_s = 0', "above 0"),
+        ("x", "clusters.toml:1: not TOML"),
+        ("color = 1", "clusters.toml:1: color: unknown key (allowed: clusters, default)"),
+        ("clusters = 1", "clusters.toml:1: clusters: 1 is not a table"),
+        ("[clusters]\na = 1", "clusters.toml:2: clusters.a: 1 is not a table"),
+        ("[clusters.a]", "clusters.toml:1: clusters.a.bootstrap: is missing"),
+        ("[clusters.a]\nbootstrap = 1", "clusters.toml:2: clusters.a.bootstrap: 1 is not a text, HOST:PORT"),
+        ('[clusters.a]\nbootstrap = "a:b"', "clusters.toml:2: clusters.a.bootstrap: 'a:b' is not an address"),
+        (
+            '[clusters.a]\nbootstrap = "a:1"\ntimeout_s = true',
+            "clusters.toml:3: clusters.a.timeout_s: True is not a number",
+        ),
+        ('[clusters.a]\nbootstrap = "a:1"\ntimeout_s = 0', "clusters.toml:3: clusters.a.timeout_s: 0: must be above 0"),
         (
             '[clusters.a]\nbootstrap = "a:1"\nread-only = true',
-            "clusters.a.read-only is not a known field; the fields are bootstrap, timeout_s",
+            "clusters.toml:3: clusters.a.read-only: unknown key; did you mean 'readonly'? (allowed: bootstrap",
         ),
-        ('default = "b"\n[clusters.a]\nbootstrap = "a:1"', "default = 'b' names no known cluster; there are: a"),
+        (
+            'default = "b"\n[clusters.a]\nbootstrap = "a:1"',
+            "clusters.toml:1: default: 'b' is not a known cluster; there are: a",
+        ),
     ],
 )
 def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
@@ -382,6 +394,87 @@ def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str
     for where in ([], ["--bootstrap", "127.0.0.1:1"]):
         said = bare("topics", "create", "t", "--config", "retention.ms=1000", *where, code=2)
         assert "retention.ms=1000: cannot be read" in said.err
+
+
+def test_variables_select_a_cluster(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a shell whose variables name a cluster works on another one."""
+    path = clusters_file(tmp_path, f'[clusters.here]\nbootstrap = "{broker.bootstrap}"\n')
+
+    def port(*options: str | Path) -> int:
+        found: int = bare("cluster", "describe", "--json", *options).json["brokers"][0]["port"]
+        return found
+
+    monkeypatch.setenv("BROKER_CY_BOOTSTRAP", broker.bootstrap)
+    assert port() == broker.port
+    monkeypatch.setenv("BROKER_CY_CLUSTER", "here")
+    assert "are both set" in bare("topics", "list", code=2).err
+    monkeypatch.setenv("BROKER_CY_BOOTSTRAP", "")
+    monkeypatch.setenv("BROKER_CY_CLUSTERS", str(path))
+    assert port() == broker.port
+    # An option wins over both variables.
+    monkeypatch.setenv("BROKER_CY_CLUSTER", "elsewhere")
+    for options in (["--bootstrap-server", broker.bootstrap], ["-b", broker.bootstrap], ["--cluster", "here"]):
+        assert port(*options) == broker.port
+
+
+def test_settings_of_the_command_line(bare: Cli, broker: Target) -> None:
+    """If this fails, a misspelled setting of security is ignored, and a secret is printed."""
+    where = ["--bootstrap", broker.bootstrap]
+    bare("topics", "list", *where, "-X", "security.protocol=PLAINTEXT")
+    for given, said in (
+        ("security.protocols=SSL", "-X: setting security.protocols is not supported; those of security are"),
+        ("client.id=x", "-X: setting client.id is not supported"),
+        ("security.protocol=TLS", "-X: security.protocol=TLS is not known"),
+        ("a-secret", "-X: NAME=VALUE is expected"),
+    ):
+        shown = bare("topics", "list", *where, "-X", given, code=2).err
+        assert said in shown
+        assert "a-secret" not in shown
+
+
+def test_clusters_are_listed_and_selected(bare: Cli, tmp_path: Path) -> None:
+    """If this fails, selecting a default cluster damages the cluster file, or selects another one."""
+    text = '# ours\n[clusters.one]\nbootstrap = "a:1"\n[clusters."t w.o"]\nbootstrap = "b:2,c:3"\nreadonly = true\n'
+    path = clusters_file(tmp_path, text + 'security.protocol = "SSL"\n')
+    path.chmod(0o600)
+    where = ["--clusters-file", path]
+    listed = bare("clusters", "list", *where, "--json").json
+    assert [(each["name"], each["security_protocol"], each["is_default"]) for each in listed] == [
+        ("one", "PLAINTEXT", False),
+        ("t w.o", "SSL", False),
+    ]
+    assert bare("clusters", "list", *where).rows()[1] == ["t w.o", "b:2,c:3", "SSL", "yes", "no"]
+    for name in ("t w.o", "one"):
+        bare("clusters", "use", name, *where)
+        assert [each["name"] for each in bare("clusters", "list", *where, "--json").json if each["is_default"]] == [
+            name
+        ]
+        assert path.read_text().startswith(f'default = "{name}"\n\n# ours\n')
+    assert path.stat().st_mode & 0o777 == 0o600
+    before = path.read_text()
+    assert "there are: one, t w.o" in bare("clusters", "use", "three", *where, code=2).err
+    assert path.read_text() == before
+    assert "cannot be read" in bare("clusters", "list", "--clusters-file", tmp_path / "none", code=2).err
+
+
+def test_names_in_the_singular(bare: Cli, broker: Target) -> None:
+    """If this fails, `topic list` and `group list` are no commands."""
+    for name in ("topic", "group", "broker", "acl", "user", "transaction", "log-dir"):
+        assert bare(name, "--help").out
+    assert bare("topic", "list", "--bootstrap", broker.bootstrap, "--json").json is not None
+
+
+def test_errors_are_json_if_results_are(bare: Cli) -> None:
+    """If this fails, a program that reads JSON gets a text if an option is wrong or a broker is away."""
+    for arguments, code, reason in (
+        (["topics", "lst", "--json"], 2, "No such command 'lst'"),
+        (["topics", "list", "--json", "--no-such"], 2, "No such option"),
+        (["topics", "list", "--json", "-b", "127.0.0.1:1"], 3, "connection refused: no process listens there"),
+        (["topics", "delete", "x", "--json", "-b", "127.0.0.1:1"], 3, "connection refused"),
+    ):
+        said = bare(*arguments, code=code)
+        assert reason in json.loads(said.err)["error"]["reason"], arguments
+        assert not said.out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

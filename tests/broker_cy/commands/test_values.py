@@ -11,10 +11,11 @@ import pytest
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
+from broker_cy.client.program import clean
 from broker_cy.client.quantities import parse_duration
 from broker_cy.commands.feeder import split
 from broker_cy.commands.formats import compile_format
-from broker_cy.commands.output import clean, duration, plain, size
+from broker_cy.commands.output import duration, plain, size
 from broker_cy.console.values import (
     parse_delimiter,
     parse_header,

@@ -11,10 +11,10 @@ import pytest
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.configs import edit_form, plan_set, plan_unset
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form

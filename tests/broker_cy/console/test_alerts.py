@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.console.alerts.looks import LOOKS, Broken
 from broker_cy.console.alerts.rules import BUILT_IN, AlertSettings, Rule
 from broker_cy.console.alerts.watch import Alerting, Notice, Watch

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.session import Session

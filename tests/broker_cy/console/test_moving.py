@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.console import session as sessions
 from broker_cy.console.session import Session
 from tests.support.fake_cluster import FakeCluster, FakePool, Part

@@ -9,7 +9,7 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError
 from broker_cy.console.alerts.looks import LOOKS, Broken
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings

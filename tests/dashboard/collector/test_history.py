@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import EVENTS_TOPIC, METRICS_TOPIC
+from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import Session, now_ms

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from broker_cy import __version__
+from broker_cy.client.clusters import Wanted
 from broker_cy.client.errors import ClientError
 from dashboard.__main__ import main
 from dashboard.cli import command, find_entries, find_users
@@ -189,21 +191,35 @@ def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     path = tmp_path / "clusters.toml"
     path.write_text('default = "b"\n[clusters.a]\nbootstrap = "x:1"\n[clusters.b]\nbootstrap = "y:2"\n')
-    assert [entry.name for entry in find_entries(None, (), path)] == ["b", "a"]
-    assert [entry.name for entry in find_entries(None, ("a", "a"), path)] == ["a"]
-    assert [entry.name for entry in find_entries("z:3", (), path)] == ["z:3"]
-    assert [entry.name for entry in find_entries(None, (), None)] == ["127.0.0.1:9092"]
+
+    def shown(wanted: Wanted, *names: str) -> list[str]:
+        return [entry.name for entry in find_entries(wanted, names)[0]]
+
+    file = Wanted(clusters_file=path)
+    assert shown(file) == ["b", "a"]
+    assert shown(file, "a", "a") == ["a"]
+    assert shown(replace(file, bootstrap="z:3")) == ["z:3"]
+    assert shown(Wanted()) == ["127.0.0.1:9092"]
+    monkeypatch.setenv("BROKER_CY_CLUSTER", "a")
+    assert shown(file) == ["a"]
+    monkeypatch.delenv("BROKER_CY_CLUSTER")
     # With an address, an invalid default file is not read.
     (tmp_path / "broker-cy").mkdir()
     (tmp_path / "broker-cy" / "clusters.toml").write_text("[clusters.one\n")
-    assert [entry.name for entry in find_entries("z:3", (), None)] == ["z:3"]
-    with pytest.raises(ClientError, match="is no TOML"):
-        find_entries(None, (), None)
-    with pytest.raises(ClientError, match="is no TOML"):
-        find_entries("z:3", (), tmp_path / "broker-cy" / "clusters.toml")
-    for names, bootstrap, expected in ((("c",), None, "there are: a, b"), (("a",), "z:3", "exclude each other")):
+    assert shown(Wanted(bootstrap="z:3")) == ["z:3"]
+    assert not find_entries(Wanted(bootstrap="z:3"), ())[1]
+    with pytest.raises(ClientError, match="not TOML"):
+        shown(Wanted())
+    with pytest.raises(ClientError, match="not TOML"):
+        shown(Wanted(bootstrap="z:3", clusters_file=tmp_path / "broker-cy" / "clusters.toml"))
+    for names, bootstrap, expected in ((("c",), None, "there are: a, b"), (("a",), "z:3", "cannot be used together")):
         with pytest.raises(ClientError, match=expected):
-            find_entries(bootstrap, names, path)
+            shown(replace(file, bootstrap=bootstrap), *names)
+    # A login is for one cluster: another one would get its password.
+    login = replace(file, settings={"security.protocol": "SSL"})
+    assert find_entries(login, ("a",))[0][0].client_settings()[0] == {"security.protocol": "SSL"}
+    with pytest.raises(ClientError, match="-X is for one cluster, not for b, a"):
+        shown(login)
 
 
 @pytest.fixture

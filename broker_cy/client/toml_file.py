@@ -1,4 +1,7 @@
-"""Reading a TOML file key by key; an error names the file, the line, the key and the allowed values."""
+"""The reader of all our TOML files, key by key; an error names the file, the line, the key and the allowed values.
+
+The files are the cluster file, alert rules, settings of the consoles, workloads, targets and scenarios.
+"""
 
 import difflib
 import re
@@ -7,16 +10,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker_cy.client.errors import ClientError, Failure
+
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.-]+|\"[^\"]*\"|'[^']*')\s*=")
+_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _MISSING = object()
 T = TypeVar("T")
 
 
-class SpecError(Exception):
+class SpecError(ClientError):
     """A file that cannot be used; the text is `file:line: key: why (allowed values)`, or `--option: why` if the value
     came from the command line.
     """
+
+    def __init__(self, reason: str, *, what: str = "") -> None:
+        super().__init__(Failure.INVALID, reason, what=what)
 
 
 class Table:
@@ -44,11 +53,11 @@ class Table:
         """Return an error about `key` of this table, at its line, or that of the nearest table around it."""
         full = self._full(key)
         if option := self.options.get(full):
-            return SpecError(f"{option}: {why}")
+            return SpecError(why, what=option)
         found = full
         while found and found not in self.lines:
             found = found[: max(found.rfind("."), found.rfind("["), 0)]
-        return SpecError(f"{self.file}:{self.lines.get(found, 1)}: {full}: {why}")
+        return SpecError(f"{full}: {why}" if full else why, what=f"{self.file}:{self.lines.get(found, 1)}")
 
     def take(self, key: str, parse: Callable[[Any], T], default: Any = _MISSING) -> T:
         """Return the value of `key` as parsed by `parse`. Raises SpecError if `parse` raises ValueError or a required
@@ -93,7 +102,7 @@ class Table:
                 raise self.error(key, f"unknown key{hint} (allowed: {', '.join(sorted(self.known))})")
 
     def _full(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
+        return f"{self.path}.{key}" if self.path and key else self.path or key
 
 
 def read(path: Path) -> Table:
@@ -101,19 +110,24 @@ def read(path: Path) -> Table:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+        raise SpecError(f"cannot be read: {error.strerror}", what=str(path)) from None
+    return parse(path, data)
+
+
+def parse(path: Path, data: bytes) -> Table:
+    """Return the top table of a file with this content. Raises SpecError if it is not TOML."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise SpecError(f"{path}:{line}: not UTF-8: byte 0x{data[error.start]:02x}") from None
+        raise SpecError(f"not UTF-8: byte 0x{data[error.start]:02x}", what=f"{path}:{line}") from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reported = re.search(r"at line (\d+)", str(error))
-        raise SpecError(f"{path}:{reported.group(1) if reported else 1}: not TOML: {error}") from None
+        raise SpecError(f"not TOML: {error}", what=f"{path}:{reported[1] if reported else 1}") from None
     except RecursionError:
-        raise SpecError(f"{path}:1: nested too deeply") from None
+        raise SpecError("nested too deeply", what=f"{path}:1") from None
     return Table(str(path), values, line_numbers(text))
 
 
@@ -127,7 +141,7 @@ def line_numbers(text: str) -> dict[str, int]:
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
-            parents, _, last = header.group(2).rpartition(".")
+            parents, _, last = _QUOTED.sub(r"\1\2", header.group(2)).rpartition(".")
             table = f"{_within(parents, sizes)}.{last}" if parents else last
             if header.group(1) == "[[":
                 sizes[table] = sizes.get(table, 0) + 1

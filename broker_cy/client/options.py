@@ -1,0 +1,192 @@
+"""The options that select a cluster, the same in all six programs, for click and for argparse:
+
+    --bootstrap HOST:PORT[,..], --bootstrap-server, -b    BROKER_CY_BOOTSTRAP
+    --cluster NAME, a cluster of the cluster file         BROKER_CY_CLUSTER
+    --clusters-file FILE                                  BROKER_CY_CLUSTERS
+    --command-config FILE, -X NAME=VALUE                  the login, by the names of Kafka's clients
+
+client.clusters turns them into addresses and security. Only the library of the chosen program is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from broker_cy.client import program
+from broker_cy.client.clusters import (
+    BOOTSTRAP_VARIABLE,
+    CLUSTER_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    FILE_VARIABLE,
+    Wanted,
+)
+from broker_cy.client.security import parse_settings
+
+if TYPE_CHECKING:
+    import click
+
+
+class Option(NamedTuple):
+    """An option. `hidden` spellings mean the same, and are not in the help."""
+
+    names: tuple[str, ...]
+    field: str
+    metavar: str
+    help: str
+    hidden: tuple[str, ...] = ()
+    is_path: bool = False
+    is_repeatable: bool = False
+
+
+BOOTSTRAP: Final = Option(
+    ("--bootstrap", "-b"),
+    "bootstrap",
+    "HOST:PORT[,..]",
+    f"Brokers to connect to first.  [default: ${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}]",
+    hidden=("--bootstrap-server",),
+)
+CLUSTER: Final = Option(
+    ("--cluster",), "cluster", "NAME", f"Name of a cluster in the cluster file.  [default: ${CLUSTER_VARIABLE}]"
+)
+COMMAND_CONFIG: Final = Option(
+    ("--command-config",),
+    "command_config",
+    "FILE",
+    "Settings of a Kafka client with the login, such as client.properties.",
+    is_path=True,
+)
+SETTING: Final = Option(
+    ("-X",),
+    "client_settings",
+    "NAME=VALUE",
+    "One such setting, such as security.protocol=SSL; may be repeated.",
+    is_repeatable=True,
+)
+CLUSTERS_FILE: Final = Option(
+    ("--clusters-file",),
+    "clusters_file",
+    "FILE",
+    f"Cluster file.  [default: ${FILE_VARIABLE}, or ~/.config/broker-cy/clusters.toml]",
+    is_path=True,
+)
+OF_CLUSTER: Final = (BOOTSTRAP, CLUSTER, CLUSTERS_FILE, COMMAND_CONFIG, SETTING)
+# Without an address: for a worker, whose master says where the cluster is.
+OF_LOGIN: Final = (CLUSTER, CLUSTERS_FILE, COMMAND_CONFIG, SETTING)
+# The spelling of earlier releases in broker-cy and broker-tui. Elsewhere --config is the file of a server's settings.
+OLD_CLUSTERS_FILE: Final = CLUSTERS_FILE._replace(hidden=("--config",))
+
+
+def wanted(given: Mapping[str, Any]) -> Wanted:
+    """Return the cluster that parsed options select. Raises ClientError."""
+    return Wanted(
+        given.get("bootstrap"),
+        given.get("cluster"),
+        given.get("command_config"),
+        parse_settings(given.get("client_settings") or ()),
+        given.get("clusters_file"),
+        given.get("timeout_s"),
+    )
+
+
+def take(given: dict[str, Any]) -> Wanted:
+    """As `wanted`; removes the options from the arguments of a command of click."""
+    fields = {name: given.pop(name, None) for name in (*(each.field for each in OF_CLUSTER), "timeout_s")}
+    return wanted(fields)
+
+
+# --- click
+
+
+def click_options(
+    options: Sequence[Option] = OF_CLUSTER, **extra: Mapping[str, Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options to a command; `extra` are further arguments of click by field."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = _click_option(option, extra.get(option.field, {}))(function)
+        return function
+
+    return add
+
+
+def _click_option(option: Option, extra: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    import click
+
+    class Shown(click.Option):
+        """An option whose help has no hidden spellings."""
+
+        def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+            names, self.opts = self.opts, [name for name in self.opts if name not in option.hidden]
+            try:
+                return super().get_help_record(ctx)
+            finally:
+                self.opts = names
+
+    more: dict[str, Any] = {"help": option.help, "multiple": option.is_repeatable}
+    if option.is_path:
+        more["type"] = click.Path(path_type=Path, dir_okay=False)
+    return click.option(
+        *option.names, *option.hidden, option.field, cls=Shown, metavar=option.metavar, **{**more, **extra}
+    )
+
+
+def click_error(name: str, error: click.ClickException, argv: Sequence[str]) -> int:
+    """Report a wrong option of a program with click, and return the exit code."""
+    if not program.wants_json(argv):
+        error.show()
+        return program.EXIT_USAGE
+    return program.usage_error(name, error.format_message(), argv)
+
+
+# --- argparse
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a wrong option as all programs do."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        import sys
+
+        self.given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        name = self.prog.split()[0]
+        self.exit(program.usage_error(name, message, self.given, self.format_usage()))
+
+
+def add_arguments(parser: argparse._ActionsContainer, options: Sequence[Option] = OF_CLUSTER) -> None:
+    """Add the options to a parser of argparse."""
+    for option in options:
+        more: dict[str, Any] = {"type": Path} if option.is_path else {}
+        if option.is_repeatable:
+            more |= {"action": "append", "default": []}
+        parser.add_argument(
+            *option.names,
+            dest=option.field,
+            metavar=option.metavar,
+            help=option.help[:1].lower() + option.help[1:].replace(".  [", " [").removesuffix("."),
+            **more,
+        )
+        if option.hidden:
+            # The default is that of the first spelling.
+            more |= {"default": argparse.SUPPRESS}
+            parser.add_argument(*option.hidden, dest=option.field, help=argparse.SUPPRESS, **more)
+
+
+def add_version(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add --version."""
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=program.version_text(name),
+        help="show the version of this program, and exit",
+    )

@@ -1,0 +1,131 @@
+"""All programs reach a broker with TLS and a login by the same options: an address with settings, a file of Kafka's
+clients, or a cluster of the cluster file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_cy.admin import AdminClient
+from broker_cy.client import options
+from broker_cy.client.clusters import ClusterEntry
+from tests.support import needs
+from tests.support.broker import target_is_kafka
+from tests.support.sasl_broker import ALICE, PASSWORD, client_jaas, write_properties
+from tests.support.tls_broker import TlsBroker
+
+pytestmark = [
+    needs.tls,
+    pytest.mark.skipif(target_is_kafka(), reason="about our own programs"),
+]
+TOPIC = "secured"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
+    found = TlsBroker(tmp_path_factory.mktemp("tls"))
+    try:
+        found.start()
+        run("broker_cy.cli", "topics", "create", TOPIC, "--bootstrap", found.open_bootstrap)
+        yield found
+    finally:
+        found.close()
+
+
+def run(module: str, *arguments: str | Path, code: int = 0, env: dict[str, str] | None = None) -> str:
+    """Run a program; returns its output, in which the password must not be."""
+    argv = [sys.executable, "-m", module, *map(str, arguments)]
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, cwd=ROOT, env=environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def settings(broker: TlsBroker) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(broker.directory / "authority.pem"),
+    }
+
+
+WAYS = ("settings", "file", "cluster")
+
+
+def ways(broker: TlsBroker, directory: Path) -> dict[str, list[str]]:
+    """Three ways to select the broker."""
+    password = directory / "password"
+    password.write_text(PASSWORD)
+    by_name = settings(broker) | {"sasl.username": ALICE, "sasl.password.file": str(password)}
+    file = directory / "client.properties"
+    write_properties(file, settings(broker) | {"sasl.jaas.config": client_jaas("PLAIN", ALICE, PASSWORD)})
+    clusters = directory / "clusters.toml"
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in by_name.items()]
+    clusters.write_text(f'[clusters.secured]\nbootstrap = "{broker.sasl_bootstrap}"\n' + "".join(lines))
+    single = [word for name, value in by_name.items() for word in ("-X", f"{name}={value}")]
+    return {
+        "settings": ["-b", broker.sasl_bootstrap, *single],
+        "file": ["--bootstrap-server", broker.sasl_bootstrap, "--command-config", str(file)],
+        "cluster": ["--clusters-file", str(clusters), "--cluster", "secured"],
+    }
+
+
+async def topics_of(entry: ClusterEntry) -> list[str]:
+    async with AdminClient(entry.bootstrap, timeout_s=60, login=entry.login, tls=entry.tls) as client:
+        return [topic.name for topic in await client.topics.list_all()]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_command_line(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-cy` cannot be used with a cluster that has TLS and a login."""
+    listed = json.loads(run("broker_cy.cli", "topic", "list", "--json", *ways(broker, tmp_path)[way]))
+    assert TOPIC in [each["name"] for each in listed]
+
+
+def test_a_cluster_of_the_environment(broker: TlsBroker, tmp_path: Path) -> None:
+    """If this fails, a shell cannot select a secured cluster once for all commands."""
+    ways(broker, tmp_path)
+    where = {"BROKER_CY_CLUSTERS": str(tmp_path / "clusters.toml"), "BROKER_CY_CLUSTER": "secured"}
+    assert TOPIC in run("broker_cy.cli", "topics", "list", env=where)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_terminal(broker: TlsBroker, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, `broker-tui` cannot show a cluster with TLS and a login, or shows commands that cannot."""
+    pytest.importorskip("textual")
+    from admin_tui import cli
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    chosen = ways(broker, tmp_path)[way]
+    console = cli.build(cli.parser().parse_args(chosen))
+    assert TOPIC in asyncio.run(topics_of(console.session.entry))
+    # The command that a plan shows has the same login.
+    shown = console.command("topics", "list")
+    assert PASSWORD not in shown
+    assert ("--command-config" in shown, "-X" in shown) == (way == "file", way == "settings")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_dashboard(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-dash` cannot show a cluster with TLS and a login."""
+    pytest.importorskip("dash")
+    import click
+
+    from dashboard.cli import command, find_entries
+
+    given = command.make_context("broker-dash", list(ways(broker, tmp_path)[way]), resilient_parsing=False).params
+    assert isinstance(command, click.Group)
+    ((entry,), are_named) = find_entries(options.wanted({**given, "cluster": None}), given["cluster"])
+    assert are_named == (way == "cluster")
+    assert TOPIC in asyncio.run(topics_of(entry))
