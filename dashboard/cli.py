@@ -52,6 +52,7 @@ examples:
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     config: Path | None,
     listen: str | None,
     users: Path | None,

@@ -8,7 +8,7 @@ from broker_cy.core import extras
 
 # Modules of the extra `loadgen` (requirements/loadgen.in); if they can be imported, it is installed.
 LIBRARIES = ("gevent", "hdrh", "locust", "numpy")
-EXIT_MISSING = 69  # EX_UNAVAILABLE
+EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:

@@ -1,11 +1,11 @@
 """The command `broker-load`: load on a Kafka-compatible cluster by simulated clients. See docs/loadgen.md.
 
-Exit codes: 0 good, 1 a threshold was missed, 2 the generator was the limit, 3 data wrong; 64 an option or a file is
-wrong, or the report of a good run could not be written, 69 the run could not be performed.
+Exit codes: those of all programs (broker_cy.client.program), and verdicts from 10 (loadgen.command).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker_cy import __version__
-from broker_cy.client.address import Address, parse_address, parse_addresses
-from broker_cy.client.toml_file import SpecError
-from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
+from broker_cy.client import options as cluster_options
+from broker_cy.client.address import Address, parse_address
+from broker_cy.client.clusters import Wanted, select
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, end, wants_json
+from loadgen.command import PROGRAM
 from loadgen.scenario.model import Scenario
 from loadgen.scenario.overrides import OVERRIDES
 from loadgen.scenario.toml_file import builtin_names, read_scenario
@@ -25,7 +28,6 @@ from loadgen.scenario.toml_file import builtin_names, read_scenario
 if TYPE_CHECKING:
     from loadgen.report.result import Result
 
-PROGRAM = "broker-load"
 DEFAULT_SCENARIO = "mixed"
 MASTER_PORT = 5557  # locust's own
 WEB_PORT = 8089  # locust's own
@@ -33,13 +35,13 @@ PROCESSES_MAX = 256
 # Options for the files of a result.
 FILES = {
     "html": "Write the result as a page.",
-    "json": "Write the result as JSON.",
+    "json-file": "Write the result as JSON.",
     "junit": "Write the verdicts as JUnit XML.",
 }
 EPILOG = """\b
 examples:
   broker-load run --bootstrap 127.0.0.1:9092 --scenario mixed --rate 5000/s --duration 60s
-  broker-load run --scenario scenario.toml --processes 2 --html report.html --json result.json --junit result.xml
+  broker-load run --scenario scenario.toml --processes 2 --html report.html --json-file result.json --junit result.xml
   broker-load web --bootstrap 127.0.0.1:9092
   broker-load master --workers 2 --scenario soak          on one host, and on each of the others
   broker-load worker --master HOST
@@ -47,44 +49,24 @@ examples:
 
 
 class Program(click.Group):
-    """Exits with WRONG_USE if options are wrong."""
+    """Ends with the exit codes of all programs."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def main(self, args: Any = None, *more: Any, **extra: Any) -> Any:
+        argv = list(sys.argv[1:] if args is None else args)
         try:
-            return super().main(*args, **{**extra, "standalone_mode": False})
+            return super().main(argv, *more, **{**extra, "standalone_mode": False})
+        except ClientError as error:
+            sys.exit(end(PROGRAM, error, as_json=wants_json(argv)))
         except click.ClickException as error:
-            error.show()
-            sys.exit(WRONG_USE)
+            sys.exit(cluster_options.click_error(PROGRAM, error, argv))
         except click.Abort:
-            sys.exit(130)
+            sys.exit(EXIT_INTERRUPTED)
 
 
 @click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 def command() -> None:
     """Generate load with simulated clients, and check what they wrote."""
-
-
-def _choose_login(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
-    if path is None:
-        return
-    from broker_cy.client.errors import ClientError
-    from loadgen.net import login
-
-    try:
-        login.choose(path)
-    except ClientError as error:
-        raise click.ClickException(f"--command-config: {error}") from None
-
-
-_with_login = click.option(
-    "--command-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    callback=_choose_login,
-    expose_value=False,
-    help="Settings of a Kafka client with the login, such as client.properties.",
-)
 
 
 def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
@@ -101,10 +83,11 @@ def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
         help=f"A file, or one of: {names}.",
         show_default=True,
     )(function)
-    function = _with_login(function)
-    return click.option(
-        "--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT[,..]", help="The cluster.", show_default=True
-    )(function)
+    return cluster_options.click_options()(function)
+
+
+def _field(name: str) -> str:
+    return f"{name.replace('-', '_')}_path"
 
 
 _of_processes = click.option(
@@ -116,7 +99,8 @@ def _of_report(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the output of the result."""
     for name, text in reversed(FILES.items()):
         path = click.Path(dir_okay=False, path_type=Path)
-        function = click.option(f"--{name}", f"{name}_path", type=path, metavar="FILE", help=text)(function)
+        function = click.option(f"--{name}", _field(name), type=path, metavar="FILE", help=text)(function)
+    function = cluster_options.json_flag("Print the result as JSON, instead of the summary.")(function)
     return click.option("--quiet", is_flag=True, help="Show no progress.")(function)
 
 
@@ -124,10 +108,10 @@ def _of_report(function: Callable[..., None]) -> Callable[..., None]:
 @_of_scenario
 @_of_report
 @_of_processes
-def run(bootstrap: str, scenario: str, processes: int, **options: Any) -> None:
+def run(scenario: str, processes: int, **options: Any) -> None:
     """Run a scenario, and judge it."""
-    wanted = _scenario(scenario, options)
-    _run(wanted, _addresses(bootstrap), options, processes=processes)
+    bootstrap = _bootstrap(options)
+    _run(_scenario(scenario, options), bootstrap, options, processes=processes)
 
 
 @command.command()
@@ -137,21 +121,27 @@ def run(bootstrap: str, scenario: str, processes: int, **options: Any) -> None:
 @click.option(
     "--listen", default=f"0.0.0.0:{MASTER_PORT}", metavar="HOST[:PORT]", show_default=True, help="Address for workers."
 )
-def master(bootstrap: str, scenario: str, workers: int, listen: str, **options: Any) -> None:
+def master(scenario: str, workers: int, listen: str, **options: Any) -> None:
     """Run a scenario with workers on other hosts."""
-    wanted = _scenario(scenario, options)
-    _run(wanted, _addresses(bootstrap), options, workers=workers, listen=_address("--listen", listen, MASTER_PORT))
+    bootstrap, address = _bootstrap(options), _address("--listen", listen, MASTER_PORT)
+    _run(_scenario(scenario, options), bootstrap, options, workers=workers, listen=address)
 
 
 @command.command()
-@_with_login
+@cluster_options.click_options(cluster_options.OF_LOGIN)
 @click.option("--master", required=True, metavar="HOST[:PORT]", help=f"The master; port {MASTER_PORT} by default.")
-def worker(master: str) -> None:
-    """Generate a part of the load of a master, until it ends."""
+def worker(master: str, **options: Any) -> None:
+    """Generate a part of the load of a master, until it ends. The master says where the cluster is."""
+    wanted = cluster_options.take(options)
+    from loadgen.net import login
+
+    # A worker that a run started has the login from the environment.
+    if wanted != Wanted() or not login.is_inherited():
+        login.choose(select(wanted))
     address = _address("--master", master, MASTER_PORT)
     from loadgen.headless import run_worker
 
-    sys.exit(0 if run_worker(address) else UNAVAILABLE)
+    sys.exit(0 if run_worker(address) else EXIT_FAILED)
 
 
 @command.command()
@@ -160,21 +150,33 @@ def worker(master: str) -> None:
     "--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST[:PORT]", show_default=True, help="Address of the page."
 )
 @_of_processes
-def web(bootstrap: str, scenario: str, listen: str, processes: int, **options: Any) -> None:
+def web(scenario: str, listen: str, processes: int, **options: Any) -> None:
     """Serve locust's web page, with two further tabs."""
+    bootstrap, address = _bootstrap(options), _address("--listen", listen, WEB_PORT)
     wanted = _scenario(scenario, options)
-    addresses, address = _addresses(bootstrap), _address("--listen", listen, WEB_PORT)
     from loadgen.web.server import serve
 
-    code = serve(wanted, addresses, address, processes=processes)
-    sys.exit(UNAVAILABLE if code is None else code)
+    sys.exit(serve(wanted, bootstrap, address, processes=processes))
 
 
 @command.command()
 @click.argument("scenario")
-def check(scenario: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the users as JSON.")
+def check(scenario: str, as_json: bool) -> None:
     """Read a scenario and report its errors."""
     found = _scenario(scenario, {})
+    if as_json:
+        users = [
+            {
+                "name": each.name,
+                "kind": each.kind,
+                "count": each.count,
+                "rate": each.rate and each.rate.text,
+            }
+            for each in found.users
+        ]
+        click.echo(json.dumps({"scenario": found.name, "users": users}))
+        return
     for spec in found.users:
         rate = "as fast as answered" if spec.rate is None else spec.rate.text
         click.echo(f"{spec.name}: {spec.count} x {spec.kind}, {rate}")
@@ -182,35 +184,34 @@ def check(scenario: str) -> None:
 
 def _scenario(source: str, options: dict[str, Any]) -> Scenario:
     chosen = {name: options[key] for name in OVERRIDES if (key := name.replace("-", "_")) in options}
-    try:
-        return read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
-    except SpecError as error:
-        raise click.ClickException(str(error)) from None
+    return read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
 
 
-def _addresses(text: str) -> tuple[Address, ...]:
-    try:
-        return parse_addresses(text)
-    except ValueError as error:
-        raise click.ClickException(f"--bootstrap: {error}") from None
+def _bootstrap(options: dict[str, Any]) -> tuple[Address, ...]:
+    """Take the options of the cluster; its login is that of this process from now on. Raises ClientError."""
+    cluster = select(cluster_options.take(options))
+    from loadgen.net import login
+
+    login.choose(cluster)
+    return cluster.bootstrap
 
 
 def _address(option: str, text: str, default_port: int) -> Address:
     try:
         return parse_address(text, default_port)
     except ValueError as error:
-        raise click.ClickException(f"{option}: {error}") from None
+        raise ClientError(Failure.INVALID, str(error), what=option) from None
 
 
 def _run(scenario: Scenario, bootstrap: Sequence[Address], options: dict[str, Any], **workers: Any) -> None:
     """Perform the run, write its result, and exit with its exit code."""
     for name in FILES:
-        if (path := options[f"{name}_path"]) is not None and (problem := _problem_of(path)) is not None:
-            raise click.ClickException(f"--{name}: {path}: {problem}")
+        if (path := options[_field(name)]) is not None and (problem := _problem_of(path)) is not None:
+            raise ClientError(Failure.INVALID, f"{path}: {problem}", what=f"--{name}")
     from loadgen.headless import run_headless
 
     result = run_headless(scenario, bootstrap, quiet=options["quiet"], **workers)
-    sys.exit(UNAVAILABLE if result is None else _write(result, options))
+    sys.exit(_write(result, options))
 
 
 def _problem_of(path: Path) -> str | None:
@@ -228,10 +229,13 @@ def _write(result: Result, options: dict[str, Any]) -> int:
     from loadgen.report import junit, page, text
     from loadgen.report import result as results
 
-    text.show(result)
+    if options["as_json"]:
+        click.echo(json.dumps(result.to_dict()))
+    else:
+        text.show(result)
     exit_code = result.exit_code
-    for name, write in (("json", results.write), ("html", page.write), ("junit", junit.write)):
-        path = options[f"{name}_path"]
+    for name, write in (("json-file", results.write), ("html", page.write), ("junit", junit.write)):
+        path = options[_field(name)]
         if path is None:
             continue
         try:
@@ -240,7 +244,7 @@ def _write(result: Result, options: dict[str, Any]) -> int:
             # The other files are still written: the run cannot be repeated.
             click.echo(f"{PROGRAM}: --{name}: {path}: {error.strerror}", err=True)
             # A failed write never hides a bad verdict.
-            exit_code = exit_code or WRONG_USE
+            exit_code = exit_code or EXIT_FAILED
     return exit_code
 
 

@@ -1,7 +1,15 @@
-"""Shared parts of `broker-load` and plain locust as commands: the default cluster, and exit codes for runs that could
-not be performed. Exit codes of runs are in `loadgen.report.result`.
+"""Shared parts of `broker-load` and plain locust as commands: the exit codes of a run that was performed. The other
+codes are those of all programs (broker_cy.client.program).
 """
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-WRONG_USE = 64  # EX_USAGE of sysexits.h; click's own 2 would say that the generator was the limit
-UNAVAILABLE = 69  # EX_UNAVAILABLE
+from __future__ import annotations
+
+from typing import Final
+
+# Verdicts; the highest that applies is the exit code.
+GOOD: Final = 0
+THRESHOLD_MISSED: Final = 10
+GENERATOR_LIMIT: Final = 11
+DATA_WRONG: Final = 12
+
+PROGRAM: Final = "broker-load"

@@ -8,18 +8,20 @@ from contextlib import nullcontext
 from typing import Any
 
 from broker_cy.client.address import Address
+from loadgen.command import PROGRAM
 from loadgen.net.cluster import Refused
 from loadgen.net.connection import NetError
 from loadgen.report.progress import Progress
 from loadgen.report.result import Result
 from loadgen.run.conductor import RunError
+from loadgen.run.failures import failure_of
 from loadgen.run.local import conduct, conductor_of, interruptible, serve
 from loadgen.scenario.model import Scenario
 from loadgen.session import Session
 
 
-def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: bool, **workers: Any) -> Result | None:
-    """Perform a run, and return its result; None if it failed, which was reported."""
+def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: bool, **workers: Any) -> Result:
+    """Perform a run, and return its result. Raises ClientError if it cannot be performed."""
     progress = None if quiet else Progress(scenario.name, scenario.seconds)
     phase = (lambda text: None) if progress is None else progress.phase
     try:
@@ -32,8 +34,7 @@ def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: boo
                 phase("creating topics and connecting users")
                 return session.run(conduct)
     except (RunError, NetError, Refused) as error:
-        print(f"broker-load: {error}", file=sys.stderr)
-        return None
+        raise failure_of(error) from None
 
 
 def run_worker(master: Address) -> bool:
@@ -41,6 +42,6 @@ def run_worker(master: Address) -> bool:
     try:
         serve(master)
     except RunError as error:
-        print(f"broker-load: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return False
     return True

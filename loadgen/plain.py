@@ -14,15 +14,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gevent
 from locust import events
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
-from broker_cy.client.address import parse_addresses
+from broker_cy.client import options as cluster_options
+from broker_cy.client.clusters import select
+from broker_cy.client.errors import ClientError
+from broker_cy.client.program import EXIT_USAGE, print_error
 from broker_cy.client.toml_file import SpecError
-from loadgen.command import DEFAULT_BOOTSTRAP, UNAVAILABLE, WRONG_USE
+from loadgen.command import PROGRAM
+from loadgen.net import login
 from loadgen.report import text
 from loadgen.run.conductor import Conductor
 from loadgen.run.display import keep_fractions
@@ -52,7 +56,7 @@ def use(namespace: dict[str, Any], source: str) -> None:
 def _add_options(parser: Any) -> None:
     # Options of a group are not fields of locust's page, which has its own for those that apply there.
     group = parser.add_argument_group("broker-load")
-    group.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT[,..]", help="the cluster")
+    cluster_options.add_arguments(group)
     for name in OPTIONS:
         each = OVERRIDES[name]
         group.add_argument(f"--{name}", metavar=each.metavar, help=each.help.replace("%", "%%"))
@@ -60,6 +64,11 @@ def _add_options(parser: Any) -> None:
 
 def _begin(environment: Any, source: str) -> None:
     runner, options = environment.runner, environment.parsed_options
+    try:
+        cluster = select(cluster_options.wanted(vars(options)))
+        login.choose(cluster)
+    except ClientError as error:
+        _refuse(runner, error)
     if isinstance(runner, WorkerRunner) and not options.processes:
         Worker(environment)
         return
@@ -67,20 +76,15 @@ def _begin(environment: Any, source: str) -> None:
         if options.host:
             raise SpecError(f"--host: {options.host!r} has no meaning (allowed: --bootstrap HOST:PORT)")
         scenario = _scenario(options, source)
-        bootstrap = parse_addresses(options.bootstrap)
         _check_classes(environment.user_classes, scenario)
-    except (SpecError, ValueError) as error:
-        # The processes that locust forks have the same options and also get here once they are connected.
-        if not isinstance(runner, WorkerRunner):
-            print(f"broker-load: {error}", file=sys.stderr)
-            _end_forked()
-        sys.exit(WRONG_USE)
+    except SpecError as error:
+        _refuse(runner, error)
     if isinstance(runner, LocalRunner | WorkerRunner):
         Worker(environment)
     if isinstance(runner, WorkerRunner):
         return
     workers = options.expect_workers if isinstance(runner, MasterRunner) else 1
-    session = Session(Conductor(environment, scenario, bootstrap, workers), sys.argv, lambda phase: None)
+    session = Session(Conductor(environment, scenario, cluster.bootstrap, workers), sys.argv, lambda phase: None)
     runs = Runs(session, runner.quit if options.headless else None)
     if options.headless:
         # Without it, KeyboardInterrupt would be raised in the user that runs at that moment.
@@ -88,6 +92,15 @@ def _begin(environment: Any, source: str) -> None:
     if environment.web_ui is not None:
         extend(environment.web_ui, runs)
     environment.events.quitting.add_listener(lambda **_: _end(environment, runs))
+
+
+def _refuse(runner: Any, error: ClientError) -> NoReturn:
+    """Report wrong options, and end the process."""
+    # The processes that locust forks have the same options and also get here once they are connected.
+    if not isinstance(runner, WorkerRunner):
+        print_error(PROGRAM, error, as_json=False)
+        _end_forked()
+    sys.exit(EXIT_USAGE)
 
 
 def _end_forked() -> None:
@@ -131,5 +144,5 @@ def _end(environment: Any, runs: Runs) -> None:
         text.show(runs.result)
         environment.process_exit_code = runs.result.exit_code
     elif runs.problem is not None:
-        print(f"broker-load: {runs.problem}", file=sys.stderr)
-        environment.process_exit_code = UNAVAILABLE
+        print(f"{PROGRAM}: {runs.problem}", file=sys.stderr)
+        environment.process_exit_code = runs.exit_code

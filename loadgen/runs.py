@@ -13,11 +13,13 @@ from gevent.event import Event
 from locust.runners import STATE_INIT, STATE_STOPPED, MasterRunner
 
 from broker_cy.client.address import parse_addresses
+from broker_cy.client.program import EXIT_FAILED, EXIT_USAGE, exit_code_of
 from broker_cy.client.toml_file import SpecError
 from loadgen.net.cluster import Refused
 from loadgen.net.connection import NetError
 from loadgen.report.result import Result
 from loadgen.run.conductor import Conductor, Finished, RunError
+from loadgen.run.failures import failure_of
 from loadgen.scenario.model import Scenario
 from loadgen.scenario.scaling import with_users
 from loadgen.session import Session, addresses_text
@@ -42,6 +44,7 @@ class Runs:
         self.result: Result | None = None
         self.state = "no run yet"
         self.problem: str | None = None  # why the last run could not be made
+        self.exit_code = EXIT_FAILED  # for that reason
         self._ended = ended
         self._greenlet: Any = None
         self._conductor = session.conductor
@@ -67,6 +70,7 @@ class Runs:
         self.end()
         self._conductor.renew()
         self.result, self.problem, self.state = None, None, "preparing"
+        self.exit_code = EXIT_FAILED
         self._prepared.clear()
         self._greenlet = gevent.spawn(self._run)
         try:
@@ -90,6 +94,7 @@ class Runs:
             self.state = self.result.ended or "ended"
         except (RunError, NetError, Refused, SpecError) as error:
             self.problem = str(error)
+            self.exit_code = EXIT_USAGE if isinstance(error, SpecError) else exit_code_of(failure_of(error))
             self.state = f"failed: {error}"
             logger.error("the run failed: %s", error)
         except Exception as error:

@@ -134,6 +134,33 @@ def _click_option(option: Option, extra: Mapping[str, Any]) -> Callable[[Callabl
     )
 
 
+def json_flag(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds --json to a command of click whose --json took a file in earlier releases."""
+    import click
+
+    def refuse(_: click.Context, __: click.Parameter, value: str | None) -> bool:
+        if value:
+            raise click.UsageError(old_json(value))
+        return value is not None
+
+    # With an optional value, a file gets an error that names the new option.
+    return click.option(
+        program.JSON_OPTION,
+        "as_json",
+        is_flag=False,
+        flag_value="",
+        default=None,
+        callback=refuse,
+        help=text,
+        metavar="",
+    )
+
+
+def old_json(value: str) -> str:
+    """Return the error for `--json FILE`."""
+    return f"--json takes no value, and prints JSON on the standard output: to write a file, use --json-file {value}"
+
+
 def click_error(name: str, error: click.ClickException, argv: Sequence[str]) -> int:
     """Report a wrong option of a program with click, and return the exit code."""
     if not program.wants_json(argv):

@@ -16,9 +16,11 @@ from gevent.event import Event
 from gevent.lock import Semaphore
 from greenlet import getcurrent, greenlet
 
+from broker_cy.client.connection import reason_of
 from broker_cy.client.errors import ClientError
 from broker_cy.client.exchange import SIZE_BYTES, Exchange, ExchangeError
 from broker_cy.client.login import AGAIN_AFTER, ClientLogin, apply, exchange_tokens
+from broker_cy.client.program import unreachable
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, common_version, offered_versions
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.security.sasl.exchange import LoginFailed
@@ -370,8 +372,7 @@ def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bo
             sock = TlsSocket(sock, security.tls, address[0], until_s - time.monotonic())
     except OSError as error:
         name = "TIMED_OUT" if isinstance(error, TimeoutError) else "CONNECTION_FAILED"
-        text = f"{address[0]}:{address[1]}: {error.strerror or error}"
-        raise NetError(name, text, sent=False) from None
+        raise NetError(name, str(unreachable(reason_of(error), f"{address[0]}:{address[1]}")), sent=False) from None
     connection = Connection(sock, client_id, max(0.001, until_s - time.monotonic()))
     try:
         if negotiate:

@@ -10,14 +10,9 @@ from broker_cy.reporting import document
 from broker_cy.reporting.charts import Chart
 from broker_cy.reporting.document import cards, details, section, state
 from broker_cy.reporting.files import replace_file
+from loadgen.command import DATA_WRONG, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED
 from loadgen.report import charts, tables
-from loadgen.report.result import (
-    DATA_WRONG,
-    GENERATOR_LIMIT,
-    GOOD,
-    THRESHOLD_MISSED,
-    Result,
-)
+from loadgen.report.result import Result
 
 MEANING = {
     GOOD: "",

@@ -6,11 +6,11 @@ in microseconds (`bench.measuring.hdr`), from which the charts are drawn.
 
 The exit code is the highest that applies:
 
-    3  data wrong: a record was lost, duplicated, reordered, or read although it was aborted or refused; or the check
-       that the scenario asks for could not be completed
-    2  the generator was the limit (`loadgen.report.generator`): the figures do not describe the cluster
-    1  a threshold was missed
-    0  none of these
+    12  data wrong: a record was lost, duplicated, reordered, or read although it was aborted or refused; or the check
+        that the scenario asks for could not be completed
+    11  the generator was the limit (`loadgen.report.generator`): the figures do not describe the cluster
+    10  a threshold was missed
+    0   none of these
 
 An interrupted run is judged by the figures so far; `ended` says that it was interrupted.
 """
@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from bench.measuring import hdr
 from broker_cy.reporting.files import replace_file
+from loadgen.command import DATA_WRONG, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED
 from loadgen.report import plain
 from loadgen.report.measured import Latencies, OperationFigures, Series
 from loadgen.run.search import Step
@@ -34,8 +35,6 @@ from loadgen.verify.verification import Example
 SCHEMA = "broker-load/1"
 # Largest file that is read: two days of seconds of some ten operations.
 FILE_BYTES_MAX = 512 << 20
-
-GOOD, THRESHOLD_MISSED, GENERATOR_LIMIT, DATA_WRONG = 0, 1, 2, 3
 
 # Findings that are defects of a partition, by name in `Partition.counts`, and their displayed names.
 DEFECTS = {

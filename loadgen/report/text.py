@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from broker_cy.reporting.numbers import fixed, precise, share
+from loadgen.command import DATA_WRONG, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED
 from loadgen.report import tables
 from loadgen.report.measured import OperationFigures
-from loadgen.report.result import DATA_WRONG, DEFECTS, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED, Result
+from loadgen.report.result import DEFECTS, Result
 
 STYLES = {GOOD: "bold green", THRESHOLD_MISSED: "bold red", GENERATOR_LIMIT: "bold yellow", DATA_WRONG: "bold red"}
 MIB = 1 << 20

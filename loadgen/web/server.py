@@ -16,6 +16,7 @@ from locust.stats import stats_history
 
 from broker_cy.client.address import Address
 from loadgen.run.conductor import PREPARE_S, RunError
+from loadgen.run.failures import failure_of
 from loadgen.run.local import conductor_of
 from loadgen.runs import Runs
 from loadgen.scenario.model import Scenario
@@ -26,9 +27,9 @@ from loadgen.web.guard import own_names
 LOOK_S = 0.05
 
 
-def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 1) -> int | None:
-    """Serve the page until SIGINT or SIGTERM; returns the exit code of the last run, 0 without a run, None if the page
-    cannot be served, which was reported.
+def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 1) -> int:
+    """Serve the page until SIGINT or SIGTERM; returns the exit code of the last run, 0 without a run. Raises
+    ClientError if the page cannot be served.
     """
     command = list(sys.argv)
     # Locust's page reads the command line, but does not know our options.
@@ -49,8 +50,7 @@ def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, 
                 history.kill()
                 ui.stop()
     except RunError as error:
-        print(f"broker-load: {error}", file=sys.stderr)
-        return None
+        raise failure_of(error) from None
     return 0 if runs.result is None else runs.result.exit_code
 
 

@@ -17,6 +17,7 @@ import pytest
 from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.clusters import ClusterEntry
+from loadgen.command import GENERATOR_LIMIT, GOOD
 from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.sasl_broker import ALICE, PASSWORD, client_jaas, write_properties
@@ -129,3 +130,40 @@ def test_the_dashboard(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     ((entry,), are_named) = find_entries(options.wanted({**given, "cluster": None}), given["cluster"])
     assert are_named == (way == "cluster")
     assert TOPIC in asyncio.run(topics_of(entry))
+
+
+SCENARIO = """
+duration = "1s"
+warm_up = "0s"
+[topic]
+name = "NAME"
+partitions = 1
+[[users]]
+kind = "producer"
+count = 1
+rate = "50/s"
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_load_generator(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-load` cannot load a cluster with TLS and a login, in this process or in workers."""
+    pytest.importorskip("locust")
+    scenario, result = tmp_path / "scenario.toml", tmp_path / "result.json"
+    scenario.write_text(SCENARIO.replace("NAME", f"load-{way}"))
+    processes = "2" if way == "settings" else "1"
+    argv = ["run", *ways(broker, tmp_path)[way], "--scenario", scenario, "--quiet", "--json-file", result]
+    done = subprocess.run(
+        [sys.executable, "-m", "loadgen", *map(str, argv), "--processes", processes, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=ROOT,
+    )
+    # The machine may be busy.
+    assert done.returncode in (GOOD, GENERATOR_LIMIT), done.stdout + done.stderr
+    printed = json.loads(done.stdout)
+    assert printed == json.loads(result.read_text())
+    assert (printed["operations"]["Produce"]["failures"], printed["exit_code"]) == (0, done.returncode)
+    assert PASSWORD not in done.stdout + done.stderr

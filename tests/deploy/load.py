@@ -106,7 +106,7 @@ def under_load(
     verdict = Verdict()
     tools = Path(sys.executable).parent
     words: list[str | Path] = [tools / "broker-load", "run", "--bootstrap", bootstrap, "--command-config", config]
-    words += ["--scenario", scenario, "--quiet", "--json", result]
+    words += ["--scenario", scenario, "--quiet", "--json-file", result]
     reader = [sys.executable, "-m", "tests.deploy.reader", str(config), bootstrap, TOPIC, "years-readers"]
     with ExitStack() as stack:
         log = stack.enter_context(output.open("wb"))

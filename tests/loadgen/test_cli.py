@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from broker_cy.client.program import EXIT_FAILED
 from loadgen import cli
+from loadgen.command import DATA_WRONG
 from loadgen.report.result import Result
 from tests.support.load_results import bad, good
 
@@ -40,6 +42,7 @@ def test_an_address_without_a_port_has_the_port_of_its_option(
 
     def run_headless(*_: Any, listen: Any, **__: Any) -> None:
         found.append(listen)
+        raise SystemExit
 
     def serve(scenario: Any, bootstrap: Any, address: Any, **_: Any) -> None:
         found.append(address)
@@ -51,11 +54,11 @@ def test_an_address_without_a_port_has_the_port_of_its_option(
     assert found == [expected]
 
 
-@pytest.mark.parametrize(("run", "code"), [(good, 64), (bad, 3)])
+@pytest.mark.parametrize(("run", "code"), [(good, EXIT_FAILED), (bad, DATA_WRONG)])
 def test_a_report_that_cannot_be_written_hides_no_verdict(
     run: Callable[[], Result], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If this fails, a pipeline mistakes lost records for a wrong option."""
-    options = {"json_path": tmp_path, "html_path": None, "junit_path": None}
+    options = {"json_file_path": tmp_path, "html_path": None, "junit_path": None, "as_json": False}
     assert cli._write(run(), options) == code
-    assert "--json: " in capsys.readouterr().err
+    assert "--json-file: " in capsys.readouterr().err

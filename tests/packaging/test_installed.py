@@ -25,7 +25,7 @@ WITH_EXTRAS = (
     ("broker-tui", "tui", 2),
     ("broker-bench", "bench", 2),
     ("broker-dash", "dashboard", 2),
-    ("broker-load", "loadgen", 69),
+    ("broker-load", "loadgen", 2),
     ("broker-analytics", "analytics", 69),
 )
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")

@@ -36,7 +36,7 @@ def test_the_last_line_is_the_verdict(passed: Result) -> None:
     """If this fails, a reader has to scroll to see whether a run passed."""
     assert shown(passed).splitlines()[-1] == "Good (exit code 0)"
     lines = shown(bad()).splitlines()
-    assert lines[-1] == "Data wrong (exit code 3)"
+    assert lines[-1] == "Data wrong (exit code 12)"
     assert lines[-5] == "- data wrong: 1 duplicated"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.launch.processes import Child
+from loadgen.command import GENERATOR_LIMIT, GOOD
 from loadgen.report import result as results
 from loadgen.report.result import Result
 from tests.support.wait import until
@@ -19,7 +20,7 @@ COMMAND = (sys.executable, "-m", "loadgen")
 ENDS_S = 120.0
 ROOT = Path(__file__).resolve().parents[3]
 # Verdicts of a run with correct data on a machine that other tests keep busy: good, or the generator was late.
-UNDISTURBED = (0, 2)
+UNDISTURBED = (GOOD, GENERATOR_LIMIT)
 
 PRODUCERS = """
 duration = "{seconds}s"
@@ -75,7 +76,7 @@ def loading(directory: Path, bootstrap: str, *options: str | Path, mode: str = "
     """Start `broker-load run` (or another mode); it is killed at the end if it still runs."""
     json_path = directory / "result.json"
     json_path.unlink(missing_ok=True)
-    command = [*COMMAND, mode, "--bootstrap", bootstrap, *map(str, options), "--json", str(json_path)]
+    command = [*COMMAND, mode, "--bootstrap", bootstrap, *map(str, options), "--json-file", str(json_path)]
     # The report is as wide as a terminal.
     child = Child(command, directory, "load", env={"COLUMNS": "160", "PYTHONPATH": str(ROOT)})
     try:

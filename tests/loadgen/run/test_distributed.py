@@ -16,6 +16,8 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from bench.launch.processes import Child
+from broker_cy.client.program import EXIT_FAILED
+from loadgen.command import GENERATOR_LIMIT
 from tests.loadgen.run.kit import COMMAND, ENDS_S, ROOT, UNDISTURBED, Load, loading, producers
 from tests.support import needs
 from tests.support.both_brokers import running
@@ -84,7 +86,7 @@ def test_a_worker_of_another_version_is_refused(broker: Target, tmp_path: Path) 
         stack.enter_context(worker(tmp_path, "same", address))
         other = stack.enter_context(worker(tmp_path, "other", address, (sys.executable, "-c", OTHER_VERSION)))
         ended = run.end()
-        assert ended.code == 69
+        assert ended.code == EXIT_FAILED
         assert f"({socket.gethostname()}, process {other.pid}): this worker is of version 0.0.9" in ended.stderr
         assert other.wait(ENDS_S) == 0
 
@@ -145,7 +147,7 @@ def test_an_address_that_cannot_be_had(broker: Target, tmp_path: Path, host: str
         address = f"{host}:{taken.getsockname()[1]}"
         with master(tmp_path, broker.bootstrap, producers(tmp_path, "port"), address) as run:
             ended = run.end()
-    assert ended.code == 69
+    assert ended.code == EXIT_FAILED
     assert f"broker-load: --listen: {address}" in ended.stderr
     assert why in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -220,7 +222,7 @@ def test_two_hosts_one_of_which_is_unplugged(tmp_path: Path) -> None:
         run.shows("Produce")
         ip("link", "set", second.link, "down")
         ended = run.end()
-        assert ended.code == 2, ended.stdout + ended.stderr
+        assert ended.code == GENERATOR_LIMIT, ended.stdout + ended.stderr
         assert {each.host for each in ended.of.workers} == {first.name, second.name}
         (lost,) = (each for each in ended.of.workers if each.lost is not None)
         assert lost.host == second.name

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.command import GENERATOR_LIMIT
 from loadgen.report import result as results
 from loadgen.report.result import Result
 from tests.loadgen.run.kit import ENDS_S, ROOT, producers
@@ -42,7 +43,7 @@ class _Run:
         self._json = directory / "result.json"
         options = ["--bootstrap", BOOTSTRAP, "--workers", "2", "--listen", f"{CONTROL}:5557", "--timeout", "5s"]
         words = [sys.executable, "-m", "loadgen", "master", *options, "--scenario", str(scenario)]
-        self.master = lab.control("master", [*words, "--json", str(self._json)], PYTHONPATH=str(ROOT))
+        self.master = lab.control("master", [*words, "--json-file", str(self._json)], PYTHONPATH=str(ROOT))
         self.workers = {
             host: lab.start(host, host, f"venv/bin/broker-load worker --master {CONTROL}") for host in WORKERS
         }
@@ -94,7 +95,7 @@ def test_a_host_that_is_lost_is_reported(lab: Lab, tmp_path: Path, fault: str, m
         lab.do(fault, WORKERS[0])
         found = run.end()
         lab.do(mend, WORKERS[0])
-    assert found.exit_code == 2
+    assert found.exit_code == GENERATOR_LIMIT
     (lost,) = (each for each in found.workers if each.lost is not None)
     assert lost.host == WORKERS[0]
     assert 0.2 < lost.missing_share <= 0.5

@@ -17,6 +17,7 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from bench.launch.processes import Child
+from broker_cy.client.program import EXIT_USAGE
 from tests.loadgen.run.kit import ENDS_S, ROOT, UNDISTURBED
 from tests.support.both_brokers import running
 from tests.support.broker import Target
@@ -152,7 +153,7 @@ def test_wrong_options(options: tuple[str, ...], text: str, tmp_path: Path) -> N
     words = [*LOCUST, "--headless", *options, *(at_port() if "--processes" in options else ())]
     # This waits until all processes have closed the pipes: the ones that locust forked also exit.
     run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=REFUSED_S)
-    assert run.returncode == 64, run.stderr
+    assert run.returncode == EXIT_USAGE, run.stderr
     assert f"broker-load: {text}" in run.stderr.decode()
     assert "Traceback" not in run.stderr.decode()
 
@@ -163,7 +164,7 @@ def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [*LOCUST, "--headless", "EventsUser"]
     run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, timeout=REFUSED_S)
-    assert run.returncode == 64, run.stderr
+    assert run.returncode == EXIT_USAGE, run.stderr
     assert "user classes: EventsUser (allowed: all of the scenario's, and no others:" in run.stderr.decode()
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from bench.wire import protocol
+from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, EXIT_USAGE
+from loadgen.command import DATA_WRONG, GENERATOR_LIMIT
 from tests.loadgen.run.kit import UNDISTURBED, Load, children_of, freeze, load, loading, producers, thaw
 from tests.support.broker import Target
 
@@ -147,7 +149,7 @@ def test_a_worker_that_dies_is_reported(own_broker: Target, topic: str, tmp_path
 
     scenario = producers(tmp_path, topic, seconds=12, rate=500)
     run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--processes", "2", meanwhile=meanwhile)
-    assert run.code == 2, run.stdout + run.stderr
+    assert run.code == GENERATOR_LIMIT, run.stdout + run.stderr
     (lost,) = (each for each in run.of.workers if each.lost is not None)
     assert lost.missing_share > 0
     assert "disappeared" in (lost.lost or "")
@@ -179,7 +181,7 @@ def test_a_cluster_that_goes_away_for_good_leaves_the_figures(own_broker: Target
 
     scenario = producers(tmp_path, topic, seconds=6, rate=500)
     run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario, "--timeout", "1s", meanwhile=meanwhile)
-    assert run.code == 3, run.stdout + run.stderr
+    assert run.code == DATA_WRONG, run.stdout + run.stderr
     assert run.of.operations["Produce"].requests
     assert run.of.verification is not None
     assert run.of.verification.problem is not None
@@ -215,7 +217,7 @@ def test_a_user_that_cannot_connect_is_reported_once(own_broker: Target, topic: 
         encoding="utf-8",
     )
     run = load(tmp_path, own_broker.bootstrap, "--scenario", scenario)
-    assert run.code == 69, run.stdout + run.stderr
+    assert run.code == EXIT_FAILED, run.stdout + run.stderr
     assert "not joined in" in run.stderr
     assert "Traceback" not in run.stderr
 
@@ -274,7 +276,7 @@ def test_ctrl_c_while_it_is_read_back(own_broker: Target, topic: str, tmp_path: 
     assert run.of.verification is not None
     # It may have been read before the signal came.
     assert run.of.verification.problem in (None, "interrupted")
-    assert run.code == 3 or run.of.verification.is_good
+    assert run.code == DATA_WRONG or run.of.verification.is_good
     assert "Traceback" not in run.stderr
     assert not [each for each in own_broker.data_dir.glob(f"{topic}-*") if not each.name.endswith("-delete")]
 
@@ -298,9 +300,8 @@ def test_a_search_finds_a_rate(own_broker: Target, topic: str, tmp_path: Path) -
 def test_no_cluster(tmp_path: Path) -> None:
     """If this fails, a wrong address causes a traceback or counts as a failure of the cluster."""
     run = load(tmp_path, "127.0.0.1:1", "--scenario", "hot-key")
-    assert run.code == 69
-    assert "127.0.0.1:1" in run.stderr
-    assert "refused" in run.stderr
+    assert run.code == EXIT_UNREACHED
+    assert "connect, broker 127.0.0.1:1: connection refused: no process listens there" in run.stderr
     assert "Traceback" not in run.stderr
 
 
@@ -311,13 +312,15 @@ def test_no_cluster(tmp_path: Path) -> None:
         (["--scenario", "mixd"], "did you mean 'mixed'?"),
         (["--processes", "0"], "'--processes'"),
         (["--rat", "5/s"], "--rate"),
+        # A file, as in earlier releases.
+        (["--json", "result.json"], "to write a file, use --json-file result.json"),
         (["--html", "missing/report.html"], "--html: missing/report.html: missing is no directory"),
     ],
 )
 def test_wrong_options(options: list[str], text: str, tmp_path: Path) -> None:
     """If this fails, a typing error starts another run than intended, or is reported as a generator limit."""
     run = load(tmp_path, "127.0.0.1:1", *options)
-    assert run.code == 64, run.stderr
+    assert run.code == EXIT_USAGE, run.stderr
     assert text in run.stderr
 
 
@@ -330,5 +333,5 @@ def test_workers_that_do_not_come(own_broker: Target, topic: str, tmp_path: Path
         running.shows("creating topics")
         running.interrupt()
         run = running.end()
-    assert run.code == 69
+    assert run.code == EXIT_FAILED
     assert "interrupted" in run.stderr

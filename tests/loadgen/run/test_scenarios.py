@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.command import DATA_WRONG
 from loadgen.scenario.toml_file import builtin_names
 from tests.loadgen.run.kit import load
 from tests.support.broker import Target
 
 # Small, so that a machine that runs other tests at the same time keeps up.
 SMALL = {"produce-throughput": ["--rate", "200/s", "--verify", "after"], "mixed": ["--rate", "200/s"]}
-DATA_WRONG = 3
 
 
 @pytest.mark.full
