@@ -42,7 +42,7 @@ from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import wire_admin, wire_log
 from broker_cy.quorum.election_state import NO_LEADER, QuorumError
-from broker_cy.quorum.messages import OffsetAndEpoch
+from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.step import LeaderGone, Output, Role, Snapshotted
 from broker_cy.quorum.voters import Endpoint as VoterEndpoint
 from broker_cy.quorum.voters import ReplicaKey, Voter

@@ -5,19 +5,25 @@ under way that it does not know; and only when the record of the change before i
 old voters has a node in common with each majority of the new ones.
 
 A removed voter becomes an observer, and stays one until it is added again by name (KAFKA-19850): its own report
-(UpdateVoter) changes a voter, and never adds one. With controller.quorum.auto.join.enable (KIP-1186) an observer asks
-to be added by itself, also after it was removed; its entry with a disk that is lost is removed first.
+(UpdateRaftVoter) changes a voter, and never adds one. With controller.quorum.auto.join.enable (KIP-1186) an observer
+asks to be added by itself, also after it was removed; its entry with a disk that is lost is removed first.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
-from broker_cy.quorum.messages import DropVoter, JoinVoters, KRaftVersion, UpdateVoter, UpdateVoterResponse
+from broker_cy.quorum.entries import KRaftVersion
+from broker_cy.quorum.messages import add_request, remove_request, update_request, update_response, voter_of
 from broker_cy.quorum.replication import leader_error
 from broker_cy.quorum.state import NEVER, PendingChange, QuorumState
-from broker_cy.quorum.step import AddVoter, ChangeVoters, RemoveVoter, Reply, Role, UpgradeKRaftVersion
+from broker_cy.quorum.step import AddVoter, ChangeVoters, Received, RemoveVoter, Reply, Role, UpgradeKRaftVersion
 from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from broker_cy.wire import messages as wire
 
 DYNAMIC = 1
 """The first kraft.version that keeps the voters in the log."""
@@ -207,7 +213,7 @@ def report(state: QuorumState) -> None:
         is_static = state.kraft_version < DYNAMIC
         if (is_static and state.report_ms == NEVER) or (not is_static and known != me):
             state.report_ms = state.now_ms + state.timeouts.fetch_ms
-            state.send(state.leader_id, UpdateVoter(state.epoch, me))
+            state.send(state.leader_id, update_request(state.epoch, me))
 
 
 def join(state: QuorumState) -> None:
@@ -221,15 +227,14 @@ def join(state: QuorumState) -> None:
             # It has yet to catch up.
             return
         lost = state.voters.get(state.node_id)
-        change = DropVoter(state.epoch, lost.key) if lost is not None else JoinVoters(state.epoch, state.me)
-        state.send(state.leader_id, change)
+        state.send(state.leader_id, remove_request(lost.key) if lost is not None else add_request(state.me))
 
 
-def update_requested(state: QuorumState, source: int, request: UpdateVoter) -> None:
-    error = leader_error(state, request.epoch)
+def update_requested(state: QuorumState, event: Received, request: wire.UpdateRaftVoterRequest) -> None:
+    error = leader_error(state, request.current_leader_epoch)
     if error is ErrorCode.NONE:
-        error = _update(state, request.voter)
-    state.send(source, UpdateVoterResponse(state.epoch, state.leader_id, error, state.leader_endpoints))
+        error = _update(state, voter_of(request))
+    state.answer(event, update_response(state.epoch, state.leader_id, error, state.leader_address(event)))
 
 
 def _update(state: QuorumState, voter: Voter) -> ErrorCode:

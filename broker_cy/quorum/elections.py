@@ -7,23 +7,32 @@ not know yet that it is a voter, and for unknown candidates: the log of the cand
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER
+from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.messages import (
-    BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
-    EndQuorumEpoch,
-    EndQuorumEpochResponse,
-    Fetch,
-    OffsetAndEpoch,
-    VoteRequest,
-    VoteResponse,
+    begin_response,
+    end_response,
+    endpoints_of,
+    fetch_request,
+    receiver_of,
+    successors_of,
+    vote_request,
+    vote_response,
 )
 from broker_cy.quorum.state import QuorumState
-from broker_cy.quorum.step import LeaderGone, Role, bootstrap_id
+from broker_cy.quorum.step import LeaderGone, Received, Role, bootstrap_id
 from broker_cy.quorum.voters import Endpoint, ReplicaKey
 
+if TYPE_CHECKING:
+    from broker_cy.wire import messages as wire
+
+# The correlations of the two kinds of a vote request: its response does not repeat the kind.
+_VOTE: Final = 0
+_PRE_VOTE: Final = 1
 _VOTING = frozenset({Role.UNATTACHED, Role.PROSPECTIVE})
 _LEADERLESS = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE})
 # The roles that still follow the leader of the epoch, or know it and have given it up.
@@ -111,9 +120,8 @@ def _ask_for_leader(state: QuorumState, voters: tuple[int, ...]) -> None:
     later = state.sought - state.bootstrap_servers
     to = voters[later] if later >= 0 else bootstrap_id(state.sought)
     state.correlation += 1
-    state.send(
-        to, Fetch(state.epoch, state.correlation, state.log.end, state.high_watermark, state.key.directory_id, 0)
-    )
+    request = fetch_request(state.key, state.epoch, state.log.end, state.high_watermark, 0)
+    state.send(to, request, state.correlation)
 
 
 def _become_candidate(state: QuorumState) -> None:
@@ -131,7 +139,8 @@ def _begin_round(state: QuorumState, *, pre_vote: bool) -> None:
     last = state.log.end
     for key in state.voters.keys:
         if key.id != state.node_id:
-            state.send(key.id, VoteRequest(state.epoch, last, pre_vote, state.key.directory_id, key))
+            request = vote_request(state.key, state.epoch, last, pre_vote, key)
+            state.send(key.id, request, _PRE_VOTE if pre_vote else _VOTE)
     _count(state)
 
 
@@ -150,31 +159,30 @@ def _count(state: QuorumState) -> None:
         state.become_follower(state.leader_id, state.leader_endpoints)
 
 
-def vote_requested(state: QuorumState, source: int, request: VoteRequest) -> None:
-    error = _voter_error(state, source, request)
-    if error is ErrorCode.NONE and request.epoch > state.epoch:
-        learn(state, source, request.epoch, NO_LEADER)
+def vote_requested(state: QuorumState, event: Received, request: wire.VoteRequest) -> None:
+    part = request.topics[0].partitions[0]
+    epoch, last = part.replica_epoch, OffsetAndEpoch(part.last_offset, part.last_offset_epoch)
+    # A candidate begins its epoch, so that it has no entry of it.
+    error = _voter_error(state, event.source, epoch, last, epoch if part.pre_vote else epoch - 1)
+    if error is ErrorCode.NONE and epoch > state.epoch:
+        learn(state, event.source, epoch, NO_LEADER)
     if error is ErrorCode.NONE:
-        error = _key_error(state, request.voter)
-    candidate = ReplicaKey(source, request.directory_id)
-    granted = error is ErrorCode.NONE and _is_long_enough(state, request.last) and _grants(state, candidate, request)
-    if granted and not request.pre_vote:
+        error = _key_error(state, receiver_of(request.voter_id, part.voter_directory_id))
+    candidate = ReplicaKey(event.source, part.replica_directory_id)
+    granted = error is ErrorCode.NONE and _is_long_enough(state, last) and _grants(state, candidate, part.pre_vote)
+    if granted and not part.pre_vote:
         # A candidate that is being elected is not disturbed.
         state.hurry = 0
         state.become_unattached()
         state.voted = candidate
-    state.send(
-        source,
-        VoteResponse(state.epoch, state.leader_id, granted, request.pre_vote, error, state.leader_endpoints),
-    )
+    address = state.leader_address(event)
+    state.answer(event, vote_response(state.epoch, state.leader_id, granted, error, address))
 
 
-def _voter_error(state: QuorumState, source: int, request: VoteRequest) -> ErrorCode:
-    if request.epoch < state.epoch:
+def _voter_error(state: QuorumState, source: int, epoch: int, last: OffsetAndEpoch, newest: int) -> ErrorCode:
+    """The error of a candidate whose log ends at `last`, and may have entries up to the epoch `newest`."""
+    if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    last = request.last
-    # A candidate begins its epoch, so that it has no entry of it.
-    newest = request.epoch if request.pre_vote else request.epoch - 1
     if source < 0 or last.offset < 0 or not 0 <= last.epoch <= newest:
         return ErrorCode.INVALID_REQUEST
     if state.kraft_version == 0 and source not in state.voters.ids and state.voters.ids:
@@ -196,8 +204,8 @@ def _is_long_enough(state: QuorumState, last: OffsetAndEpoch) -> bool:
     return (last.epoch, last.offset) >= (end.epoch, end.offset)
 
 
-def _grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> bool:
-    if request.pre_vote:
+def _grants(state: QuorumState, candidate: ReplicaKey, pre_vote: bool) -> bool:
+    if pre_vote:
         # A voter that hears from its leader keeps it.
         return state.role is not Role.LEADER and not (state.role is Role.FOLLOWER and state.has_fetched)
     voted = state.voted
@@ -206,37 +214,39 @@ def _grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> 
     return state.role in _VOTING and state.leader_id == NO_LEADER and is_free
 
 
-def vote_answered(state: QuorumState, source: int, response: VoteResponse) -> None:
-    learn(state, source, response.epoch, response.leader_id, response.leader_endpoints)
-    role = Role.PROSPECTIVE if response.pre_vote else Role.CANDIDATE
-    if response.epoch == state.epoch and state.role is role and source in state.voters.ids:
-        state.votes[source] = response.granted
+def vote_answered(state: QuorumState, event: Received, response: wire.VoteResponse) -> None:
+    part = response.topics[0].partitions[0]
+    role = Role.PROSPECTIVE if event.correlation == _PRE_VOTE else Role.CANDIDATE
+    if part.leader_epoch == state.epoch and state.role is role and event.source in state.voters.ids:
+        state.votes[event.source] = part.vote_granted
         _count(state)
 
 
-def epoch_begun(state: QuorumState, source: int, request: BeginQuorumEpoch) -> None:
-    error = _leader_error(state, source, request.epoch)
+def epoch_begun(state: QuorumState, event: Received, request: wire.BeginQuorumEpochRequest) -> None:
+    part, source = request.topics[0].partitions[0], event.source
+    error = _leader_error(state, source, part.leader_epoch)
     if error is ErrorCode.NONE:
-        learn(state, source, request.epoch, source, request.leader_endpoints)
-        error = _key_error(state, request.voter)
-    state.send(source, BeginQuorumEpochResponse(state.epoch, state.leader_id, error, state.leader_endpoints))
+        learn(state, source, part.leader_epoch, source, endpoints_of(request.leader_endpoints))
+        error = _key_error(state, receiver_of(request.voter_id, part.voter_directory_id))
+    state.answer(event, begin_response(state.epoch, state.leader_id, error, state.leader_address(event)))
 
 
-def epoch_ended(state: QuorumState, source: int, request: EndQuorumEpoch) -> None:
+def epoch_ended(state: QuorumState, event: Received, request: wire.EndQuorumEpochRequest) -> None:
     """The leader has resigned. Its first successor stands immediately, the others one election timeout after each
     other, so that they do not take votes from it.
     """
-    error = _leader_error(state, source, request.epoch)
+    part, source = request.topics[0].partitions[0], event.source
+    error = _leader_error(state, source, part.leader_epoch)
     if error is ErrorCode.NONE:
-        learn(state, source, request.epoch, source, request.leader_endpoints)
+        learn(state, source, part.leader_epoch, source, endpoints_of(request.leader_endpoints))
         if state.role is Role.FOLLOWER:
             # A successor that was chosen may be elected although this node heard from the leader just now.
             state.has_fetched = False
             state.has_ended = True
-            place = _place(state, request.successors)
+            place = _place(state, successors_of(request))
             state.deadline_ms = min(state.deadline_ms, state.now_ms + place * state.timeouts.election_ms)
             state.refetch_later()
-    state.send(source, EndQuorumEpochResponse(state.epoch, state.leader_id, error, state.leader_endpoints))
+    state.answer(event, end_response(state.epoch, state.leader_id, error, state.leader_address(event)))
 
 
 def _place(state: QuorumState, successors: tuple[ReplicaKey, ...]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_cy.quorum.messages import OffsetAndEpoch
+from broker_cy.quorum.entries import OffsetAndEpoch
 
 BEGINNING = OffsetAndEpoch(0, 0)
 

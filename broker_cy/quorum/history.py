@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker_cy.quorum.messages import Control, KRaftVersion
+from broker_cy.quorum.entries import Control, KRaftVersion
 from broker_cy.quorum.voters import VoterSet
 
 BEFORE_THE_LOG = -1

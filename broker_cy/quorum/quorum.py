@@ -11,27 +11,10 @@ from __future__ import annotations
 
 from broker_cy.quorum import changes, elections, replication, snapshots
 from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import VoterHistory, VotersAt
-from broker_cy.quorum.messages import (
-    BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
-    ChangeResponse,
-    DropVoter,
-    EndQuorumEpoch,
-    EndQuorumEpochResponse,
-    Fetch,
-    FetchResponse,
-    FetchSnapshot,
-    FetchSnapshotResponse,
-    JoinVoters,
-    Message,
-    OffsetAndEpoch,
-    UpdateVoter,
-    UpdateVoterResponse,
-    VoteRequest,
-    VoteResponse,
-)
+from broker_cy.quorum.messages import leader_of
 from broker_cy.quorum.state import NEVER, Draw, Progress, QuorumState
 from broker_cy.quorum.step import (
     Append,
@@ -55,6 +38,7 @@ from broker_cy.quorum.step import (
     Timeouts,
 )
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.wire import messages as wire
 
 
 class Quorum:
@@ -205,8 +189,8 @@ class Quorum:
     def _take(self, event: Event) -> None:
         state = self._state
         match event:
-            case Received(source, message):
-                _receive(state, source, message)
+            case Received():
+                _receive(state, event)
             case Tick():
                 _tick(state)
             case LeaderGone():
@@ -292,33 +276,39 @@ def _tick(state: QuorumState) -> None:
         elections.stand(state)
 
 
-def _receive(state: QuorumState, source: int, message: Message) -> None:
-    match message:
-        case Fetch():
-            replication.fetch_requested(state, source, message)
-        case FetchResponse():
-            replication.fetch_answered(state, source, message)
-        case VoteRequest():
-            elections.vote_requested(state, source, message)
-        case VoteResponse():
-            elections.vote_answered(state, source, message)
-        case BeginQuorumEpoch():
-            elections.epoch_begun(state, source, message)
-        case EndQuorumEpoch():
-            elections.epoch_ended(state, source, message)
-        case BeginQuorumEpochResponse() | EndQuorumEpochResponse() | UpdateVoterResponse():
-            elections.learn(state, source, message.epoch, message.leader_id, message.leader_endpoints)
-        case FetchSnapshot():
-            snapshots.requested(state, source, message)
-        case FetchSnapshotResponse():
-            snapshots.fetch_answered(state, source, message)
-        case UpdateVoter():
-            changes.update_requested(state, source, message)
-        case ChangeResponse():
+def _receive(state: QuorumState, event: Received) -> None:
+    match event.message:
+        case wire.FetchRequest() as message:
+            replication.fetch_requested(state, event, message)
+        case wire.FetchResponse() as message:
+            replication.fetch_answered(state, event, message)
+        case wire.VoteRequest() as message:
+            elections.vote_requested(state, event, message)
+        case wire.VoteResponse() as message:
+            _learn(state, event)
+            elections.vote_answered(state, event, message)
+        case wire.BeginQuorumEpochRequest() as message:
+            elections.epoch_begun(state, event, message)
+        case wire.EndQuorumEpochRequest() as message:
+            elections.epoch_ended(state, event, message)
+        case wire.BeginQuorumEpochResponse() | wire.EndQuorumEpochResponse() | wire.UpdateRaftVoterResponse():
+            _learn(state, event)
+        case wire.FetchSnapshotRequest() as message:
+            snapshots.requested(state, event, message)
+        case wire.FetchSnapshotResponse() as message:
+            _learn(state, event)
+            snapshots.fetch_answered(state, event, message)
+        case wire.UpdateRaftVoterRequest() as message:
+            changes.update_requested(state, event, message)
+        case wire.AddRaftVoterResponse() | wire.RemoveRaftVoterResponse():
             # An observer that is a voter now learns it from its log; another one asks again.
             pass
-        case JoinVoters() | DropVoter():
-            raise AssertionError(f"{message} is a ChangeVoters for its receiver")
+        case wire.AddRaftVoterRequest() | wire.RemoveRaftVoterRequest():
+            raise AssertionError(f"{event.message} is a ChangeVoters for its receiver")
+
+
+def _learn(state: QuorumState, event: Received) -> None:
+    elections.learn(state, event.source, *leader_of(event.message, event.listener))
 
 
 def _not_written(state: QuorumState, end_offset: int) -> None:

@@ -7,12 +7,18 @@ A replica that fetches and is not a voter is an observer: it gets the same entri
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import elections
-from broker_cy.quorum.messages import Fetch, FetchResponse, OffsetAndEpoch
+from broker_cy.quorum.entries import OffsetAndEpoch
+from broker_cy.quorum.messages import fetch_request, fetch_response, leader_of
 from broker_cy.quorum.state import NEVER, OBSERVERS_MAX, Parked, Progress, QuorumState, SnapshotFetch
-from broker_cy.quorum.step import BOOTSTRAP, Role
+from broker_cy.quorum.step import BOOTSTRAP, Received, Role
 from broker_cy.quorum.voters import ReplicaKey
+
+if TYPE_CHECKING:
+    from broker_cy.wire import messages as wire
 
 # Kafka's CHECK_QUORUM_TIMEOUT_FACTOR, in tenths: the leader resigns later than its followers time out.
 CHECK_QUORUM_TENTHS = 15
@@ -34,48 +40,40 @@ def fetch(state: QuorumState) -> None:
     state.correlation += 1
     state.is_fetching = True
     state.retry_ms = state.now_ms + state.timeouts.request_ms
-    state.send(
-        state.leader_id,
-        Fetch(
-            state.epoch,
-            state.correlation,
-            state.log.end,
-            state.high_watermark,
-            state.key.directory_id,
-            state.timeouts.fetch_wait_ms,
-        ),
-    )
+    request = fetch_request(state.key, state.epoch, state.log.end, state.high_watermark, state.timeouts.fetch_wait_ms)
+    state.send(state.leader_id, request, state.correlation)
 
 
-def fetch_answered(state: QuorumState, source: int, response: FetchResponse) -> None:
+def fetch_answered(state: QuorumState, event: Received, response: wire.FetchResponse) -> None:
+    part = response.responses[0].partitions[0]
+    epoch, leader_id, addresses = leader_of(response, event.listener)
     # Only the leader answers without an error, so that a bootstrap server of unknown id is known then.
-    is_leader = source <= BOOTSTRAP and response.error is ErrorCode.NONE
-    sender = response.leader_id if is_leader else source
-    elections.learn(state, sender, response.epoch, response.leader_id, response.leader_endpoints)
-    if not _is_expected(state, source, response):
+    is_leader = event.source <= BOOTSTRAP and not part.error_code
+    elections.learn(state, leader_id if is_leader else event.source, epoch, leader_id, addresses)
+    if not _is_expected(state, event, epoch):
         return
-    if response.leader_id != source or response.error is not ErrorCode.NONE:
+    if leader_id != event.source or part.error_code:
         # It leads no longer. The fetch is repeated after the request timeout, unless the fetch timeout ends before.
         return
-    state.fetch_arrived(response.correlation)
-    if response.diverging is not None:
-        _truncate(state, response.diverging)
+    state.fetch_arrived(event.correlation)
+    if part.diverging_epoch.epoch >= 0:
+        _truncate(state, OffsetAndEpoch(part.diverging_epoch.end_offset, part.diverging_epoch.epoch))
         return
-    if response.snapshot_id is not None:
-        if response.snapshot_id.offset > state.high_watermark:
-            state.snapshot_fetch = SnapshotFetch(response.snapshot_id)
+    if part.snapshot_id.epoch >= 0:
+        if part.snapshot_id.end_offset > state.high_watermark:
+            state.snapshot_fetch = SnapshotFetch(OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch))
         else:
             # Its content is already committed here. A leader has no reason to offer it.
             state.refetch_later()
         return
-    for batch in response.batches:
+    for batch in event.batches:
         if batch.epoch > state.epoch:
             raise AssertionError(f"the leader of epoch {state.epoch} sent an entry of epoch {batch.epoch}")
         state.log.append(batch.epoch, batch.offset, batch.end_offset)
         state.to_append.append(batch)
         if batch.control and state.history.note(batch.offset, batch.control):
             state.take_voters()
-    state.leader_high_watermark = response.high_watermark
+    state.leader_high_watermark = part.high_watermark
     advance(state)
 
 
@@ -92,14 +90,16 @@ def _truncate(state: QuorumState, diverging: OffsetAndEpoch) -> None:
     state.truncate_to = end_offset
 
 
-def _is_expected(state: QuorumState, source: int, response: FetchResponse) -> bool:
-    """Whether it answers the newest fetch: an older one may have been sent before the log was truncated."""
+def _is_expected(state: QuorumState, event: Received, epoch: int) -> bool:
+    """Whether a response of a node in `epoch` answers the newest fetch: an older one may have been sent before the log
+    was truncated.
+    """
     return (
         state.role is Role.FOLLOWER
-        and source == state.leader_id
-        and response.epoch == state.epoch
+        and event.source == state.leader_id
+        and epoch == state.epoch
         and state.is_fetching
-        and response.correlation == state.correlation
+        and event.correlation == state.correlation
     )
 
 
@@ -115,40 +115,42 @@ def leader_error(state: QuorumState, epoch: int) -> ErrorCode:
     return ErrorCode.NONE if state.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-    end = request.end
-    error = leader_error(state, request.epoch)
-    if end.offset < 0 or request.max_wait_ms < 0 or not 0 <= end.epoch <= request.epoch:
+def fetch_requested(state: QuorumState, event: Received, request: wire.FetchRequest) -> None:
+    part = request.topics[0].partitions[0]
+    epoch, end = part.current_leader_epoch, OffsetAndEpoch(part.fetch_offset, part.last_fetched_epoch)
+    error = leader_error(state, epoch)
+    if end.offset < 0 or request.max_wait_ms < 0 or not 0 <= end.epoch <= epoch:
         error = ErrorCode.INVALID_REQUEST
     if error is not ErrorCode.NONE:
-        _refuse(state, source, request, error)
+        _refuse(state, event, error)
         return
-    key = ReplicaKey(source, request.directory_id)
+    key = ReplicaKey(event.source, part.replica_directory_id)
     progress = progress_of(state, key)
     before_ms = NEVER
     if progress is not None:
         before_ms = progress.fetched_ms
         progress.counted_ms = progress.fetched_ms = state.now_ms
     parked = state.parked.pop(key, None)
-    if parked is not None and parked.request.correlation != request.correlation:
+    if parked is not None and parked.event.correlation != event.correlation:
         # Its sender has given it up, but its connection still needs a response.
-        _answer(state, source, parked.request)
+        _answer(state, parked.event, parked.end_offset)
     needed = _snapshot_needed(state, end)
     if needed is not None:
-        _answer(state, source, request, snapshot_id=needed)
+        _answer(state, event, snapshot_id=needed)
         return
     shared = state.log.end_of(end.epoch)
     if end.offset and (shared.epoch != end.epoch or shared.offset < end.offset):
         # Nothing is learned from a log that may have other entries (KAFKA-13141).
-        _answer(state, source, request, diverging=shared)
+        _answer(state, event, diverging=shared)
         return
     if progress is not None:
         _acknowledge(state, progress, end.offset, before_ms)
         advance(state)
     if len(state.parked) < OBSERVERS_MAX or key in state.voters:
-        state.parked[key] = Parked(source, request, state.now_ms + request.max_wait_ms)
+        until_ms = state.now_ms + request.max_wait_ms
+        state.parked[key] = Parked(event, epoch, end.offset, part.high_watermark, until_ms)
     else:
-        _answer(state, source, request)
+        _answer(state, event, end.offset)
 
 
 def progress_of(state: QuorumState, key: ReplicaKey) -> Progress | None:
@@ -197,35 +199,29 @@ def _snapshot_needed(state: QuorumState, end: OffsetAndEpoch) -> OffsetAndEpoch 
 
 def _answer(
     state: QuorumState,
-    source: int,
-    request: Fetch,
+    event: Received,
+    records_from: int = -1,
     *,
     diverging: OffsetAndEpoch | None = None,
     snapshot_id: OffsetAndEpoch | None = None,
 ) -> None:
-    has_entries = diverging is None and snapshot_id is None
-    response = FetchResponse(
+    response = fetch_response(
         state.epoch,
-        request.correlation,
         state.node_id,
         # A follower may know more than a leader that has not committed an entry yet, and Kafka's follower insists that
         # the high watermark never goes back: -1 means that it is unknown.
         state.high_watermark if state.high_watermark > state.epoch_start_offset else -1,
-        diverging,
-        snapshot_id,
-        request.end.offset if has_entries else -1,
-        leader_endpoints=state.leader_endpoints,
+        address=state.leader_address(event),
         log_start_offset=state.log.start.offset,
+        diverging=diverging,
+        snapshot_id=snapshot_id,
     )
-    state.send(source, response)
+    state.answer(event, response, records_from)
 
 
-def _refuse(state: QuorumState, source: int, request: Fetch, error: ErrorCode) -> None:
-    endpoints = state.leader_endpoints
-    state.send(
-        source,
-        FetchResponse(state.epoch, request.correlation, state.leader_id, error=error, leader_endpoints=endpoints),
-    )
+def _refuse(state: QuorumState, event: Received, error: ErrorCode) -> None:
+    address = state.leader_address(event)
+    state.answer(event, fetch_response(state.epoch, state.leader_id, error=error, address=address))
 
 
 def synced(state: QuorumState, end_offset: int) -> None:
@@ -262,16 +258,16 @@ def answer_parked(state: QuorumState) -> None:
     for key, parked in list(state.parked.items()):
         if not is_leader:
             del state.parked[key]
-            _refuse(state, parked.source, parked.request, leader_error(state, parked.request.epoch))
+            _refuse(state, parked.event, leader_error(state, parked.epoch))
         elif _is_due(state, parked):
             del state.parked[key]
-            _answer(state, parked.source, parked.request)
+            _answer(state, parked.event, parked.end_offset)
 
 
 def _is_due(state: QuorumState, parked: Parked) -> bool:
     return (
-        parked.request.end.offset < state.log.end_offset
-        or parked.request.high_watermark < state.high_watermark
+        parked.end_offset < state.log.end_offset
+        or parked.high_watermark < state.high_watermark
         or state.now_ms >= parked.until_ms
     )
 

@@ -7,13 +7,18 @@ time, one chunk after the other, each when the previous one is written.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_cy.core.errors import ErrorCode
-from broker_cy.quorum import elections
-from broker_cy.quorum.messages import FetchSnapshot, FetchSnapshotResponse
+from broker_cy.quorum.entries import OffsetAndEpoch
+from broker_cy.quorum.messages import snapshot_request, snapshot_response
 from broker_cy.quorum.replication import leader_error, progress_of
 from broker_cy.quorum.state import NEVER, QuorumState
-from broker_cy.quorum.step import ChunkWritten, Role, SnapshotChunk, SnapshotDone, Snapshotted
+from broker_cy.quorum.step import ChunkWritten, Received, Role, SnapshotChunk, SnapshotDone, Snapshotted
 from broker_cy.quorum.voters import ReplicaKey
+
+if TYPE_CHECKING:
+    from broker_cy.wire import messages as wire
 
 # --- the follower
 
@@ -26,41 +31,40 @@ def fetch(state: QuorumState) -> None:
     state.correlation += 1
     state.is_fetching = True
     state.retry_ms = state.now_ms + state.timeouts.request_ms
-    state.send(
-        state.leader_id,
-        FetchSnapshot(state.epoch, state.correlation, fetching.snapshot_id, fetching.position, state.key.directory_id),
-    )
+    request = snapshot_request(state.key, state.epoch, fetching.snapshot_id, fetching.position)
+    state.send(state.leader_id, request, state.correlation)
 
 
-def fetch_answered(state: QuorumState, source: int, response: FetchSnapshotResponse) -> None:
-    elections.learn(state, source, response.epoch, response.leader_id, response.leader_endpoints)
+def fetch_answered(state: QuorumState, event: Received, response: wire.FetchSnapshotResponse) -> None:
+    part = response.topics[0].partitions[0]
     fetching = state.snapshot_fetch
     if (
         fetching is None
-        or source != state.leader_id
-        or response.epoch != state.epoch
+        or event.source != state.leader_id
+        or part.current_leader.leader_epoch != state.epoch
         or not state.is_fetching
-        or response.correlation != state.correlation
+        or event.correlation != state.correlation
     ):
         return
-    if response.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+    if part.error_code in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
         # The leader has deleted it since: the next fetch asks for a newer one.
         _give_up(state)
         return
-    if response.error is not ErrorCode.NONE:
+    if part.error_code:
         return
-    end = response.position + len(response.content)
+    content = bytes(part.unaligned_records or b"")
+    end = part.position + len(content)
     if (
-        response.snapshot_id != fetching.snapshot_id
-        or response.position != fetching.position
-        or not response.content
-        or end > response.size
+        (part.snapshot_id.end_offset, part.snapshot_id.epoch) != fetching.snapshot_id
+        or part.position != fetching.position
+        or not content
+        or end > part.size
     ):
         _give_up(state)
         return
-    state.fetch_arrived(response.correlation)
+    state.fetch_arrived(event.correlation)
     state.is_writing_chunk = fetching.is_writing = True
-    state.chunk = SnapshotChunk(fetching.snapshot_id, response.position, response.content, end == response.size)
+    state.chunk = SnapshotChunk(fetching.snapshot_id, part.position, content, end == part.size)
 
 
 def _give_up(state: QuorumState) -> None:
@@ -136,27 +140,18 @@ def taken(state: QuorumState, event: Snapshotted) -> None:
 # --- the leader
 
 
-def requested(state: QuorumState, source: int, request: FetchSnapshot) -> None:
+def requested(state: QuorumState, event: Received, request: wire.FetchSnapshotRequest) -> None:
     """Answer with the place of the chunk; the sender of the response reads it."""
-    error = leader_error(state, request.epoch)
-    if error is ErrorCode.NONE and request.position < 0:
+    part = request.topics[0].partitions[0]
+    error = leader_error(state, part.current_leader_epoch)
+    if error is ErrorCode.NONE and part.position < 0:
         error = ErrorCode.POSITION_OUT_OF_RANGE
     if error is ErrorCode.NONE:
         # A voter that fetches a snapshot counts as alive (KAFKA-15489), although it acknowledges nothing.
-        progress = progress_of(state, ReplicaKey(source, request.directory_id))
+        progress = progress_of(state, ReplicaKey(event.source, part.replica_directory_id))
         if progress is not None:
             progress.counted_ms = state.now_ms
             progress.fetched_ms = state.now_ms
-    state.send(
-        source,
-        FetchSnapshotResponse(
-            state.epoch,
-            request.correlation,
-            state.leader_id,
-            request.snapshot_id,
-            request.position,
-            request.max_bytes,
-            error=error,
-            leader_endpoints=state.leader_endpoints,
-        ),
-    )
+    snapshot_id = OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+    address = state.leader_address(event)
+    state.answer(event, snapshot_response(state.epoch, state.leader_id, snapshot_id, part.position, error, address))

@@ -6,27 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER, NOT_VOTED, ElectionState
+from broker_cy.quorum.entries import Batch, Control, KRaftVersion, Leadership, OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import BEFORE_THE_LOG, VoterHistory
-from broker_cy.quorum.messages import (
-    Batch,
-    BeginQuorumEpoch,
-    Control,
-    EndQuorumEpoch,
-    Fetch,
-    KRaftVersion,
-    Leadership,
-    Message,
-    OffsetAndEpoch,
-)
-from broker_cy.quorum.step import Reply, Role, Send, SnapshotChunk, Timeouts
+from broker_cy.quorum.messages import address_on, begin_request, end_request
+from broker_cy.quorum.step import Answer, Received, Reply, Role, Send, SnapshotChunk, Timeouts
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from broker_cy.wire.codec import Message
 
 # The roles that may directly precede each role; None is the start of the process.
 PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
@@ -59,15 +53,17 @@ class Progress:
     fetched_ms: int = NEVER
     caught_up_ms: int = NEVER
     leader_end_offset: int = -1  # of the leader's log when the replica fetched at last
-    reported: Voter | None = None  # its own UpdateVoter, while the voters are static
+    reported: Voter | None = None  # its own UpdateRaftVoter, while the voters are static
 
 
 @dataclass(slots=True)
 class Parked:
-    """A fetch that waits for something new."""
+    """A fetch behind `end_offset` that waits for something new, by a replica that knows `high_watermark`."""
 
-    source: int
-    request: Fetch
+    event: Received
+    epoch: int
+    end_offset: int
+    high_watermark: int
     until_ms: int
 
 
@@ -159,7 +155,7 @@ class QuorumState:
         self.replace_log: OffsetAndEpoch | None = None
         self.chunk: SnapshotChunk | None = None
         self.to_append: list[Batch] = []
-        self.to_send: list[Send] = []
+        self.to_send: list[Send | Answer] = []
         self.replies: list[Reply] = []
         self._draw = draw
         self._recorded = stored
@@ -294,7 +290,8 @@ class QuorumState:
 
     def send_begin(self, voter: int) -> None:
         found = self.voters.get(voter)
-        self.send(voter, BeginQuorumEpoch(self.epoch, found.key if found else None, self.me.endpoints))
+        key = found.key if found else None
+        self.send(voter, begin_request(self.node_id, self.epoch, key, self.me.endpoints))
 
     def resign(self) -> None:
         """Stop leading, and let the voter with the longest log stand for election."""
@@ -303,7 +300,7 @@ class QuorumState:
             key=lambda key: -self.progress[key.id].end_offset,
         )
         for key in others:
-            self.send(key.id, EndQuorumEpoch(self.epoch, tuple(others), self.me.endpoints))
+            self.send(key.id, end_request(self.node_id, self.epoch, tuple(others), self.me.endpoints))
         self.become(Role.RESIGNED)
         self.leader_id = NO_LEADER
         self.leader_endpoints = ()
@@ -326,8 +323,15 @@ class QuorumState:
 
     # --- messages
 
-    def send(self, to: int, message: Message) -> None:
-        self.to_send.append(Send(to, message))
+    def send(self, to: int, request: Message, correlation: int = 0) -> None:
+        self.to_send.append(Send(to, request, correlation))
+
+    def answer(self, event: Received, response: Message, records_from: int = -1) -> None:
+        self.to_send.append(Answer(event.source, response, event.correlation, records_from))
+
+    def leader_address(self, event: Received) -> Endpoint | None:
+        """The address of the leader on the listener that a request arrived on; None if it is not known."""
+        return address_on(self.leader_endpoints, event.listener)
 
     def append(self, count: int, content: bytes | None, control: tuple[Control, ...] = ()) -> int:
         """Append a batch as the leader; return its end offset."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
-from broker_cy.quorum.messages import Batch, Message, OffsetAndEpoch
+from broker_cy.quorum.entries import Batch, OffsetAndEpoch
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from broker_cy.wire.codec import Message
 
 
 class Role(Enum):
@@ -34,7 +37,7 @@ def bootstrap_id(index: int) -> int:
 
 
 # --- events
-# Tuples, because each start imports this file and `messages`: a dataclass takes several times as long to make.
+# Tuples, because each start imports this file: a dataclass takes several times as long to make.
 
 
 class Signal:
@@ -61,10 +64,17 @@ class Tick(Signal):
 
 
 class Received(NamedTuple):
-    """`source` is the id in a request, or whom the request that a response answers was sent to."""
+    """A request of another node, or the response to a Send. `source` is the id in a request, or whom the request that
+    a response answers was sent to. `correlation` is that of the Send that a response answers; a request has one that
+    its receiver chooses, and that is in the Answer. `listener` is the one that the request arrived on or was sent to.
+    `batches` are those in the records of a Fetch response: whole ones that follow each other.
+    """
 
     source: int
     message: Message
+    correlation: int = 0
+    listener: str = ""
+    batches: tuple[Batch, ...] = ()
 
 
 class LeaderGone(NamedTuple):
@@ -188,12 +198,25 @@ Event = (
 
 
 class Send(NamedTuple):
-    """`to` is a node id, whose addresses Quorum.endpoints returns, or a bootstrap_id. A response goes to the sender of
-    the request, on the same connection.
+    """A request. `to` is a node id, whose addresses Quorum.endpoints returns, or a bootstrap_id. The machine recognizes
+    the response by `correlation`.
     """
 
     to: int
     message: Message
+    correlation: int = 0
+
+
+class Answer(NamedTuple):
+    """The response to the request of `to` that was Received with `correlation`. Each request has exactly one, in the
+    same Output; only that to a Fetch may come later. The records of the log from `records_from` on are added when it
+    leaves: any number of whole batches; -1: there are none.
+    """
+
+    to: int
+    message: Message
+    correlation: int = 0
+    records_from: int = -1
 
 
 class Reply(NamedTuple):
@@ -246,7 +269,7 @@ class Output(NamedTuple):
     persist: ElectionState | None = None
     truncate_to: int = -1
     append: tuple[Batch, ...] = ()
-    send: tuple[Send, ...] = ()
+    send: tuple[Send | Answer, ...] = ()
     wake_ms: int = -1
     replace_log: OffsetAndEpoch | None = None
     chunk: SnapshotChunk | None = None

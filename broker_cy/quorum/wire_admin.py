@@ -1,5 +1,5 @@
-"""Kafka's form of requests about the quorum: DescribeQuorum 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0 (KIP-853), and of
-UpdateRaftVoter 0, the report of a voter about itself. Pure functions, as in `wire`.
+"""Requests about the quorum, of operators and of nodes that join: DescribeQuorum 0-2, AddRaftVoter 0-1 and
+RemoveRaftVoter 0 (KIP-853). Pure functions, as in `wire`.
 """
 
 from __future__ import annotations
@@ -7,21 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker_cy.core import uuid as uuids
-from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.quorum.messages import ChangeResponse, DropVoter, JoinVoters, UpdateVoter, UpdateVoterResponse
+from broker_cy.core.errors import ErrorCode
+from broker_cy.quorum.messages import PARTITION, TOPIC, address_on, listeners_of, voter_of
 from broker_cy.quorum.step import Description, RemoveVoter, ReplicaDescription, Reply
-from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter
-from broker_cy.quorum.wire_common import (
-    PARTITION,
-    TOPIC,
-    Identity,
-    Refused,
-    address_on,
-    endpoints_of,
-    is_strange,
-    listeners_of,
-    replica_key,
-)
+from broker_cy.quorum.voters import ReplicaKey, Voter
+from broker_cy.quorum.wire import Identity, Refused, is_strange
 from broker_cy.wire import messages as wire
 from broker_cy.wire.codec import Message
 
@@ -33,24 +23,21 @@ def voter_to_add(me: Identity, request: wire.AddRaftVoterRequest) -> Voter:
     request, which the leader sends it. Raises Refused.
     """
     _check_cluster(me, request, wire.AddRaftVoterResponse)
-    key = replica_key(request.voter_id, request.voter_directory_id)
-    endpoints = endpoints_of(request.listeners)
-    if key is None or key.directory_id == uuids.ZERO:
-        raise _invalid(wire.AddRaftVoterResponse, "the request names no voter: an id and a directory id are needed")
-    if address_on(endpoints, me.listener) is None:
+    voter = voter_of(request)
+    _check_key(voter.key, wire.AddRaftVoterResponse)
+    if address_on(voter.endpoints, me.listener) is None:
         raise _invalid(
             wire.AddRaftVoterResponse,
-            f"voter {key} has the listeners {[one.name for one in endpoints]}; {me.listener} is needed",
+            f"voter {voter.key} has the listeners {[one.name for one in voter.endpoints]}; {me.listener} is needed",
         )
-    return Voter(key, endpoints)
+    return voter
 
 
 def voter_to_remove(me: Identity, request: wire.RemoveRaftVoterRequest) -> RemoveVoter:
     """Raises Refused."""
     _check_cluster(me, request, wire.RemoveRaftVoterResponse)
-    key = replica_key(request.voter_id, request.voter_directory_id)
-    if key is None or key.directory_id == uuids.ZERO:
-        raise _invalid(wire.RemoveRaftVoterResponse, "the request names no voter: an id and a directory id are needed")
+    key = ReplicaKey(request.voter_id, request.voter_directory_id)
+    _check_key(key, wire.RemoveRaftVoterResponse)
     return RemoveVoter(key)
 
 
@@ -69,89 +56,14 @@ def _check_cluster(me: Identity, request: Any, response: type[Any]) -> None:
         raise Refused(response(error_code=error, error_message=text), error)
 
 
+def _check_key(key: ReplicaKey, response: type[Any]) -> None:
+    if key.id < 0 or key.directory_id == uuids.ZERO:
+        raise _invalid(response, "the request names no voter: an id and a directory id are needed")
+
+
 def _invalid(response: type[Any], text: str) -> Refused:
     error = ErrorCode.INVALID_REQUEST
     return Refused(response(error_code=error, error_message=text), error)
-
-
-def join_request(me: Identity, message: JoinVoters, version: int, timeout_ms: int) -> Message:
-    """Before version 1 the response follows the commit, which the new voter itself has to acknowledge."""
-    request = wire.AddRaftVoterRequest(
-        cluster_id=me.cluster_id,
-        timeout_ms=timeout_ms,
-        voter_id=message.voter.key.id,
-        voter_directory_id=message.voter.key.directory_id,
-        listeners=listeners_of(wire.AddRaftVoterRequest.Listener, message.voter.endpoints),
-    )
-    if version >= 1:
-        request.ack_when_committed = False
-    return request
-
-
-def drop_request(me: Identity, message: DropVoter) -> Message:
-    return wire.RemoveRaftVoterRequest(
-        cluster_id=me.cluster_id, voter_id=message.key.id, voter_directory_id=message.key.directory_id
-    )
-
-
-def change_result(response: wire.AddRaftVoterResponse | wire.RemoveRaftVoterResponse) -> ChangeResponse:
-    error = ErrorCode(response.error_code)
-    return ChangeResponse(error, response.error_message or ("" if error is ErrorCode.NONE else error.name))
-
-
-# --- UpdateRaftVoter
-
-
-def update_request(me: Identity, message: UpdateVoter) -> Message:
-    voter = message.voter
-    return wire.UpdateRaftVoterRequest(
-        cluster_id=me.cluster_id,
-        current_leader_epoch=message.epoch,
-        voter_id=voter.key.id,
-        voter_directory_id=voter.key.directory_id,
-        listeners=listeners_of(wire.UpdateRaftVoterRequest.Listener, voter.endpoints),
-        kraft_version_feature=wire.UpdateRaftVoterRequest.KRaftVersionFeature(
-            min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
-        ),
-    )
-
-
-def update_value(me: Identity, request: wire.UpdateRaftVoterRequest) -> UpdateVoter:
-    """Raises Refused. The machine checks the voter itself."""
-    if is_strange(me, request.cluster_id):
-        error = ErrorCode.INCONSISTENT_CLUSTER_ID
-        raise Refused(wire.UpdateRaftVoterResponse(error_code=error), error)
-    endpoints = endpoints_of(request.listeners)
-    if request.voter_id < 0 or address_on(endpoints, me.listener) is None:
-        error = ErrorCode.INVALID_REQUEST
-        raise Refused(wire.UpdateRaftVoterResponse(error_code=error), error)
-    versions = request.kraft_version_feature
-    return UpdateVoter(
-        request.current_leader_epoch,
-        Voter(
-            ReplicaKey(request.voter_id, request.voter_directory_id),
-            endpoints,
-            versions.min_supported_version,
-            versions.max_supported_version,
-        ),
-    )
-
-
-def update_response(message: UpdateVoterResponse, listener: str) -> Message:
-    leader = wire.UpdateRaftVoterResponse.CurrentLeader(leader_id=message.leader_id, leader_epoch=message.epoch)
-    address = address_on(message.leader_endpoints, listener)
-    if address is not None:
-        leader.host, leader.port = address.host, address.port
-    return wire.UpdateRaftVoterResponse(error_code=message.error, current_leader=leader)
-
-
-def update_result(me: Identity, response: wire.UpdateRaftVoterResponse) -> UpdateVoterResponse:
-    """Raises KafkaError for a response without the epoch."""
-    leader, error = response.current_leader, ErrorCode(response.error_code)
-    if leader.leader_epoch < 0:
-        raise KafkaError(error, "the response to UpdateRaftVoter names no epoch")
-    endpoints = (Endpoint(me.listener, leader.host, leader.port),) if leader.host else ()
-    return UpdateVoterResponse(leader.leader_epoch, leader.leader_id, error, endpoints)
 
 
 # --- DescribeQuorum

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.core.errors import WireError
-from broker_cy.quorum.messages import Batch, Control, KRaftVersion, Leadership
+from broker_cy.quorum.entries import Batch, Control, KRaftVersion, Leadership
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.wire import control
 from broker_cy.wire.control import ControlMessage, decode_control, encode_control

@@ -15,8 +15,8 @@ from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
-from broker_cy.quorum.messages import Batch as QuorumBatch
-from broker_cy.quorum.messages import KRaftVersion, Leadership
+from broker_cy.quorum.entries import Batch as QuorumBatch
+from broker_cy.quorum.entries import KRaftVersion, Leadership
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.wire import codec, messages
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch

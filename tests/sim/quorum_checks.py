@@ -7,21 +7,16 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from broker_cy.core.uuid import ZERO
+from broker_cy.quorum import elections
+from broker_cy.quorum.entries import Batch, KRaftVersion, Leadership
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import (
-    Batch,
-    ChangeResponse,
-    Fetch,
-    FetchSnapshot,
-    KRaftVersion,
-    Leadership,
-    VoteRequest,
-    VoteResponse,
-)
+from broker_cy.quorum.messages import leader_of, part_of
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.replication import CHECK_QUORUM_TENTHS
-from broker_cy.quorum.step import Event, Output, Received, Role, Send, Tick, Timeouts
+from broker_cy.quorum.step import Answer, Event, Output, Received, Role, Send, Tick, Timeouts
 from broker_cy.quorum.voters import ReplicaKey, VoterSet
+from broker_cy.wire import messages as wire
+from broker_cy.wire.codec import Message
 from tests.sim.quorum_disk import Disk, find
 
 
@@ -33,6 +28,22 @@ class Machine(Protocol):
 
     @property
     def key(self) -> ReplicaKey: ...
+
+
+def epoch_of(message: Message) -> int:
+    """The epoch in a message, -1 for a change of the voters, which has none."""
+    match message:
+        case wire.VoteRequest():
+            return message.topics[0].partitions[0].replica_epoch
+        case wire.BeginQuorumEpochRequest() | wire.EndQuorumEpochRequest():
+            return message.topics[0].partitions[0].leader_epoch
+        case wire.FetchRequest() | wire.FetchSnapshotRequest():
+            return message.topics[0].partitions[0].current_leader_epoch
+        case wire.UpdateRaftVoterRequest():
+            return message.current_leader_epoch
+        case wire.AddRaftVoterRequest() | wire.RemoveRaftVoterRequest():
+            return -1
+    return leader_of(message, "")[0]
 
 
 class Checks:
@@ -81,21 +92,20 @@ class Checks:
 
     # --- what a node does
 
-    def sent(self, node_id: int, message: Send) -> None:
+    def sent(self, node_id: int, message: Send | Answer) -> None:
         node = self.nodes[node_id]
         state = node.disk.state
         content = message.message
         assert state is not None, f"{node_id} has persisted nothing"
-        assert isinstance(content, ChangeResponse) or state.epoch >= content.epoch, (
-            f"{node_id} has not persisted the epoch of {message}"
-        )
+        epoch = epoch_of(content)
+        assert state.epoch >= epoch, f"{node_id} has not persisted the epoch of {message}"
         match content:
-            case VoteResponse(epoch, _, True, False):
+            case wire.VoteResponse() if part_of(content).vote_granted and message.correlation == elections._VOTE:
                 assert state.voted_id == message.to, f"{node_id} has not persisted its vote for {message.to}"
                 self._voted(node.key, epoch, (message.to, state.voted_directory_id))
-            case VoteRequest(epoch, _, pre_vote):
+            case wire.VoteRequest():
                 self._check_stands(node)
-                if not pre_vote:
+                if not part_of(content).pre_vote:
                     self._voted(node.key, epoch, (node_id, state.voted_directory_id))
 
     def _check_stands(self, node: Machine) -> None:
@@ -176,8 +186,10 @@ class Checks:
         for key in others:
             heard.setdefault(key, now_ms)
         match event:
-            case Received(source, Fetch(epoch) | FetchSnapshot(epoch) as request) if epoch == quorum.epoch:
-                heard[ReplicaKey(source, request.directory_id)] = heard[ReplicaKey(source)] = now_ms
+            case Received(source, wire.FetchRequest() | wire.FetchSnapshotRequest() as request):
+                part = request.topics[0].partitions[0]
+                if part.current_leader_epoch == quorum.epoch:
+                    heard[ReplicaKey(source, part.replica_directory_id)] = heard[ReplicaKey(source)] = now_ms
             case Tick() if others:
                 needed = voters.majority - (1 if quorum.is_voter else 0)
                 times = sorted((heard[key] for key in others), reverse=True)

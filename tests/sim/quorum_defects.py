@@ -5,11 +5,13 @@ from __future__ import annotations
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import changes, elections, replication, snapshots, step
 from broker_cy.quorum.election_state import NO_LEADER, ElectionState
+from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import Fetch, FetchSnapshotResponse, OffsetAndEpoch, UpdateVoter, VoteRequest
+from broker_cy.quorum.messages import update_request
 from broker_cy.quorum.state import NEVER, Progress, QuorumState
-from broker_cy.quorum.step import LeaderGone, Role
+from broker_cy.quorum.step import LeaderGone, Received, Role
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.wire import messages as wire
 from tests.sim.defects import Patch, Planter
 
 
@@ -34,9 +36,9 @@ def votes_twice_in_an_epoch(patch: Patch) -> None:
     """A voter grants its vote to each candidate of an epoch."""
     right = elections._grants
 
-    def grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> bool:
+    def grants(state: QuorumState, candidate: ReplicaKey, pre_vote: bool) -> bool:
         state.voted = candidate
-        return right(state, candidate, request)
+        return right(state, candidate, pre_vote)
 
     patch.setattr(elections, "_grants", grants)
 
@@ -101,17 +103,18 @@ def diverging_fetch_counts(patch: Patch) -> None:
     """A fetch of a log with other entries advances what the leader knows of the follower (KAFKA-13141)."""
     right = replication.fetch_requested
 
-    def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-        key = ReplicaKey(source, request.directory_id)
+    def fetch_requested(state: QuorumState, event: Received, request: wire.FetchRequest) -> None:
+        part = request.topics[0].partitions[0]
+        key = ReplicaKey(event.source, part.replica_directory_id)
         if (
             state.role is Role.LEADER
-            and request.epoch == state.epoch
+            and part.current_leader_epoch == state.epoch
             and key in state.voters
-            and source in state.progress
+            and event.source in state.progress
         ):
-            progress = state.progress[source]
-            progress.end_offset = max(progress.end_offset, min(request.end.offset, state.log.end_offset))
-        right(state, source, request)
+            progress = state.progress[event.source]
+            progress.end_offset = max(progress.end_offset, min(part.fetch_offset, state.log.end_offset))
+        right(state, event, request)
         replication.advance(state)
 
     patch.setattr(replication, "fetch_requested", fetch_requested)
@@ -121,12 +124,13 @@ def fetch_of_an_older_epoch_counts(patch: Patch) -> None:
     """A leader takes a delayed fetch of an earlier epoch as an acknowledgement."""
     right = replication.fetch_requested
 
-    def fetch_requested(state: QuorumState, source: int, request: Fetch) -> None:
-        if state.role is Role.LEADER and request.epoch < state.epoch and source in state.progress:
-            progress = state.progress[source]
-            progress.end_offset = max(progress.end_offset, min(request.end.offset, state.log.end_offset))
+    def fetch_requested(state: QuorumState, event: Received, request: wire.FetchRequest) -> None:
+        part = request.topics[0].partitions[0]
+        if state.role is Role.LEADER and part.current_leader_epoch < state.epoch and event.source in state.progress:
+            progress = state.progress[event.source]
+            progress.end_offset = max(progress.end_offset, min(part.fetch_offset, state.log.end_offset))
             replication.advance(state)
-        right(state, source, request)
+        right(state, event, request)
 
     patch.setattr(replication, "fetch_requested", fetch_requested)
 
@@ -134,7 +138,7 @@ def fetch_of_an_older_epoch_counts(patch: Patch) -> None:
 def takes_any_response(patch: Patch) -> None:
     """A follower takes the response to an earlier fetch, or one of another leader's epoch."""
     patch.setattr(
-        replication, "_is_expected", lambda state, source, response: state.role is Role.FOLLOWER and state.is_fetching
+        replication, "_is_expected", lambda state, event, epoch: state.role is Role.FOLLOWER and state.is_fetching
     )
 
 
@@ -290,7 +294,7 @@ def removed_voter_rejoins(patch: Patch) -> None:
     def report(state: QuorumState) -> None:
         if state.role is Role.FOLLOWER and state.report_ms <= state.now_ms and state.me not in state.voters.voters:
             state.report_ms = state.now_ms + state.timeouts.fetch_ms
-            state.send(state.leader_id, UpdateVoter(state.epoch, state.me))
+            state.send(state.leader_id, update_request(state.epoch, state.me))
 
     patch.setattr(changes, "_update", update)
     patch.setattr(changes, "report", report)
@@ -303,8 +307,10 @@ def half_a_snapshot_is_used(patch: Patch) -> None:
     """A follower treats the first chunk as the whole snapshot."""
     right = snapshots.fetch_answered
 
-    def fetch_answered(state: QuorumState, source: int, response: FetchSnapshotResponse) -> None:
-        right(state, source, response._replace(size=response.position + len(response.content)))
+    def fetch_answered(state: QuorumState, event: Received, response: wire.FetchSnapshotResponse) -> None:
+        part = response.topics[0].partitions[0]
+        part.size = part.position + len(part.unaligned_records or b"")
+        right(state, event, response)
 
     patch.setattr(snapshots, "fetch_answered", fetch_answered)
 
@@ -411,8 +417,8 @@ def pre_vote_is_always_granted(patch: Patch) -> None:
     """A voter that hears from its leader grants pre-votes."""
     right = elections._grants
 
-    def grants(state: QuorumState, candidate: ReplicaKey, request: VoteRequest) -> bool:
-        return request.pre_vote or right(state, candidate, request)
+    def grants(state: QuorumState, candidate: ReplicaKey, pre_vote: bool) -> bool:
+        return pre_vote or right(state, candidate, pre_vote)
 
     patch.setattr(elections, "_grants", grants)
 

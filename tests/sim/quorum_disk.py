@@ -9,9 +9,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.entries import Batch, OffsetAndEpoch
 from broker_cy.quorum.epochs import BEGINNING, LogEpochs
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import Batch, OffsetAndEpoch
 from broker_cy.quorum.voters import VoterSet
 
 

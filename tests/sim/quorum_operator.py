@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
-from broker_cy.quorum.messages import DropVoter, JoinVoters
+from broker_cy.quorum.messages import voter_of
 from broker_cy.quorum.step import AddVoter, ChangeVoters, RemoveVoter, Reply, UpgradeKRaftVersion
 from broker_cy.quorum.voters import ReplicaKey, VoterSet
+from broker_cy.wire import messages as wire
 
 if TYPE_CHECKING:
     from tests.sim.quorum_world import Node, World
@@ -54,17 +55,18 @@ class Operator:
         left = VoterSet(voter for voter in voters.voters if voter.key != key)
         return RemoveVoter(key) if len(left) and self._has_majority(left) else None
 
-    def asked_by_a_node(self, node: Node, message: JoinVoters | DropVoter) -> None:
+    def asked_by_a_node(self, node: Node, message: wire.AddRaftVoterRequest | wire.RemoveRaftVoterRequest) -> None:
         """An observer asks to become a voter, or to remove the voter of a disk that it has lost (KIP-1186)."""
         assert self.world.auto_join, f"{message} was sent although nodes do not join by themselves"
         if node.quorum is None:
             return
-        if isinstance(message, JoinVoters):
+        if isinstance(message, wire.AddRaftVoterRequest):
             self.world.joined += 1
-            self._ask(node, AddVoter(message.voter, 2000, False))
+            self._ask(node, AddVoter(voter_of(message), message.timeout_ms, message.ack_when_committed))
         else:
-            assert self.world.nodes[message.key.id].key != message.key, f"{message} removes a disk that works"
-            self._ask(node, RemoveVoter(message.key))
+            key = ReplicaKey(message.voter_id, message.voter_directory_id)
+            assert self.world.nodes[key.id].key != key, f"{message} removes a disk that works"
+            self._ask(node, RemoveVoter(key))
 
     def _ask(self, node: Node, change: Change) -> None:
         quorum = node.quorum

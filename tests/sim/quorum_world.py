@@ -19,16 +19,10 @@ from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import step
-from broker_cy.quorum.messages import (
-    Batch,
-    DropVoter,
-    FetchResponse,
-    FetchSnapshotResponse,
-    JoinVoters,
-    OffsetAndEpoch,
-)
+from broker_cy.quorum.entries import Batch, OffsetAndEpoch
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import (
+    Answer,
     Append,
     ChunkWritten,
     Event,
@@ -49,6 +43,7 @@ from broker_cy.quorum.step import (
     Timeouts,
 )
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.wire import messages as wire
 from tests.sim.quorum_checks import Checks
 from tests.sim.quorum_disk import Disk, Snapshot, shared_length
 from tests.sim.quorum_operator import Operator
@@ -65,6 +60,7 @@ FOLLOWED_MS = 500
 FETCH_MS = 2_000
 # How long a wrong suspicion may take effect.
 DOUBT_MS = 300
+LISTENER = "CONTROLLER"
 # The last steps, which a failure prints.
 TRACE_MAX = 60
 
@@ -123,7 +119,7 @@ class Node:
 
     @property
     def me(self) -> Voter:
-        return Voter(self.key, (Endpoint("CONTROLLER", f"host-{self.node_id}", self.port),))
+        return Voter(self.key, (Endpoint(LISTENER, f"host-{self.node_id}", self.port),))
 
     @property
     def is_leader(self) -> bool:
@@ -550,20 +546,22 @@ class World:
         self.at(self.draw.randint(0, self.faults.sync_ms), done)
         return True
 
-    def send(self, node: Node, message: Send) -> bool:
+    def send(self, node: Node, message: Send | Answer) -> bool:
         content = message.message
         self.checks.sent(node.node_id, message)
         source, to = node.node_id, message.to
-        if isinstance(content, FetchResponse):
-            source = self.asked.pop((source, to, content.correlation), source)
-            if content.offset >= 0:
-                content = content._replace(batches=self.batches_from(node.disk, content.offset))
-        elif isinstance(content, FetchSnapshotResponse) and content.error is ErrorCode.NONE:
-            content = self.chunk_of(node.disk, content)
+        batches: tuple[Batch, ...] = ()
+        if isinstance(content, wire.FetchResponse):
+            assert isinstance(message, Answer)
+            source = self.asked.pop((source, to, message.correlation), source)
+            if message.records_from >= 0:
+                batches = self.batches_from(node.disk, message.records_from)
+        elif isinstance(content, wire.FetchSnapshotResponse):
+            self.add_chunk(node.disk, content)
         elif to < 0:
             to = self.ids[step.BOOTSTRAP - to]
-            self.asked[to, source, content.correlation] = message.to  # type: ignore[union-attr]
-        event = Received(source, content)
+            self.asked[to, source, message.correlation] = message.to
+        event = Received(source, content, message.correlation, LISTENER, batches)
         copies = 2 if self.draw.random() < self.faults.repeat else 1
         for _ in range(copies):
             if (node.node_id, to) not in self.cuts and self.draw.random() >= self.faults.loss:
@@ -577,20 +575,25 @@ class World:
             at -= 1
         return tuple(disk.log[at : at + self.draw.randint(1, 4)])
 
-    def chunk_of(self, disk: Disk, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
-        snapshot = disk.snapshots.get(response.snapshot_id)
+    def add_chunk(self, disk: Disk, response: wire.FetchSnapshotResponse) -> None:
+        """Add the bytes of a snapshot to a response without an error."""
+        part = response.topics[0].partitions[0]
+        if part.error_code:
+            return
+        snapshot = disk.snapshots.get(OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch))
         if snapshot is None:
-            return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
-        if response.position >= snapshot.size:
-            return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
-        length = self.draw.randint(1, snapshot.size - response.position)
-        return response._replace(size=snapshot.size, content=bytes(length))
+            part.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        elif part.position >= snapshot.size:
+            part.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+        else:
+            length = self.draw.randint(1, snapshot.size - part.position)
+            part.size, part.unaligned_records = snapshot.size, bytes(length)
 
     def deliver(self, to: int, event: Received) -> None:
         node = self.nodes[to]
         if self.postpone(node, lambda: self.deliver(to, event)):
             return
-        if isinstance(event.message, (JoinVoters, DropVoter)):
+        if isinstance(event.message, (wire.AddRaftVoterRequest, wire.RemoveRaftVoterRequest)):
             # The handler of such a request does the same; the sender needs nothing from the response.
             self.operator.asked_by_a_node(node, event.message)
         else:

@@ -20,8 +20,8 @@ from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import election_state, wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.epochs import BEGINNING, LogEpochs
-from broker_cy.quorum.messages import OffsetAndEpoch
 from broker_cy.quorum.step import SnapshotChunk, SnapshotDone
 from broker_cy.storage import maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically

@@ -22,9 +22,10 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum import wire_log
-from broker_cy.quorum.messages import Batch, Fetch, FetchResponse, Message, Request, Response
+from broker_cy.quorum.entries import Batch
 from broker_cy.quorum.step import (
     AddVoter,
+    Answer,
     ChangeVoters,
     ChunkWritten,
     Event,
@@ -34,6 +35,7 @@ from broker_cy.quorum.step import (
     RemoveVoter,
     Reply,
     Role,
+    Send,
     SnapshotChunk,
     SnapshotDone,
     Start,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.loader import Loader
     from broker_cy.quorum.election_state import ElectionState
     from broker_cy.quorum.quorum import Quorum
+    from broker_cy.wire.codec import Message
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
@@ -65,27 +68,26 @@ TWO_QUORUMS = (
 class Outlet(Protocol):
     """Where requests to other nodes go. Nothing is raised: a message that cannot be sent is lost."""
 
-    def send(self, to: int, request: Request) -> None: ...
+    def send(self, request: Send) -> None: ...
 
 
 class Nobody:
     """The outlet of a quorum of one."""
 
-    def send(self, to: int, request: Request) -> None:
-        raise AssertionError(f"there is no node {to} for {request}")
+    def send(self, request: Send) -> None:
+        raise AssertionError(f"a quorum of one has no node for {request}")
 
 
 class Unsent(NamedTuple):
-    """A message that leaves when everything before it was carried out. `answer` takes a response."""
+    """A message that leaves when everything before it was carried out. `asked` takes an Answer."""
 
-    to: int
-    message: Message
-    answer: asyncio.Future[Response | None] | None
+    message: Send | Answer
+    asked: asyncio.Future[Answer | None] | None
 
 
-def _give(answer: asyncio.Future[Response | None], response: Response | None) -> None:
-    if not answer.done():
-        answer.set_result(response)
+def _give(asked: asyncio.Future[Answer | None], answer: Answer | None) -> None:
+    if not asked.done():
+        asked.set_result(answer)
 
 
 def _give_reply(answer: asyncio.Future[Reply], reply: Reply) -> None:
@@ -131,9 +133,9 @@ class QuorumDriver:
         self._outlet = outlet if outlet is not None else Nobody()
         self._staged: list[bytes] = []
         self._unsent: list[Unsent] = []
-        self._asking: asyncio.Future[Response | None] | None = None  # of the request that the next step takes
-        # Fetches that wait at the leader, by correlation. The machine keeps at most one of each node.
-        self._parked: dict[int, asyncio.Future[Response | None]] = {}
+        # Requests without an Answer, by correlation: fetches that wait at the leader. The machine keeps at most one of
+        # each node.
+        self._asked: dict[int, asyncio.Future[Answer | None]] = {}
         self._changes: dict[int, asyncio.Future[Reply]] = {}  # changes of the voters that wait for their commit
         self._correlation = 0
         self._write_scheduled = False
@@ -164,7 +166,6 @@ class QuorumDriver:
         """Take the event and carry out the output; its entries are written at the end of this turn of the loop. Raises
         NotLeaderError; OSError if the log could not be changed, and then the node must halt.
         """
-        asking, self._asking = self._asking, None
         output = self.quorum.step(event, self._now_ms())
         if output.persist is not None:
             self._election_state = output.persist
@@ -187,39 +188,35 @@ class QuorumDriver:
             self._write_chunk(output.chunk)
         for reply in output.replies:
             _give_reply(self._changes.pop(reply.request_id), reply)
-        for to, message in output.send:
-            self._unsent.append(Unsent(to, message, self._answer_of(message, asking)))
+        for message in output.send:
+            asked = self._asked.pop(message.correlation) if isinstance(message, Answer) else None
+            self._unsent.append(Unsent(message, asked))
         if not self._staged:
             self._send()
         if output.role is Role.CLOSED:
             # Messages that wait for the disk are dropped.
             for unsent in self._unsent:
-                if unsent.answer is not None:
-                    _give(unsent.answer, None)
-            for answer in self._parked.values():
-                _give(answer, None)
-            self._parked.clear()
+                if unsent.asked is not None:
+                    _give(unsent.asked, None)
+            for asked in self._asked.values():
+                _give(asked, None)
+            self._asked.clear()
         self._wake_at(output.wake_ms)
         self._owner.changed(output)
         return output
 
-    def ask(self, source: int, request: Request) -> asyncio.Future[Response | None]:
-        """Take a request of another node. The future yields the response; None if this node stops."""
-        answer: asyncio.Future[Response | None] = self._loop.create_future()
-        if isinstance(request, Fetch):
-            self._parked[request.correlation] = answer
-            self.take(Received(source, request))
-            return answer
-        self._asking = answer
-        self.take(Received(source, request))
-        self._asking = None
-        if not any(unsent.answer is answer for unsent in self._unsent):
-            _give(answer, None)
-        return answer
+    def ask(self, source: int, request: Message, listener: str = "") -> asyncio.Future[Answer | None]:
+        """Take a request of another node, which arrived on `listener`. The future yields the response; None if this
+        node stops.
+        """
+        correlation = self._next_correlation()
+        asked = self._asked[correlation] = self._loop.create_future()
+        self.take(Received(source, request, correlation, listener))
+        return asked
 
     def change_voters(self, change: AddVoter | RemoveVoter | UpgradeKRaftVersion) -> asyncio.Future[Reply]:
         """Change the voters; the future yields the result."""
-        request_id = self.next_correlation()
+        request_id = self._next_correlation()
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._changes[request_id] = answer
         self.take(ChangeVoters(request_id, change))
@@ -229,18 +226,10 @@ class QuorumDriver:
             )
         return answer
 
-    def next_correlation(self) -> int:
-        """A number for a Fetch, a FetchSnapshot or a change that arrives."""
+    def _next_correlation(self) -> int:
+        """A number for a request that arrives."""
         self._correlation += 1
         return self._correlation
-
-    def _answer_of(
-        self, message: Message, asking: asyncio.Future[Response | None] | None
-    ) -> asyncio.Future[Response | None] | None:
-        """The future that waits for the message; None for a request."""
-        if isinstance(message, FetchResponse):
-            return self._parked.pop(message.correlation)
-        return asking if isinstance(message, Response) else None
 
     def take(self, event: Event) -> None:
         """As `step`, for an event without a caller that waits: the node halts if the log cannot be changed."""
@@ -263,8 +252,8 @@ class QuorumDriver:
         self._staged.clear()
         unsent, self._unsent = self._unsent, []
         for each in unsent:
-            if each.answer is not None:
-                _give(each.answer, None)
+            if each.asked is not None:
+                _give(each.asked, None)
         self._owner.halted(reason)
         self.stop()
 
@@ -411,11 +400,11 @@ class QuorumDriver:
         if not self._is_secured:
             return
         unsent, self._unsent = self._unsent, []
-        for to, message, answer in unsent:
-            if isinstance(message, Request):
-                self._outlet.send(to, message)
-            elif answer is not None:
-                _give(answer, message)
+        for message, asked in unsent:
+            if isinstance(message, Send):
+                self._outlet.send(message)
+            elif asked is not None:
+                _give(asked, message)
 
     def _wake_at(self, wake_ms: int) -> None:
         if self._timer is not None:

@@ -22,31 +22,13 @@ from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata.features import KRAFT_VERSION
 from broker_cy.metadata.snapshot import SnapshotId
-from broker_cy.quorum import wire, wire_admin
-from broker_cy.quorum.messages import (
-    BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
-    ChangeResponse,
-    DropVoter,
-    EndQuorumEpoch,
-    EndQuorumEpochResponse,
-    Fetch,
-    FetchResponse,
-    FetchSnapshot,
-    FetchSnapshotResponse,
-    JoinVoters,
-    OffsetAndEpoch,
-    Request,
-    Response,
-    UpdateVoter,
-    UpdateVoterResponse,
-    VoteRequest,
-    VoteResponse,
-)
-from broker_cy.quorum.step import BOOTSTRAP, AddVoter, Received, Role
+from broker_cy.quorum import wire, wire_admin, wire_log
+from broker_cy.quorum.entries import OffsetAndEpoch
+from broker_cy.quorum.messages import FETCH_BYTES_MAX, failed, part_of, vote_request, vote_response
+from broker_cy.quorum.step import BOOTSTRAP, AddVoter, Received, Role, Send
 from broker_cy.quorum.voters import ReplicaKey
 from broker_cy.storage.cold_lookup import look_up
-from broker_cy.wire import messages
+from broker_cy.wire import frame, messages
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -55,7 +37,7 @@ if TYPE_CHECKING:
     from broker_cy.control.quorum.metadata_log import MetadataLog
     from broker_cy.control.quorum.quorum_driver import QuorumDriver
     from broker_cy.core.clock import Clock
-    from broker_cy.quorum.quorum import Quorum
+    from broker_cy.quorum.entries import Batch
     from broker_cy.wire.codec import Message
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
@@ -64,19 +46,6 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 RETRY_S: Final = 0.05
 # The longest wait of an AddRaftVoter, even if it asks for more.
 ADD_VOTER_MS_MAX: Final = 60_000
-# The largest response to a Fetch in bytes, even if the follower asks for more.
-FETCH_BYTES_MAX: Final = 8 << 20
-
-_APIS: Final[dict[type[Request], tuple[ApiKey, type[Any]]]] = {
-    VoteRequest: (ApiKey.VOTE, messages.VoteResponse),
-    BeginQuorumEpoch: (ApiKey.BEGIN_QUORUM_EPOCH, messages.BeginQuorumEpochResponse),
-    EndQuorumEpoch: (ApiKey.END_QUORUM_EPOCH, messages.EndQuorumEpochResponse),
-    Fetch: (ApiKey.FETCH, messages.FetchResponse),
-    FetchSnapshot: (ApiKey.FETCH_SNAPSHOT, messages.FetchSnapshotResponse),
-    UpdateVoter: (ApiKey.UPDATE_RAFT_VOTER, messages.UpdateRaftVoterResponse),
-    JoinVoters: (ApiKey.ADD_RAFT_VOTER, messages.AddRaftVoterResponse),
-    DropVoter: (ApiKey.REMOVE_RAFT_VOTER, messages.RemoveRaftVoterResponse),
-}
 
 CLIENTS_LISTENER: Final = (
     "this is a listener for clients: use the address of a listener that controller.listener.names of that node names"
@@ -119,8 +88,8 @@ class QuorumNetwork:
         self._request_s = request_ms / 1000
         self._files = files
         self._driver: QuorumDriver
-        self._newest: dict[tuple[int, type[Request]], Request] = {}
-        self._tasks: dict[tuple[int, type[Request]], asyncio.Task[None]] = {}
+        self._newest: dict[tuple[int, type[Message]], Send] = {}
+        self._tasks: dict[tuple[int, type[Message]], asyncio.Task[None]] = {}
         self._reported: dict[int, str] = {}  # by node: why it gave no answer that helps, as it was logged
         self._unreached: set[int] = set()  # of these, the nodes that gave none
         self._is_known = False  # a node with this cluster's id has answered
@@ -148,34 +117,39 @@ class QuorumNetwork:
 
     # --- requests of this node
 
-    def send(self, to: int, request: Request) -> None:
-        key = (to, type(request))
+    def send(self, request: Send) -> None:
+        key = (request.to, type(request.message))
         self._newest[key] = request
         if key not in self._tasks:
-            name = f"{type(request).__name__} to controller {to}"
-            self._tasks[key] = keep_running(self.loop, lambda: self._deliver(*key), name)
+            name = f"{type(request.message).__name__} to controller {request.to}"
+            self._tasks[key] = keep_running(self.loop, lambda: self._deliver(key), name)
 
-    async def _deliver(self, to: int, kind: type[Request]) -> None:
-        key = (to, kind)
+    async def _deliver(self, key: tuple[int, type[Message]]) -> None:
         while (request := self._newest.pop(key, None)) is not None:
-            response = await self._exchange(to, request)
+            response = await self._exchange(request.to, request.message)
             if response is not None:
-                self._driver.take(Received(to, response))
+                message, batches = response
+                self._driver.take(Received(request.to, message, request.correlation, self._me.listener, batches))
         del self._tasks[key]
 
-    async def _exchange(self, to: int, request: Request) -> Response | None:
-        """The response; None if none arrives in time, or the machine has sent a newer request."""
+    async def _exchange(self, to: int, request: Message) -> tuple[Message, tuple[Batch, ...]] | None:
+        """The response, and the batches in it; None if none arrives in time, or the machine has sent a newer
+        request.
+        """
         deadline = Deadline(self._request_s)
-        if isinstance(request, DropVoter) and await self._is_alive(request.key, request.epoch):
-            self._refuse(
-                request.key.id,
-                f"the voter {request.key} runs, and answers at {self.address_of(request.key.id)}: this node has its "
-                "node.id and another directory. Give this node a node.id and directories of its own, or stop the other",
-            )
-            return None
+        if isinstance(request, messages.RemoveRaftVoterRequest):
+            key = ReplicaKey(request.voter_id, request.voter_directory_id)
+            if await self._is_alive(key):
+                self._refuse(
+                    key.id,
+                    f"the voter {key} runs, and answers at {self.address_of(key.id)}: this node has its node.id and "
+                    "another directory. Give this node a node.id and directories of its own, or stop the other",
+                )
+                return None
         while True:
             try:
                 response = await self._ask(to, request, deadline)
+                batches = _batches_of(response)
             except ClientError as error:
                 self._not_reached(to, error.reason)
                 if not error.retriable:
@@ -188,66 +162,72 @@ class QuorumNetwork:
                 return None
             else:
                 self._accepted(to, response)
-                return response
+                return response, batches
             if (to, type(request)) in self._newest or deadline.left_s <= RETRY_S:
                 return None
             await asyncio.sleep(RETRY_S)
 
-    async def _ask(self, to: int, request: Request, deadline: Deadline) -> Response:
+    async def _ask(self, to: int, request: Any, deadline: Deadline) -> Message:
         address = self.address_of(to)
         if address is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the address of controller {to} is not known")
-        api_key, response_class = _APIS[type(request)]
-        peer = Peer(address, to if to >= 0 else None, "fetch" if isinstance(request, (Fetch, FetchSnapshot)) else "")
+        api_key = ApiKey(request.API_KEY)
+        is_fetch = api_key in (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT)
+        peer = Peer(address, to if to >= 0 else None, "fetch" if is_fetch else "")
         link = await self._pool.link(peer, deadline)
         if ApiKey.VOTE not in link.versions:
             # It would answer a Fetch: with an error, as for any topic that it does not have.
             raise ClientError(Failure.UNSUPPORTED, CLIENTS_LISTENER, broker=peer.name)
         version = common_version(link, api_key, api_key.name, *wire.VERSIONS[api_key])
-        if isinstance(request, VoteRequest) and request.pre_vote and version < wire.PRE_VOTE_VERSION:
-            # A node that knows no pre-votes does not object.
-            return VoteResponse(request.epoch, -1, granted=True, pre_vote=True)
-        message = wire.to_request(self._me, request, version)
-        response: Any
-        response, _ = await self._pool.ask(peer, message, response_class, deadline, at_least=version, at_most=version)
-        return wire.from_response(self._me, request, response)
+        if isinstance(request, messages.VoteRequest) and version < wire.PRE_VOTE_VERSION:
+            vote = request.topics[0].partitions[0]
+            if vote.pre_vote:
+                # A node that knows no pre-votes does not object.
+                return vote_response(vote.replica_epoch, -1, granted=True)
+        return await self._ask_in(version, peer, request, deadline)
 
-    async def _is_alive(self, voter: ReplicaKey, epoch: int) -> bool:
+    async def _ask_in(self, version: int, peer: Peer, request: Any, deadline: Deadline) -> Message:
+        """The response to a request that is sent in this version."""
+        wire.fit_request(self._me, request, version)
+        response_class = frame.response_class(request.API_KEY)
+        response, _ = await self._pool.ask(peer, request, response_class, deadline, at_least=version, at_most=version)
+        wire.check_response(response)
+        return response
+
+    async def _is_alive(self, voter: ReplicaKey) -> bool:
         """Whether a voter with the id of this node answers at its address. This node is to replace it because its disk
         is lost. The question is a pre-vote, which binds no node: only the node with that disk answers it as its own.
         """
         address = self.address_of(voter.id)
         if address is None or address in self._own:
             return False
-        ask = VoteRequest(epoch, OffsetAndEpoch(0, 0), True, self._me.replica.directory_id, voter)
-        version = wire.PRE_VOTE_VERSION
+        request = vote_request(
+            self._me.replica, self._driver.quorum.epoch, OffsetAndEpoch(0, 0), pre_vote=True, voter=voter
+        )
+        peer, deadline = Peer(address, None, "voter"), Deadline(self._request_s / 2)
         try:
-            found, _ = await self._pool.ask(
-                Peer(address, None, "voter"),
-                wire.to_request(self._me, ask, version),
-                messages.VoteResponse,
-                Deadline(self._request_s / 2),
-                at_least=version,
-                at_most=version,
-            )
-            answer = wire.from_response(self._me, ask, found)
+            response = await self._ask_in(wire.PRE_VOTE_VERSION, peer, request, deadline)
         except (ClientError, KafkaError, WireError):
             return False
-        return isinstance(answer, VoteResponse) and answer.error is ErrorCode.NONE
+        return wire.error_of(response) is ErrorCode.NONE
 
-    def _accepted(self, to: int, response: Response) -> None:
+    def _accepted(self, to: int, response: Message) -> None:
         """A node has answered, and so it has this cluster's id."""
         self._is_known = True
         self._unreached.discard(to)
-        if isinstance(response, (VoteResponse, UpdateVoterResponse)) and response.error in _OTHER_VOTERS:
+        error = wire.error_of(response)
+        is_of_voter = isinstance(response, (messages.VoteResponse, messages.UpdateRaftVoterResponse))
+        is_change = isinstance(response, (messages.AddRaftVoterResponse, messages.RemoveRaftVoterResponse))
+        if is_of_voter and error in _OTHER_VOTERS:
             self._refuse(
                 to,
                 f"the controller at {self.address_of(to)} does not have {self._me.replica} among its voters: "
                 "controller.quorum.voters must be the same on all nodes; where the metadata log has the voters, "
                 "controller.quorum.bootstrap.servers takes its place, and broker-cy quorum add makes a node a voter",
             )
-        elif isinstance(response, ChangeResponse) and response.error is not ErrorCode.NONE:
-            self._report(to, f"the leader does not make this node a voter yet: {response.message}")
+        elif is_change and error is not ErrorCode.NONE:
+            reason = getattr(response, "error_message", None) or error.name
+            self._report(to, f"the leader does not make this node a voter yet: {reason}")
         else:
             self._reported.pop(to, None)
 
@@ -338,28 +318,31 @@ class QuorumNetwork:
 
     # --- requests of other nodes
 
-    async def _with_content(self, response: FetchSnapshotResponse) -> FetchSnapshotResponse:
+    async def _add_content(self, response: messages.FetchSnapshotResponse, max_bytes: int) -> None:
         """Add the bytes of the snapshot, which a worker reads."""
-        snapshot_id = SnapshotId(*response.snapshot_id)
-        size_max = min(response.max_bytes, FETCH_BYTES_MAX)
+        part = response.topics[0].partitions[0]
+        snapshot_id = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+        size_max = min(max_bytes, FETCH_BYTES_MAX)
         try:
             size, content = await self.loop.run_in_executor(
-                self.cold_reader, self._files.read_snapshot, snapshot_id, response.position, size_max
+                self.cold_reader, self._files.read_snapshot, snapshot_id, part.position, size_max
             )
         except OSError:
-            return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
-        if not 0 <= response.position < size:
-            return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
-        return response._replace(size=size, content=content)
+            part.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+            return
+        if 0 <= part.position < size:
+            part.size, part.unaligned_records = size, content
+        else:
+            part.error_code = ErrorCode.POSITION_OUT_OF_RANGE
 
     def _records_from(self, offset: int) -> bytes:
         return self._files.read(offset, self._files.log.written_end_offset, FETCH_BYTES_MAX)
 
-    async def answer(self, request: Message, version: int, listener: str) -> Message:
+    async def answer(self, request: Any, version: int, listener: str) -> Message:
         """The response to a request that arrived on `listener`."""
         quorum = self._driver.quorum
         try:
-            source, value = wire.from_request(self._me, request, self._driver.next_correlation())
+            source = wire.sender_of(self._me, request)
         except wire.Refused as refused:
             self._strangers.log(
                 logging.WARNING,
@@ -368,34 +351,25 @@ class QuorumNetwork:
                 reason=refused.error.name,
             )
             return refused.response
-        response = None
+        answer = None
         if quorum.role is not Role.CLOSED:
-            response = await self._driver.ask(source, value)
-        if response is None:
-            response = _refusal(quorum, value)
-        records = b""
-        if isinstance(response, FetchResponse) and response.offset >= 0:
-            records = await look_up(self, self._records_from, response.offset)
-        elif isinstance(response, FetchSnapshotResponse) and response.error is ErrorCode.NONE:
-            response = await self._with_content(response)
-        return wire.to_response(response, version, listener, records)
+            answer = await self._driver.ask(source, request, listener)
+        if answer is None:
+            # This node stops.
+            response = failed(request, quorum.epoch, quorum.leader_id, ErrorCode.BROKER_NOT_AVAILABLE)
+        else:
+            response = answer.message
+            if answer.records_from >= 0:
+                records = await look_up(self, self._records_from, answer.records_from)
+                part_of(response).records = records
+            elif isinstance(response, messages.FetchSnapshotResponse) and wire.error_of(response) is ErrorCode.NONE:
+                await self._add_content(response, request.max_bytes)
+        wire.fit_response(response, version)
+        return response
 
 
-def _refusal(quorum: Quorum, request: Request) -> Response:
-    """The response of a node that stops."""
-    epoch, leader_id, error = quorum.epoch, quorum.leader_id, ErrorCode.BROKER_NOT_AVAILABLE
-    match request:
-        case VoteRequest():
-            return VoteResponse(epoch, leader_id, granted=False, pre_vote=request.pre_vote, error=error)
-        case BeginQuorumEpoch():
-            return BeginQuorumEpochResponse(epoch, leader_id, error)
-        case EndQuorumEpoch():
-            return EndQuorumEpochResponse(epoch, leader_id, error)
-        case Fetch(_, correlation):
-            return FetchResponse(epoch, correlation, leader_id, error=error)
-        case FetchSnapshot(_, correlation):
-            return FetchSnapshotResponse(epoch, correlation, leader_id, error=error)
-        case UpdateVoter():
-            return UpdateVoterResponse(epoch, leader_id, error)
-        case JoinVoters() | DropVoter():
-            return ChangeResponse(error)
+def _batches_of(response: Message) -> tuple[Batch, ...]:
+    """The batches of a Fetch response. Raises WireError for records that are damaged."""
+    if not isinstance(response, messages.FetchResponse):
+        return ()
+    return wire_log.batches_of(response.responses[0].partitions[0].records or b"")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.entries import KRaftVersion
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import KRaftVersion
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import BOOTSTRAP, Timeouts
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet

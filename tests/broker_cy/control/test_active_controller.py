@@ -24,9 +24,8 @@ from broker_cy.metadata import framing
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import VersionedRecord
-from broker_cy.quorum import messages as quorum_messages
-from broker_cy.quorum import wire_log
-from broker_cy.quorum.messages import Batch, KRaftVersion
+from broker_cy.quorum import entries, wire_log
+from broker_cy.quorum.entries import Batch, KRaftVersion
 from broker_cy.quorum.step import Output, Role
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run
@@ -159,7 +158,7 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
         leading.changed(Output(Role.FOLLOWER, EPOCH - 1, 2, known))
         assert committed.end_offset == known
 
-        begin = Batch(tail, tail + 1, EPOCH, None, (quorum_messages.Leadership(1, (), ()),))
+        begin = Batch(tail, tail + 1, EPOCH, None, (entries.Leadership(1, (), ()),))
         files.batches[tail] = wire_log.encoded(begin, 0)
         driver.quorum.end_offset = tail + 1
         leading.changed(Output(Role.LEADER, EPOCH, 1, known, append=(begin,)))

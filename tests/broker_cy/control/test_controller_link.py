@@ -15,7 +15,9 @@ from broker_cy.client.pool import REQUESTS_MAX, Peer, Pool
 from broker_cy.control.link import envelope
 from broker_cy.control.link.controller_link import ControllerLink
 from broker_cy.control.quorum.quorum_opening import open_network
-from broker_cy.quorum.messages import OffsetAndEpoch, VoteRequest
+from broker_cy.quorum.entries import OffsetAndEpoch
+from broker_cy.quorum.messages import vote_request
+from broker_cy.quorum.step import Send
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
@@ -196,7 +198,8 @@ def test_a_vote_does_not_wait_for_a_flood_of_forwarded_requests(tmp_path: Path) 
         async with asyncio.timeout(WAIT_S / 2):
             while not silent.envelopes:
                 await asyncio.sleep(0.001)
-            reach.network.send(FROZEN, VoteRequest(2, OffsetAndEpoch(0, 0), pre_vote=False))
+            vote = vote_request(ReplicaKey(1), 2, OffsetAndEpoch(0, 0), pre_vote=False)
+            reach.network.send(Send(FROZEN, vote))
             while not silent.votes:
                 await asyncio.sleep(0.001)
         for each in flood:

@@ -13,12 +13,13 @@ from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.control.quorum.quorum_opening import open_quorum
 from broker_cy.core.randomness import Randomness
 from broker_cy.quorum import wire_log
-from broker_cy.quorum.messages import Batch, Control, KRaftVersion, Leadership, VoteRequest
+from broker_cy.quorum.entries import Batch, Control, KRaftVersion, Leadership
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Role, Start, Tick
 from broker_cy.quorum.voters import VoterSet
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire import messages
 from tests.broker_cy.quorum.voters import replica, voter
 
 
@@ -61,7 +62,7 @@ def test_a_removed_leader_stands_after_a_restart(tmp_path: Path) -> None:
     quorum.step(Start(), 0)
     output = quorum.step(Tick(), 10_000)
     assert output.role is Role.PROSPECTIVE
-    assert [(each.to, type(each.message)) for each in output.send] == [(2, VoteRequest)]
+    assert [(each.to, type(each.message)) for each in output.send] == [(2, messages.VoteRequest)]
 
 
 def test_a_start_knows_the_voters_before_the_newest_ones(tmp_path: Path) -> None:

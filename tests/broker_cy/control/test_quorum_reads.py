@@ -15,9 +15,12 @@ from broker_cy.control.quorum.quorum_network import QuorumNetwork
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.snapshot import SnapshotId
-from broker_cy.quorum.messages import FetchSnapshotResponse, OffsetAndEpoch
+from broker_cy.quorum.entries import OffsetAndEpoch
+from broker_cy.quorum.messages import snapshot_response
+from broker_cy.quorum.step import Send
 from broker_cy.storage import disk
 from broker_cy.storage.cold_lookup import look_up
+from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
 
 SNAPSHOT = SnapshotId(40, 3)
@@ -47,13 +50,16 @@ def test_a_chunk_of_a_snapshot_is_read_by_a_worker(tmp_path: Path, monkeypatch: 
             async with MetadataBroker(tmp_path) as broker:
                 network = network_of(broker, executor)
                 broker.controller._files.write_snapshot(SNAPSHOT, [CONTENT])
-                asked = FetchSnapshotResponse(3, 1, 1, OffsetAndEpoch(*SNAPSHOT), 2, 5)
-                found = await network._with_content(asked)
-                assert (found.error, found.size, found.content) == (ErrorCode.NONE, len(CONTENT), CONTENT[2:7])
-                behind = await network._with_content(asked._replace(position=len(CONTENT)))
-                assert behind.error is ErrorCode.POSITION_OUT_OF_RANGE
-                gone = await network._with_content(asked._replace(snapshot_id=OffsetAndEpoch(41, 3)))
-                assert gone.error is ErrorCode.SNAPSHOT_NOT_FOUND
+
+                async def ask(end_offset: int, position: int) -> tuple[int, int, bytes | None]:
+                    response = snapshot_response(3, 1, OffsetAndEpoch(end_offset, SNAPSHOT.epoch), position)
+                    await network._add_content(response, 5)
+                    part = response.topics[0].partitions[0]
+                    return part.error_code, part.size, part.unaligned_records
+
+                assert await ask(40, 2) == (ErrorCode.NONE, len(CONTENT), CONTENT[2:7])
+                assert await ask(40, len(CONTENT)) == (ErrorCode.POSITION_OUT_OF_RANGE, 0, b"")
+                assert await ask(41, 2) == (ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
 
     run(work)
     assert len(threads) == 3
@@ -78,6 +84,25 @@ def test_records_that_are_not_in_memory_are_read_by_a_worker(tmp_path: Path) -> 
     run(work)
 
 
+@pytest.mark.parametrize("kind", [messages.AddRaftVoterResponse, messages.RemoveRaftVoterResponse])
+def test_the_reason_why_a_node_is_no_voter_yet_is_logged(tmp_path: Path, kind: type[Any]) -> None:
+    """If this fails, the log does not show why a node that joins by itself does not become a voter."""
+    reasons: list[str | None] = []
+
+    async def work() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            async with MetadataBroker(tmp_path) as broker:
+                network = network_of(broker, executor)
+                lagging, refused = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.VOTER_NOT_FOUND
+                for response in (kind(error_code=lagging, error_message="it lags"), kind(error_code=refused), kind()):
+                    network._accepted(1, response)
+                    reasons.append(network._reported.get(1))
+
+    run(work)
+    prefix = "the leader does not make this node a voter yet"
+    assert reasons == [f"{prefix}: it lags", f"{prefix}: VOTER_NOT_FOUND", None]
+
+
 def test_a_defect_in_an_answer_does_not_end_the_requests_to_a_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,9 +122,9 @@ def test_a_defect_in_an_answer_does_not_end_the_requests_to_a_node(
         with ThreadPoolExecutor(1) as executor:
             async with MetadataBroker(tmp_path) as broker:
                 network = network_of(broker, executor)
-                network.send(2, cast(Any, "broken"))
+                network.send(Send(2, cast(Any, "broken")))
                 await until(lambda: bool(caught))
-                network.send(2, cast(Any, "sound"))
+                network.send(Send(2, cast(Any, "sound")))
                 await until(lambda: bool(answered))
                 await network.close()
 

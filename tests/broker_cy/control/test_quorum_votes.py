@@ -13,20 +13,14 @@ from broker_cy.core.clock import ManualClock
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import (
-    BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
-    Fetch,
-    OffsetAndEpoch,
-    Request,
-    VoteRequest,
-    VoteResponse,
-)
+from broker_cy.quorum.messages import begin_request, begin_response, vote_request
 from broker_cy.quorum.quorum import Quorum
-from broker_cy.quorum.step import Role, SnapshotChunk, SnapshotDone
+from broker_cy.quorum.step import Answer, Role, Send, SnapshotChunk, SnapshotDone
 from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
+from broker_cy.wire import messages
 
 VOTERS = (1, 2, 3)
 
@@ -82,7 +76,7 @@ class Node:
 
     def __init__(self) -> None:
         self.files, self.workers = Files(), Held()
-        self.sent: list[tuple[int, Request]] = []
+        self.sent: list[Send] = []
         self.reasons: list[str] = []
         self.replaced: list[tuple[SnapshotId, Loader]] = []
         history = VoterHistory(VoterSet.of_ids(VOTERS))
@@ -99,11 +93,17 @@ class Node:
         self.driver = QuorumDriver(quorum, cast(Any, self.files), clock, loop, self.workers, owner, self, self.workers)
         self.driver.start()
 
-    def send(self, to: int, request: Request) -> None:
-        self.sent.append((to, request))
+    def send(self, request: Send) -> None:
+        self.sent.append(request)
 
     def asked(self, epoch: int, source: int) -> asyncio.Future[Any]:
-        return self.driver.ask(source, VoteRequest(epoch, OffsetAndEpoch(0, 0), pre_vote=False))
+        request = vote_request(ReplicaKey(source), epoch, OffsetAndEpoch(0, 0), pre_vote=False)
+        return self.driver.ask(source, request)
+
+
+def is_granted(answer: Answer) -> bool:
+    assert isinstance(answer.message, messages.VoteResponse)
+    return answer.message.topics[0].partitions[0].vote_granted
 
 
 async def turns() -> None:
@@ -127,10 +127,8 @@ def test_a_vote_leaves_when_a_worker_has_brought_it_to_the_disk() -> None:
         assert not other.done(), "it would show for whom this node has voted"
         node.workers.run()
         await turns()
-        answer = vote.result()
-        assert isinstance(answer, VoteResponse)
-        assert answer.granted
-        assert not other.result().granted
+        assert is_granted(vote.result())
+        assert not is_granted(other.result())
         assert [(each.epoch, each.voted_id) for each in node.files.written] == [(5, 2)]
 
     asyncio.run(work())
@@ -145,16 +143,16 @@ def test_a_leader_is_followed_before_its_name_is_on_the_disk() -> None:
         node = Node()
         vote = node.asked(5, 2)
         await turns()
-        begun = node.driver.ask(2, BeginQuorumEpoch(5, None, ()))
+        begun = node.driver.ask(2, begin_request(2, 5))
         await turns()
         assert not begun.done(), "what leaves shows an epoch in which a vote is not on disk"
         node.workers.run()
         await turns()
-        assert vote.result().granted
+        assert is_granted(vote.result())
         answer = begun.result()
-        assert isinstance(answer, BeginQuorumEpochResponse)
-        assert answer.leader_id == 2
-        assert [(to, type(request)) for to, request in node.sent] == [(2, Fetch)]
+        assert answer is not None
+        assert answer.message == begin_response(5, 2)
+        assert [(each.to, type(each.message)) for each in node.sent] == [(2, messages.FetchRequest)]
         assert len(node.workers.jobs) == 1
         node.workers.run()
         await turns()
@@ -166,7 +164,7 @@ def test_a_leader_is_followed_before_its_name_is_on_the_disk() -> None:
         assert not again.done()
         node.workers.run()
         await turns()
-        assert again.result().granted
+        assert is_granted(again.result())
 
     asyncio.run(work())
 
@@ -185,7 +183,7 @@ def test_votes_of_several_epochs_share_a_write() -> None:
         assert not any(each.done() for each in votes), "one of a later epoch is not on disk"
         node.workers.run()
         await turns()
-        assert [each.result().granted for each in votes] == [True] * 4
+        assert [is_granted(each.result()) for each in votes] == [True] * 4
         assert [each.epoch for each in node.files.written] == [5, 8]
         assert not node.workers.jobs
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broker_cy.core import uuid as uuids
 from broker_cy.quorum.election_state import ElectionState, QuorumError
+from broker_cy.quorum.entries import Batch, Leadership
 from broker_cy.quorum.epochs import LogEpochs
-from broker_cy.quorum.messages import Batch, Leadership
 from broker_cy.quorum.state import PREDECESSORS
 from broker_cy.quorum.step import DURABILITY_ORDER, Append, NotLeaderError, NotWritten, Output, Role, Start, Stop
 from broker_cy.quorum.voters import ReplicaKey

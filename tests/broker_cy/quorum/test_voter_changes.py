@@ -6,32 +6,34 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.entries import Batch, KRaftVersion, Leadership, OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.messages import (
-    Batch,
-    BeginQuorumEpoch,
-    BeginQuorumEpochResponse,
-    EndQuorumEpoch,
-    Fetch,
-    FetchResponse,
-    KRaftVersion,
-    Leadership,
-    OffsetAndEpoch,
-    UpdateVoter,
-    UpdateVoterResponse,
-    VoteRequest,
-    VoteResponse,
+    begin_request,
+    begin_response,
+    end_request,
+    fetch_request,
+    fetch_response,
+    update_request,
+    update_response,
+    vote_request,
+    vote_response,
 )
 from broker_cy.quorum.step import AddVoter, NotWritten, Output, RemoveVoter, Reply, Role, UpgradeKRaftVersion
 from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
+from broker_cy.wire import messages as wire
 from tests.broker_cy.quorum.voters import (
+    PRE_VOTE,
+    VOTE,
+    WAIT_MS,
     Node,
     StaticVoter,
     addresses,
     directory,
     dynamic,
     errors,
+    fetch_to,
     replica,
     sent,
     voter,
@@ -43,8 +45,8 @@ BEGIN = OffsetAndEpoch(0, 0)
 def fetch(node: Node, source: int, end: int, disk: int = 0) -> Output:
     """A fetch of `source`, which has everything below `end`."""
     epoch = node.quorum.epoch
-    message = Fetch(epoch, 7, OffsetAndEpoch(end, epoch if end else 0), 0, directory(source, disk))
-    return node.receive(source, message)
+    message = fetch_request(replica(source, disk), epoch, OffsetAndEpoch(end, epoch if end else 0), 0, WAIT_MS)
+    return node.receive(source, message, 7)
 
 
 def lone_leader() -> Node:
@@ -60,7 +62,7 @@ def leader_of(*ids: int) -> Node:
     node.tick(1000)
     for pre_vote in (True, False):
         for other in ids[1:]:
-            node.receive(other, VoteResponse(0 if pre_vote else 1, -1, True, pre_vote))
+            node.receive(other, vote_response(0 if pre_vote else 1, -1, True), PRE_VOTE if pre_vote else VOTE)
     assert node.quorum.role is Role.LEADER
     node.synced()
     for other in ids[1:]:
@@ -199,7 +201,7 @@ def test_a_change_fails_with_its_leader() -> None:
     """If this fails, an operator waits for a change that the next leader may have truncated."""
     node = leader_of(1, 2, 3)
     node.change(RemoveVoter(replica(3)), request_id=5)
-    output = node.receive(2, BeginQuorumEpoch(4))
+    output = node.receive(2, begin_request(2, 4))
     assert [(reply.request_id, reply.error) for reply in output.replies] == [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
@@ -223,11 +225,11 @@ def test_a_leader_that_removes_itself_does_not_count_and_resigns() -> None:
     assert fetch(node, 2, 4).high_watermark == 3
     output = fetch(node, 3, 4)
     assert (output.role, output.high_watermark, errors(output)) == (Role.RESIGNED, 4, [ErrorCode.NONE])
-    assert sent(output, 2)[-1] == EndQuorumEpoch(1, (replica(2), replica(3)), addresses(1))
+    assert sent(output, 2)[-1] == end_request(1, 1, (replica(2), replica(3)), addresses(1))
     # It never stands again: it searches for the leader.
     output = node.tick(2000)
     assert output.role is Role.UNATTACHED
-    assert [type(each.message) for each in output.send] == [Fetch]
+    assert [type(each.message) for each in output.send] == [wire.FetchRequest]
 
 
 def test_a_removal_that_may_not_be_committed_does_not_keep_a_node_from_standing() -> None:
@@ -238,9 +240,9 @@ def test_a_removal_that_may_not_be_committed_does_not_keep_a_node_from_standing(
     output = node.tick(1000)
     assert output.role is Role.PROSPECTIVE
     # Its own vote does not count.
-    assert sent(output, 2) == [VoteRequest(1, OffsetAndEpoch(4, 1), True, directory(1), replica(2))]
-    assert node.receive(2, VoteResponse(1, -1, True, True)).role is Role.CANDIDATE
-    assert node.receive(2, VoteResponse(2, -1, True, False)).role is Role.LEADER
+    assert sent(output, 2) == [vote_request(replica(1), 1, OffsetAndEpoch(4, 1), pre_vote=True, voter=replica(2))]
+    assert node.receive(2, vote_response(1, -1, True), PRE_VOTE).role is Role.CANDIDATE
+    assert node.receive(2, vote_response(2, -1, True)).role is Role.LEADER
 
 
 def test_truncation_goes_back_to_the_voters_before() -> None:
@@ -249,15 +251,15 @@ def test_truncation_goes_back_to_the_voters_before() -> None:
     history.note(5, (VoterSet([voter(1), voter(2)]),))
     node = Node(voter(1), history, None, LogEpochs(6, [(1, 0), (3, 5)]))
     assert node.quorum.voters.ids == (1, 2)
-    output = node.receive(3, BeginQuorumEpoch(4, replica(1), addresses(3)))
-    (message,) = [each for each in sent(output, 3) if isinstance(each, Fetch)]
-    output = node.receive(3, FetchResponse(4, message.correlation, 3, diverging=OffsetAndEpoch(5, 1)))
+    output = node.receive(3, begin_request(3, 4, replica(1), addresses(3)))
+    message = fetch_to(output, 3)
+    output = node.receive(3, fetch_response(4, 3, diverging=OffsetAndEpoch(5, 1)), message.correlation)
     assert output.truncate_to == 5
     assert list(node.quorum.voters.ids) == [1, 2, 3]
     # A record counts as soon as it arrives.
-    (message,) = [each for each in sent(output, 3) if isinstance(each, Fetch)]
+    message = fetch_to(output, 3)
     added = VoterSet(map(voter, (1, 2, 3, 4)))
-    node.receive(3, FetchResponse(4, message.correlation, 3, offset=5, batches=(Batch(5, 6, 4, b"", (added,)),)))
+    node.receive(3, fetch_response(4, 3), message.correlation, Batch(5, 6, 4, b"", (added,)))
     assert (node.quorum.voters, node.quorum.high_watermark) == (added, 0)
 
 
@@ -267,12 +269,12 @@ def test_a_wiped_disk_is_another_replica() -> None:
     """
     # It gets a request for the vote of the old disk.
     wiped = Node(voter(1, disk=1), VoterHistory(VoterSet(), 1))
-    ask = VoteRequest(1, OffsetAndEpoch(3, 0), False, directory(2), replica(1))
+    ask = vote_request(replica(2), 1, OffsetAndEpoch(3, 0), pre_vote=False, voter=replica(1))
     output = wiped.receive(2, ask)
-    assert sent(output, 2) == [VoteResponse(1, -1, False, False, ErrorCode.INVALID_VOTER_KEY)]
+    assert sent(output, 2) == [vote_response(1, -1, False, ErrorCode.INVALID_VOTER_KEY)]
     assert output.persist == ElectionState(1)
-    output = wiped.receive(2, BeginQuorumEpoch(1, replica(1), addresses(2)))
-    answer = BeginQuorumEpochResponse(1, 2, ErrorCode.INVALID_VOTER_KEY, addresses(2))
+    output = wiped.receive(2, begin_request(2, 1, replica(1), addresses(2)))
+    answer = begin_response(1, 2, ErrorCode.INVALID_VOTER_KEY, *addresses(2))
     assert answer in sent(output, 2)
     # It fetches, and the leader treats it as an observer.
     node = leader_of(1, 2, 3)
@@ -288,20 +290,20 @@ def test_a_wiped_disk_is_another_replica() -> None:
 def test_votes_have_directory_ids() -> None:
     """If this fails, after a restart a node votes for another disk of the candidate that it voted for."""
     node = Node(voter(1), dynamic(1, 2, 3))
-    output = node.receive(2, VoteRequest(5, BEGIN, False, directory(2), replica(1)))
+    output = node.receive(2, vote_request(replica(2), 5, BEGIN, pre_vote=False, voter=replica(1)))
     assert output.persist == ElectionState(5, voted_id=2, voted_directory_id=directory(2))
     again = Node(voter(1), dynamic(1, 2, 3), output.persist)
-    refused = again.receive(2, VoteRequest(5, BEGIN, False, directory(2, disk=1), replica(1)))
-    assert sent(refused, 2) == [VoteResponse(5, -1, False, False)]
-    granted = again.receive(2, VoteRequest(5, BEGIN, False, directory(2), replica(1)))
-    assert sent(granted, 2) == [VoteResponse(5, -1, True, False)]
+    refused = again.receive(2, vote_request(replica(2, disk=1), 5, BEGIN, pre_vote=False, voter=replica(1)))
+    assert sent(refused, 2) == [vote_response(5, -1, False)]
+    granted = again.receive(2, vote_request(replica(2), 5, BEGIN, pre_vote=False, voter=replica(1)))
+    assert sent(granted, 2) == [vote_response(5, -1, True)]
 
 
 def test_a_node_that_does_not_know_the_voters_votes() -> None:
     """If this fails, a voter that was added just now cannot help to elect the leader that knows it."""
     node = Node(voter(4), VoterHistory(VoterSet(), 1))
-    output = node.receive(2, VoteRequest(5, OffsetAndEpoch(9, 1), False, directory(2), replica(4)))
-    assert sent(output, 2) == [VoteResponse(5, -1, True, False)]
+    output = node.receive(2, vote_request(replica(2), 5, OffsetAndEpoch(9, 1), pre_vote=False, voter=replica(4)))
+    assert sent(output, 2) == [vote_response(5, -1, True)]
     assert output.persist == ElectionState(5, voted_id=2, voted_directory_id=directory(2))
 
 
@@ -309,19 +311,19 @@ def test_a_voter_reports_its_new_address() -> None:
     """If this fails, other nodes cannot reach a voter that has moved."""
     moved = Voter(replica(2), addresses(2, port=19093))
     follower = Node(moved, dynamic(1, 2, 3))
-    output = follower.receive(1, BeginQuorumEpoch(1, replica(2), addresses(1)))
-    (report,) = [each for each in sent(output, 1) if isinstance(each, UpdateVoter)]
-    assert report == UpdateVoter(1, moved)
-    assert not [each for each in sent(follower.tick(1), 1) if isinstance(each, UpdateVoter)]
+    output = follower.receive(1, begin_request(1, 1, replica(2), addresses(1)))
+    (report,) = [each for each in sent(output, 1) if isinstance(each, wire.UpdateRaftVoterRequest)]
+    assert report == update_request(1, moved)
+    assert not [each for each in sent(follower.tick(1), 1) if isinstance(each, wire.UpdateRaftVoterRequest)]
     node = leader_of(1, 2, 3)
     output = node.receive(2, report)
-    assert sent(output, 2)[-1] == UpdateVoterResponse(1, 1, ErrorCode.NONE, addresses(1))
+    assert sent(output, 2)[-1] == update_response(1, 1, ErrorCode.NONE, *addresses(1))
     assert node.quorum.endpoints(2) == addresses(2, port=19093)
     node.synced()
     fetch(node, 2, 4)
     # The same report again changes nothing.
     output = node.receive(2, report)
-    assert (output.append, sent(output, 2)) == ((), [UpdateVoterResponse(1, 1, ErrorCode.NONE, addresses(1))])
+    assert (output.append, sent(output, 2)) == ((), [update_response(1, 1, ErrorCode.NONE, *addresses(1))])
 
 
 def test_a_removed_voter_does_not_rejoin_by_itself() -> None:
@@ -330,21 +332,23 @@ def test_a_removed_voter_does_not_rejoin_by_itself() -> None:
     node.change(RemoveVoter(replica(3)))
     node.synced()
     fetch(node, 2, 4)
-    output = node.receive(3, UpdateVoter(1, voter(3)))
-    assert sent(output, 3) == [UpdateVoterResponse(1, 1, ErrorCode.VOTER_NOT_FOUND, addresses(1))]
+    output = node.receive(3, update_request(1, voter(3)))
+    assert sent(output, 3) == [update_response(1, 1, ErrorCode.VOTER_NOT_FOUND, *addresses(1))]
     assert (output.append, node.quorum.voters.ids) == ((), (1, 2))
     # The removed node learns that it is no longer a voter, and neither reports nor stands.
     removed = Node(voter(3), dynamic(1, 2, 3))
-    output = removed.receive(1, BeginQuorumEpoch(1, replica(3), addresses(1)))
-    (message,) = [each for each in sent(output, 1) if isinstance(each, Fetch)]
+    output = removed.receive(1, begin_request(1, 1, replica(3), addresses(1)))
+    message = fetch_to(output, 1)
     left = VoterSet([voter(1), voter(2)])
-    removed.receive(1, FetchResponse(1, message.correlation, 1, 3, offset=0, batches=(Batch(0, 3, 1, b"", (left,)),)))
+    removed.receive(1, fetch_response(1, 1, 3), message.correlation, Batch(0, 3, 1, b"", (left,)))
     removed.synced()
     for _ in range(3):
         output = removed.tick(4000)
         assert output.role is Role.UNATTACHED
         assert output.epoch == 1
-        assert not [each for each in output.send if isinstance(each.message, VoteRequest | UpdateVoter)]
+        assert not [
+            each for each in output.send if isinstance(each.message, (wire.VoteRequest, wire.UpdateRaftVoterRequest))
+        ]
 
 
 @pytest.mark.parametrize(
@@ -361,10 +365,10 @@ def test_a_removed_voter_does_not_rejoin_by_itself() -> None:
 def test_wrong_reports_are_refused(reported: Voter, error: ErrorCode) -> None:
     """If this fails, a broken report takes a voter's address away."""
     node = leader_of(1, 2, 3)
-    output = node.receive(2, UpdateVoter(1, reported))
-    assert (sent(output, 2), output.append) == ([UpdateVoterResponse(1, 1, error, addresses(1))], ())
-    output = node.receive(2, UpdateVoter(9, voter(2)))
-    assert sent(output, 2) == [UpdateVoterResponse(1, 1, ErrorCode.UNKNOWN_LEADER_EPOCH, addresses(1))]
+    output = node.receive(2, update_request(1, reported))
+    assert (sent(output, 2), output.append) == ([update_response(1, 1, error, *addresses(1))], ())
+    output = node.receive(2, update_request(9, voter(2)))
+    assert sent(output, 2) == [update_response(1, 1, ErrorCode.UNKNOWN_LEADER_EPOCH, *addresses(1))]
 
 
 def test_static_voters_become_dynamic() -> None:
@@ -373,14 +377,14 @@ def test_static_voters_become_dynamic() -> None:
     node = Node(voter(1), VoterHistory(static))
     node.tick(1000)
     for pre_vote in (True, False):
-        node.receive(2, VoteResponse(0 if pre_vote else 1, -1, True, pre_vote))
+        node.receive(2, vote_response(0 if pre_vote else 1, -1, True), PRE_VOTE if pre_vote else VOTE)
     node.synced()
     fetch(node, 2, 1)
     # Voter 3 has not fetched, so that its directory id is unknown.
     assert errors(node.change(UpgradeKRaftVersion(1))) == [ErrorCode.REQUEST_TIMED_OUT]
     fetch(node, 3, 0)
     moved = Voter(replica(3), addresses(3, port=19093))
-    assert sent(node.receive(3, UpdateVoter(1, moved)), 3) == [UpdateVoterResponse(1, 1, ErrorCode.NONE, addresses(1))]
+    assert sent(node.receive(3, update_request(1, moved)), 3) == [update_response(1, 1, ErrorCode.NONE, *addresses(1))]
     output = node.change(UpgradeKRaftVersion(1))
     voters = VoterSet([voter(1), voter(2), moved])
     assert output.append == (Batch(1, 3, 1, None, (KRaftVersion(1), voters)),)
@@ -389,7 +393,7 @@ def test_static_voters_become_dynamic() -> None:
     node.synced()
     assert errors(fetch(node, 2, 3)) == [ErrorCode.NONE]
     assert fetch(node, 2, 3, disk=1).high_watermark == 3
-    assert node.receive(2, BeginQuorumEpoch(2)).persist == ElectionState(2, 2, voters=None)
+    assert node.receive(2, begin_request(2, 2)).persist == ElectionState(2, 2, voters=None)
 
 
 def test_an_upgrade_is_only_checked_if_asked_for() -> None:
@@ -441,7 +445,7 @@ def test_a_removed_node_that_stands_does_not_follow_the_leader_that_is_gone() ->
     history.note(3, (VoterSet([voter(2), voter(3)]),))
     node = Node(voter(1), history, ElectionState(1, leader_id=3), LogEpochs(4, [(1, 0)]))
     assert node.tick(2000).role is Role.PROSPECTIVE
-    assert node.receive(2, VoteResponse(1, 3, True, True)).role is Role.PROSPECTIVE
+    assert node.receive(2, vote_response(1, 3, True), PRE_VOTE).role is Role.PROSPECTIVE
 
 
 def test_an_only_voter_follows_no_leader_that_it_did_not_elect() -> None:
@@ -450,10 +454,10 @@ def test_an_only_voter_follows_no_leader_that_it_did_not_elect() -> None:
     """
     node = lone_leader()
     # The voter that it has just added may be elected, with its vote, although it has lost the addition itself.
-    node.receive(2, VoteRequest(5, OffsetAndEpoch(9, 1), False, directory(2), replica(1)))
-    node.receive(2, BeginQuorumEpoch(5, voter=replica(1)))
+    node.receive(2, vote_request(replica(2), 5, OffsetAndEpoch(9, 1), pre_vote=False, voter=replica(1)))
+    node.receive(2, begin_request(2, 5, voter=replica(1)))
     assert node.quorum.leader_id == 2
-    for message in (BeginQuorumEpoch(2, voter=replica(1)), VoteResponse(2, 2, False, True)):
+    for message in (begin_request(2, 2, voter=replica(1)), vote_response(2, 2, False)):
         node = lone_leader()
         with pytest.raises(AssertionError, match="2 leads epoch 2, and the only voter, 1"):
             node.receive(2, message)

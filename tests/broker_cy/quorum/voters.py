@@ -6,12 +6,13 @@ from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.entries import Batch, OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import VoterHistory
-from broker_cy.quorum.messages import Message, OffsetAndEpoch
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import (
     AddVoter,
+    Answer,
     Append,
     ChangeVoters,
     LeaderGone,
@@ -23,9 +24,17 @@ from broker_cy.quorum.step import (
     Start,
     Synced,
     Tick,
+    Timeouts,
     UpgradeKRaftVersion,
 )
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.wire import messages as wire
+from broker_cy.wire.codec import Message
+
+LISTENER = "CONTROLLER"
+# The correlations of requests for votes.
+VOTE, PRE_VOTE = 0, 1
+WAIT_MS = Timeouts().fetch_wait_ms
 
 
 def keys(*ids: int) -> tuple[ReplicaKey, ...]:
@@ -42,7 +51,7 @@ def replica(node_id: int, disk: int = 0) -> ReplicaKey:
 
 
 def addresses(node_id: int, port: int = 9093) -> tuple[Endpoint, ...]:
-    return (Endpoint("CONTROLLER", f"host-{node_id}", port),)
+    return (Endpoint(LISTENER, f"host-{node_id}", port),)
 
 
 def voter(node_id: int, disk: int = 0) -> Voter:
@@ -83,8 +92,8 @@ class Node:
         self.now_ms = 1000
         self.first = self.quorum.step(Start(), self.now_ms)
 
-    def receive(self, source: int, message: Message) -> Output:
-        return self.quorum.step(Received(source, message), self.now_ms)
+    def receive(self, source: int, message: Message, correlation: int = 0, *batches: Batch) -> Output:
+        return self.quorum.step(Received(source, message, correlation, LISTENER, batches), self.now_ms)
 
     def synced(self, end_offset: int | None = None) -> Output:
         end = self.quorum.end_offset if end_offset is None else end_offset
@@ -118,8 +127,27 @@ def sent(output: Output, to: int) -> list[Message]:
     return [each.message for each in output.send if each.to == to]
 
 
-def to_all(others: tuple[int, ...], message: Message) -> tuple[Send, ...]:
-    return tuple(Send(other, message) for other in others)
+def answers(output: Output, to: int) -> list[Send | Answer]:
+    """The messages to a node with their correlations, and with the place of their records."""
+    return [each for each in output.send if each.to == to]
+
+
+def fetch_to(output: Output, to: int) -> Send:
+    """The only fetch that is sent to a node."""
+    (found,) = [each for each in answers(output, to) if isinstance(each.message, wire.FetchRequest)]
+    assert isinstance(found, Send)
+    return found
+
+
+def part_of_fetch(fetch: Send) -> wire.FetchRequest.FetchPartition:
+    assert isinstance(fetch.message, wire.FetchRequest)
+    return fetch.message.topics[0].partitions[0]
+
+
+def end_of(fetch: Send) -> OffsetAndEpoch:
+    """The end of the log that a fetch continues."""
+    part = part_of_fetch(fetch)
+    return OffsetAndEpoch(part.fetch_offset, part.last_fetched_epoch)
 
 
 def errors(output: Output) -> list[ErrorCode]:

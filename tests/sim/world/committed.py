@@ -14,7 +14,7 @@ from broker_cy.quorum.step import Role
 from broker_cy.quorum.voters import ReplicaKey, VoterSet
 
 if TYPE_CHECKING:
-    from broker_cy.quorum.messages import Batch
+    from broker_cy.quorum.entries import Batch
     from broker_cy.quorum.state import QuorumState
     from tests.sim.world.machine import Machine
     from tests.sim.world.world import World

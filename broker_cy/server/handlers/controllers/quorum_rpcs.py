@@ -2,8 +2,8 @@
 of the metadata log; Vote (52), versions 0-2; BeginQuorumEpoch (53) and EndQuorumEpoch (54), versions 0-1; FetchSnapshot
 (59), versions 0-1; UpdateRaftVoter (82), version 0.
 
-All go the same way: `quorum.wire` converts them, and the state machine of the quorum answers. A Fetch with nothing
-new is answered later. Fetch before version 12 has no epoch of the last entry, without which the quorum cannot answer.
+All go the same way: `quorum.wire` checks them, and the state machine of the quorum answers. A Fetch with nothing new
+is answered later. Fetch before version 12 has no epoch of the last entry, without which the quorum cannot answer.
 """
 
 from __future__ import annotations

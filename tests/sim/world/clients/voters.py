@@ -13,8 +13,8 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.quorum.messages import PARTITION, TOPIC
 from broker_cy.quorum.voters import ReplicaKey
-from broker_cy.quorum.wire_common import PARTITION, TOPIC
 from broker_cy.wire import messages as m
 from tests.sim.world.clients.base import Client
 from tests.sim.world.cluster import CONTROLLER_PORT
