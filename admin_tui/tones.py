@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_cy.console.tone import Tone
+from broker_cy.reporting.tone import Tone
 
 STYLES = {
     Tone.MUTED: "bright_black",

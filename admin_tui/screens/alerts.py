@@ -11,9 +11,9 @@ from admin_tui.tones import STYLES
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Watch
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration
+from broker_cy.reporting.tone import Tone
 
 _TONES = {FIRING: Tone.BAD, PENDING: Tone.WARN, OK: Tone.GOOD, UNKNOWN: Tone.MUTED}
 

@@ -10,8 +10,8 @@ from textual.widget import Widget
 
 from admin_tui.tones import STYLES
 from broker_cy.console import figures
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.tone import Tone
 
 Fact = tuple[str, str] | tuple[str, str, str]
 _GAP = 3

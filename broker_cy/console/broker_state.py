@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from broker_cy.console.rows import BrokerRow
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import BrokerFenced, BrokerStarted, BrokerStopped, BrokerUnfenced, Event, Stamped
+from broker_cy.reporting.tone import Tone
 
 
 def newest_about(events: Iterable[Stamped]) -> dict[int, Event]:

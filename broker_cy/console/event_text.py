@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from broker_cy.client.event_text import line_of, subject_of
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import (
     AccessDenied,
     AclsCreated,
@@ -31,6 +30,7 @@ from broker_cy.metrics.events import (
 )
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, when
+from broker_cy.reporting.tone import Tone
 
 # Fields that are times, in ms since 1970. Other fields that end in _ms are durations.
 _MOMENTS = frozenset(

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL, merged
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Connection, Sample, Times, Topic
 from broker_cy.reporting.numbers import count, duration, micros, percent, size
+from broker_cy.reporting.tone import Tone
 
 # Time over which a rate is computed, before the newest sample of any broker. Each broker writes one sample a second.
 RATE_MS = 10_000

@@ -17,9 +17,9 @@ from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.console.figures import busiest, newest_of
 from broker_cy.console.hosts import by_host
 from broker_cy.console.session import GroupSummary, GroupView
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Sample
 from broker_cy.reporting.numbers import duration
+from broker_cy.reporting.tone import Tone
 
 LogDirs = Outcome[int, tuple[LogDir, ...]]
 

@@ -7,7 +7,7 @@ from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.figures import Fact
 from broker_cy.console.moving import ids_text
-from broker_cy.console.tone import Tone
+from broker_cy.reporting.tone import Tone
 
 
 async def quorum_now(client: AdminClient) -> QuorumDescription | None:

@@ -16,8 +16,8 @@ from broker_cy.client.turns import Turns
 from broker_cy.console.feeds import Feed
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.frames import Health
 from dashboard.collector.ordering import window_of
 from dashboard.collector.patches import State

@@ -15,9 +15,9 @@ from broker_cy.console.alerts.rules import KINDS, Rule
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Notice, Watch
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, plural
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel
 from dashboard.collector.holdings import sees_all_subjects
 from dashboard.components.panel import listing, panel, table

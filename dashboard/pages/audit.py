@@ -14,9 +14,9 @@ from dash.development.base_component import Component
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel
 from dashboard.collector.holdings import sees_all_subjects
 from dashboard.collector.patches import State

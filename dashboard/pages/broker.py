@@ -18,9 +18,9 @@ from broker_cy.console.broker_state import newest_about, state_of
 from broker_cy.console.figures import Fact, newest_of, process_facts
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import broker_rows
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration, size
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.holdings import Held, Holdings, OfBroker, Remembered, holdings_of

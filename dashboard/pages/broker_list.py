@@ -13,10 +13,10 @@ from broker_cy.console.hosts import address_text, id_text
 from broker_cy.console.listeners import Source
 from broker_cy.console.process_figures import UNKNOWN, connections_text, cpu_text, memory_text, up_text
 from broker_cy.console.rows import BrokerRow, LogDirs, broker_rows, host_rows
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Event
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, size
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel, linked
 from dashboard.collector.holdings import Held, Holdings, Remembered, holdings_of, sizes_of
 from dashboard.collector.patches import State

@@ -15,9 +15,9 @@ from broker_cy.admin.metadata import PartitionInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.history_measures import LOOP_LAG
 from dashboard.collector.holdings import (

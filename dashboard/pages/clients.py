@@ -13,10 +13,10 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.console.figures import Fact, connection_rates
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Connection
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration, percent, short, size
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel
 from dashboard.collector.holdings import BrokerChart, recent, require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State

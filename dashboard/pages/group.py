@@ -24,9 +24,9 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text, lag_rows
 from broker_cy.console.rows import ranges as number_ranges
 from broker_cy.console.session import GroupView, Session, now_ms
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table

@@ -23,9 +23,9 @@ from broker_cy.console.feeds import Feed
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
 from broker_cy.console.session import GroupSummary, GroupView
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration, short
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.patches import State

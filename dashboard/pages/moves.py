@@ -21,9 +21,9 @@ from broker_cy.console.feeds import Feed
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.moving import Moving, MovingPartition, throttle_text
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration, percent, size
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import (
     PARTITION,

@@ -11,9 +11,9 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import ProducerState
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, TableChannel, channel
 from dashboard.components.panel import page_path, table
 from dashboard.components.shell import shell

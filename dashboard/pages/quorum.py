@@ -22,10 +22,10 @@ from broker_cy.console.acts.quorum import (
 from broker_cy.console.feeds import Feed
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
-from broker_cy.console.tone import Tone
 from broker_cy.console.voters import voters_fact
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, FactsChannel, SupportedChannel, TableChannel, channel
 from dashboard.components.panel import act_button, link, listing, page_path, panel

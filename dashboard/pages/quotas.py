@@ -16,9 +16,9 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.listeners import Source
 from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses, shown_quota
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration, percent
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel
 from dashboard.collector.holdings import BrokerChart, recent, require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State

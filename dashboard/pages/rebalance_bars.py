@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Rebalance
 from broker_cy.reporting.numbers import duration
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.patches import State
 from dashboard.pages.rebalance_rows import STALL_NOTED_MS, cause_of, cause_tone, labels, move_text, text_of
 

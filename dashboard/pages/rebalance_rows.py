@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Move, Rebalance, Stamped, StaticReplacement, Trigger
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, plural
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell
 from dashboard.collector.seen_events import shown_to
 from dashboard.security.roles import Scope

@@ -17,10 +17,10 @@ from dash.development.base_component import Component
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged, TimeChannel
 from dashboard.collector.frames import Health

@@ -22,9 +22,9 @@ from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Source
 from broker_cy.console.payload import Format, line
 from broker_cy.console.scan import Row, Scan, State, Tail
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, percent, plural, short, size, when
+from broker_cy.reporting.tone import Tone
 from broker_cy.wire.records import Record
 from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, encoded_text
 from dashboard.collector.hub import ClusterHub

@@ -11,9 +11,9 @@ from broker_cy.admin.sample_window import TOTAL
 from broker_cy.console.figures import ApiRow, PhaseRow, api_rows, phase_rows
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, micros, short, size
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged
 from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, LATENCY

@@ -17,11 +17,11 @@ from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
 from broker_cy.console.listeners import Source
 from broker_cy.console.refusals import Refusal, asked_texts, refusals_of
 from broker_cy.console.session import now_ms
-from broker_cy.console.tone import Tone
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import AccessDenied, LoginFailed
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count
+from broker_cy.reporting.tone import Tone
 from broker_cy.security.acl_words import shown, shown_resource, word_of
 from broker_cy.security.acls import Binding, Permission
 from broker_cy.security.explain import authorizer_of, explain

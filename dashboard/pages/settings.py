@@ -19,9 +19,9 @@ from broker_cy.console.acts.plan import Plan
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.tone import Tone
 from broker_cy.core.configs import ConfigSource
 from broker_cy.reporting.foreign_text import clean, clean_lines
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
 from dashboard.components.panel import act_button, link, page_path, panel, table

@@ -14,9 +14,9 @@ from broker_cy.client.turns import Turns
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
 from broker_cy.console.session import PartitionRow
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, percent, size
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.holdings import OfBroker
 from dashboard.collector.patches import State

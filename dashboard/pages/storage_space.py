@@ -9,9 +9,9 @@ from typing import Any
 
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, size
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, TableChannel, channel
 from dashboard.collector.charts import Ranged
 from dashboard.collector.history_measures import DISK_FREE

@@ -25,9 +25,9 @@ from broker_cy.console.figures import Fact, busiest, newest_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import catch_up_text
 from broker_cy.console.session import GroupSummary, PartitionRow
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration, short, size
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.patches import State

@@ -12,9 +12,9 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, Source
 from broker_cy.console.record_count import RecordCount
-from broker_cy.console.tone import Tone
 from broker_cy.console.values import parse_partitions
 from broker_cy.reporting.numbers import count, percent, plural, size
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import FactsChannel, Params, channel
 
 # Concurrent counts, over all viewers.

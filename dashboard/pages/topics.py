@@ -19,10 +19,10 @@ from broker_cy.console.acts.topics import create_form, plan_create, plan_delete
 from broker_cy.console.fields import Form
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import TopicRow, each_topic_row, is_own_topic
-from broker_cy.console.tone import Tone
 from broker_cy.console.values import topic_name
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, short, size
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, Params, TableChannel, Window, channel, linked
 from dashboard.components.panel import act_button, page_path, table

@@ -20,9 +20,9 @@ from broker_cy.console.acts.transactions import plan_abort
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import assignment_text
 from broker_cy.console.session import OpenTransaction
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
+from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import PARTITION, Cell, Column, TableChannel, channel, linked
 from dashboard.collector.charts import HistoryChart

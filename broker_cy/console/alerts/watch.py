@@ -16,8 +16,8 @@ from broker_cy.console.alerts.webhook import Webhook, facts_of, host_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import Session
-from broker_cy.console.tone import Tone
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.tone import Tone
 
 _LOG = logging.getLogger(__name__)
 INTERVAL_S: Final = 5.0

@@ -14,7 +14,7 @@ import h11
 
 from broker_cy.console.alerts.rules import WebhookSettings
 from broker_cy.console.figures import Fact
-from broker_cy.console.tone import Tone
+from broker_cy.reporting.tone import Tone
 
 # Alerts that wait for delivery; beyond it, the oldest are dropped and counted.
 QUEUE_MAX: Final = 1_000

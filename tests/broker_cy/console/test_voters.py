@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.admin.quorum import AWAY_MS, QuorumDescription, QuorumReplica
-from broker_cy.console.tone import Tone
+from broker_cy.reporting.tone import Tone
 from broker_cy.console.voters import voters_fact
 
 NOW_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from broker_cy.admin.groups import GroupListing
 from broker_cy.console.figures import Fact
-from broker_cy.console.tone import Tone
+from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, encoded_text, linked
 from dashboard.security.roles import Scope
 from tests.dashboard.pages.cluster_kit import plant
