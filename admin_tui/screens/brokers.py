@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
-from admin_tui.tones import STYLES
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.brokers import plan_cordon
 from broker_cy.console.acts.decommission import plan_decommission
 from broker_cy.console.acts.moves import Wish, pace_form, pace_of, plan_drain, plan_moves
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.broker_state import newest_about, state_of_host
-from broker_cy.console.hosts import address_text, id_text
-from broker_cy.console.process_figures import connections_text, cpu_text, memory_text, up_text
+from broker_cy.console.columns import brokers
 from broker_cy.console.rows import BrokerRow, broker_rows, host_rows
 from broker_cy.metrics.events import Event
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, size
+from broker_cy.reporting.tone import Tone
 
 
 class BrokersView(ListView):
@@ -58,23 +55,22 @@ and `b` balances all. All of these ask for a throttle. Cancelling keeps complete
         # The first brokers of hosts that are opened into their shards.
         self._opened: set[int] = set()
 
-    def _state(self, row: BrokerRow) -> Text:
-        text, tone = state_of_host(row, self._newest)
-        return Text(text, STYLES[tone])
+    def _state(self, row: BrokerRow) -> tuple[str, Tone]:
+        return state_of_host(row, self._newest)
 
     def make_grid(self) -> Grid[Any]:
         return Grid[BrokerRow](
             [
-                Column("Id", _id, 5, lambda row: row.info.broker_id, "right", letter="I"),
-                Column("Address", lambda row: clean(address_text([each.info for each in row.parts])), 21, flex=True),
-                Column("Rack", lambda row: clean(row.info.rack or "-"), 8, drop=5),
-                Column("State", self._state, 28, drop=1),
-                Column("Leads", lambda row: count(row.leads), 7, lambda row: row.leads, "right", letter="L"),
-                Column("Logs", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="S"),
-                Column("Up", up_text, 10, None, "right", drop=2),
-                Column("CPU", cpu_text, 5, None, "right", drop=3),
-                Column("Memory", memory_text, 9, None, "right", drop=4),
-                Column("Conns", connections_text, 6, None, "right", drop=3),
+                grid_column(brokers.BROKER, letter="B"),
+                grid_column(brokers.ADDRESS, flex=True),
+                grid_column(brokers.RACK, drop=5),
+                grid_column(brokers.STATE.of(self._state), drop=1),
+                grid_column(brokers.LEADERS, letter="L"),
+                grid_column(brokers.SIZE, letter="S"),
+                grid_column(brokers.UPTIME, drop=2),
+                grid_column(brokers.CPU, drop=3),
+                grid_column(brokers.MEMORY, drop=4),
+                grid_column(brokers.CONNECTIONS, drop=3),
             ],
             key=lambda row: (row.info.broker_id, bool(row.shards)),
             title="Brokers",
@@ -174,7 +170,3 @@ and `b` balances all. All of these ask for a throttle. Cancelling keeps complete
 
     def action_quorum(self) -> None:
         self.console_app.show_view("quorum")
-
-
-def _id(row: BrokerRow) -> str:
-    return id_text([each.info.broker_id for each in row.parts])

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from admin_tui.screens.groups import STATUS_STYLES, trend_text
+from admin_tui.screens.groups import STATUS_STYLES
 from admin_tui.screens.view import View
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.groups import GroupMember
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
-from broker_cy.console.rows import LagRow, assignment_text, catch_up_text, lag_rows
+from broker_cy.console.columns import groups
+from broker_cy.console.rows import LagRow, catch_up_text, lag_rows
 from broker_cy.console.session import GroupView as Answer
 from broker_cy.console.session import now_ms
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, when
+from broker_cy.reporting.numbers import count, duration
 
 
 class GroupView(View):
@@ -58,12 +58,12 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         yield Facts("Group", id="facts")
         yield Grid[GroupMember](
             [
-                Column("Client", lambda row: clean(row.client_id), 14, lambda row: row.client_id, letter="C"),
-                Column("Instance", lambda row: clean(row.instance_id or "-"), 10, drop=3),
-                Column("Host", lambda row: clean(row.client_host.lstrip("/")), 15, drop=2),
-                Column("Parts", lambda row: str(len(row.assignment)), 5, lambda row: len(row.assignment), "right"),
-                Column("Has", lambda row: clean(assignment_text(row.assignment)), 16, flex=True),
-                Column("Member", lambda row: clean(row.member_id), 20, lambda row: row.member_id, drop=4, letter="M"),
+                grid_column(groups.CLIENT_ID, letter="C"),
+                grid_column(groups.INSTANCE_ID, drop=3),
+                grid_column(groups.HOST, drop=2),
+                grid_column(groups.MEMBER_PARTITIONS),
+                grid_column(groups.ASSIGNED, flex=True),
+                grid_column(groups.MEMBER_ID, drop=4, letter="M"),
             ],
             key=lambda row: row.member_id,
             text=lambda row: f"{row.client_id} {row.member_id} {row.instance_id} {row.client_host}",
@@ -72,23 +72,16 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         )
         yield Grid[LagRow](
             [
-                Column(
-                    "Partition",
-                    lambda row: clean(str(row.part.partition)),
-                    16,
-                    lambda row: row.part.partition,
-                    flex=True,
-                    letter="P",
-                ),
-                Column("Committed", lambda row: count(row.part.committed), 13, None, "right", drop=2),
-                Column("End", lambda row: count(row.part.end), 13, None, "right", drop=3),
-                Column("Lag", lambda row: count(row.part.lag), 11, lambda row: row.part.lag, "right", letter="L"),
-                Column("Time", _time, 11, lambda row: row.time_ms, "right", letter="T"),
-                Column("Trend", lambda row: trend_text(row.trend), 9),
-                Column("Gone in", lambda row: catch_up_text(row.trend, row.part.lag), 10, drop=4),
-                Column("Verdict", lambda row: Text(row.status.name, STATUS_STYLES[row.status]), 8, drop=1),
-                Column("Owner", lambda row: clean(row.owner), 14, lambda row: row.owner, drop=5, letter="O"),
-                Column("Commit", lambda row: when(row.part.commit_ms, date=False), 12, drop=6),
+                grid_column(groups.PARTITION, flex=True, letter="P"),
+                grid_column(groups.COMMITTED, drop=2),
+                grid_column(groups.LOG_END, drop=3),
+                grid_column(groups.PARTITION_LAG, letter="L"),
+                grid_column(groups.PARTITION_TIME_LAG, letter="T"),
+                grid_column(groups.TREND),
+                grid_column(groups.CATCH_UP, drop=4),
+                grid_column(groups.STATUS, drop=1),
+                grid_column(groups.OWNER, drop=5, letter="O"),
+                grid_column(groups.LAST_COMMIT, drop=6),
             ],
             key=lambda row: row.part.partition,
             text=lambda row: f"{row.part.partition} {row.owner}",
@@ -163,23 +156,17 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         self.act(plan, then=lambda: self.console_app.show_view("groups", keep=False))
 
 
-def _time(row: LagRow) -> str:
-    if row.part.lag == 0:
-        return "-"
-    return "-" if row.time_ms is None else f"{'=' if row.is_exact else '~'}{duration(row.time_ms)}"
-
-
 def _facts(view: Answer) -> list[Any]:
     group, lag = view.description, view.lag
     times = [time for time in view.times_ms.values() if time is not None]
     lost = sum(part.lost for part in lag.partitions)
     facts: list[Any] = [
         ("state", group.state, "bold green" if group.state == "Stable" else "bold"),
-        ("verdict", view.status.name, STATUS_STYLES[view.status]),
+        ("status", view.status.name, STATUS_STYLES[view.status]),
         ("lag", count(lag.total) if lag.is_complete else f">= {count(lag.total)}"),
         ("time lag", duration(max(times)) if times else "-"),
-        ("trend", trend_text(view.trend).plain),
-        ("gone in", catch_up_text(view.trend, lag.total)),
+        ("trend", groups.trend_text(view.trend)),
+        ("catch-up", catch_up_text(view.trend, lag.total)),
         ("members", count(len(group.members))),
         ("type", f"{group.group_type} {group.assignor}".strip()),
         ("coordinator", str(group.coordinator_id)),

@@ -5,42 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
 from admin_tui.tones import STYLES
-from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.lag import Status, Trend
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
+from broker_cy.admin.groups import GroupListing
 from broker_cy.console.acts.groups import plan_delete_groups, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
-from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
-from broker_cy.console.session import now_ms
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, short
+from broker_cy.console.columns import groups
+from broker_cy.console.rows import STATUS_TONES, GroupRow
+from broker_cy.console.session import GroupSummary, now_ms
 
 STATUS_STYLES = {status: STYLES[tone] for status, tone in STATUS_TONES.items()}
 
 
-def status_text(status: Status | None) -> Text:
-    """Return a verdict in its colour."""
-    return Text("-", "bright_black") if status is None else Text(status.name, STATUS_STYLES[status])
+def _listing(row: GroupRow) -> GroupListing:
+    return row.listing
 
 
-def trend_text(trend: Trend | None) -> Text:
-    """Return by how much the lag grows or shrinks per second."""
-    if trend is None:
-        return Text("-", "bright_black")
-    grows = trend.lag_per_s
-    if abs(grows) < 0.05:
-        return Text("= 0/s", "bright_black")
-    return Text(f"{'▲' if grows > 0 else '▼'} {short(abs(grows))}/s", "yellow" if grows > 0 else "green")
-
-
-def _lag(row: GroupRow) -> str:
-    if row.summary is None:
-        return "-"
-    return count(row.summary.lag) if row.summary.is_complete else f">={count(row.summary.lag)}"
+def _summary(row: GroupRow) -> GroupSummary | None:
+    return row.summary
 
 
 class GroupsView(ListView):
@@ -63,46 +49,14 @@ REWOUND went back and has not caught up · UNKNOWN not observed for long enough.
     def make_grid(self) -> Grid[Any]:
         return Grid[GroupRow](
             [
-                Column(
-                    "Group",
-                    lambda row: clean(row.listing.group_id),
-                    18,
-                    lambda row: row.listing.group_id,
-                    flex=True,
-                    letter="O",
-                ),
-                Column("State", lambda row: row.listing.state, 10, lambda row: row.listing.state, letter="S"),
-                Column("Type", lambda row: row.listing.group_type, 8, lambda row: row.listing.group_type, drop=4),
-                Column(
-                    "Parts",
-                    lambda row: "-" if row.summary is None else count(row.summary.partitions),
-                    5,
-                    lambda row: None if row.summary is None else row.summary.partitions,
-                    "right",
-                    drop=3,
-                    letter="P",
-                ),
-                Column("Lag", _lag, 12, lambda row: row.lag, "right", letter="L"),
-                Column(
-                    "Trend",
-                    lambda row: trend_text(row.trend),
-                    9,
-                    lambda row: None if row.trend is None else row.trend.lag_per_s,
-                    letter="T",
-                ),
-                Column(
-                    "Gone in",
-                    lambda row: catch_up_text(row.trend, row.lag),
-                    10,
-                    drop=2,
-                ),
-                Column(
-                    "Verdict",
-                    lambda row: status_text(row.status),
-                    8,
-                    lambda row: row.status,
-                    letter="V",
-                ),
+                grid_column(groups.GROUP.of(_listing), flex=True, letter="O"),
+                grid_column(groups.STATE.of(_listing), letter="S"),
+                grid_column(groups.TYPE.of(_listing), drop=4),
+                grid_column(groups.PARTITIONS.of(_summary), drop=3, letter="P"),
+                grid_column(groups.LAG.of(_summary), letter="L"),
+                grid_column(groups.TREND.of(_summary), letter="T"),
+                grid_column(groups.CATCH_UP.of(_summary), drop=2),
+                grid_column(groups.STATUS.of(_summary), letter="U"),
             ],
             key=lambda row: row.listing.group_id,
             text=lambda row: f"{row.listing.group_id} {row.listing.state}",

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.log_dirs import LogDir
+from broker_cy.console.columns import log_dirs
 from broker_cy.console.rows import ReplicaRow, replica_rows
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, percent, size
-
-# A smaller free share of the volume is shown in red.
-FREE_SHARE_MIN = 0.1
-
-
-def _free(row: LogDir) -> Text:
-    if row.usable_bytes is None or row.total_bytes is None:
-        return Text("-")
-    low = row.usable_bytes < row.total_bytes * FREE_SHARE_MIN
-    return Text(f"{size(row.usable_bytes)} {percent(row.usable_bytes, row.total_bytes)}", "bold red" if low else "")
 
 
 class LogDirsView(View):
@@ -38,12 +27,12 @@ class LogDirsView(View):
     def body(self) -> ComposeResult:
         yield Grid[LogDir](
             [
-                Column("Broker", lambda row: str(row.broker_id), 6, lambda row: row.broker_id, "right"),
-                Column("Directory", lambda row: clean(row.path), 20, flex=True),
-                Column("Replicas", lambda row: count(len(row.replicas)), 8, None, "right"),
-                Column("Logs", lambda row: size(row.size_bytes), 10, None, "right"),
-                Column("Free", _free, 15, align="right"),
-                Column("State", lambda row: Text(row.error, "bold red") if row.error else Text("ok", "green"), 8),
+                grid_column(log_dirs.BROKER),
+                grid_column(log_dirs.DIRECTORY, flex=True),
+                grid_column(log_dirs.REPLICAS),
+                grid_column(log_dirs.SIZE),
+                grid_column(log_dirs.FREE),
+                grid_column(log_dirs.STATE),
             ],
             key=lambda row: (row.broker_id, row.path),
             title="Log directories",
@@ -51,32 +40,11 @@ class LogDirsView(View):
         )
         yield Grid[ReplicaRow](
             [
-                Column(
-                    "Topic",
-                    lambda row: clean(row.replica.topic),
-                    20,
-                    lambda row: row.replica.topic,
-                    flex=True,
-                    letter="T",
-                ),
-                Column(
-                    "Part",
-                    lambda row: str(row.replica.partition),
-                    6,
-                    lambda row: row.replica.partition,
-                    "right",
-                    letter="P",
-                ),
-                Column(
-                    "Size",
-                    lambda row: size(row.replica.size_bytes),
-                    10,
-                    lambda row: row.replica.size_bytes,
-                    "right",
-                    letter="S",
-                ),
-                Column("Behind", lambda row: count(row.replica.offset_lag), 8, None, "right", drop=1),
-                Column("Broker", lambda row: str(row.broker_id), 6, None, "right", drop=2),
+                grid_column(log_dirs.REPLICA_TOPIC, flex=True, letter="T"),
+                grid_column(log_dirs.REPLICA_PARTITION, letter="P"),
+                grid_column(log_dirs.REPLICA_SIZE, letter="S"),
+                grid_column(log_dirs.LAG, drop=1),
+                grid_column(log_dirs.REPLICA_BROKER, drop=2),
             ],
             key=lambda row: (row.broker_id, row.path, row.replica.topic, row.replica.partition),
             text=lambda row: f"{row.replica.topic}-{row.replica.partition}",

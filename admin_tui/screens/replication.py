@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.console.acts.leaders import plan_preferred, plan_unclean_of, unclean_form
 from broker_cy.console.acts.plan import Plan
-from broker_cy.reporting.foreign_text import clean
+from broker_cy.console.columns import replication
 from broker_cy.reporting.numbers import count
 
 
@@ -41,17 +41,17 @@ permanently lost: its name has to be entered, and typed once more, because ackno
         yield Facts("Replication", id="facts")
         yield Grid[PartitionHealth](
             [
-                Column("Partition", lambda row: clean(str(row.partition)), 20, lambda row: row.partition, flex=True),
-                Column("State", _state, 11, _rank, letter="S"),
-                Column("Leader", _leader, 6, None, "right"),
-                Column("Replicas", lambda row: _ids(row.info.replicas), 10),
-                Column("In sync", lambda row: _ids(row.info.in_sync_replicas), 10),
-                Column("Missing", lambda row: _ids(row.missing), 9, drop=1),
-                Column("Needs", lambda row: count(row.needed), 5, None, "right", drop=2),
-                Column("May lead", lambda row: "-" if row.eligible is None else _ids(row.eligible.eligible), 9, drop=3),
+                grid_column(replication.PARTITION, flex=True),
+                grid_column(replication.STATE, letter="S"),
+                grid_column(replication.LEADER),
+                grid_column(replication.REPLICAS, 10),
+                grid_column(replication.IN_SYNC, 10, drop=1),
+                grid_column(replication.OUT_OF_SYNC, drop=1),
+                grid_column(replication.MIN_ISR, drop=2),
+                grid_column(replication.ELR, drop=3),
             ],
             key=lambda row: row.partition,
-            text=lambda row: f"{row.partition} {_state(row).plain}",
+            text=lambda row: f"{row.partition} {replication.STATE.shown(row)}",
             title="Partitions out of sync",
             id="partitions",
         )
@@ -64,7 +64,9 @@ permanently lost: its name has to be entered, and typed once more, because ackno
     def _show(self) -> None:
         found = self.session.sick().value
         if found is not None:
-            self.query_one("#partitions", Grid).set_rows(sorted(found, key=lambda row: (_rank(row), row.partition)))
+            self.query_one("#partitions", Grid).set_rows(
+                sorted(found, key=lambda row: (replication.rank(row), row.partition))
+            )
 
     def _show_facts(self) -> None:
         counts = self.session.topic_counts()
@@ -97,21 +99,3 @@ permanently lost: its name has to be entered, and typed once more, because ackno
 
     def action_moves(self) -> None:
         self.console_app.show_view("moves")
-
-
-def _state(row: PartitionHealth) -> Text:
-    if row.is_offline:
-        return Text("offline", "bold red")
-    return Text("no acks=all", "bold red") if row.is_below_min_isr else Text("behind", "yellow")
-
-
-def _rank(row: PartitionHealth) -> int:
-    return 0 if row.is_offline else 1 if row.is_below_min_isr else 2
-
-
-def _leader(row: PartitionHealth) -> Text:
-    return Text("none", "bold red") if row.is_offline else Text(str(row.info.leader_id))
-
-
-def _ids(replicas: tuple[int, ...]) -> str:
-    return ",".join(map(str, replicas)) or "-"

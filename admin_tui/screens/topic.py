@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.topics import delete_records_form, plan_delete, plan_delete_records
+from broker_cy.console.columns import topics
 from broker_cy.console.session import PartitionRow
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, size
-
-
-def _state(row: PartitionRow) -> Text:
-    if row.leader_id < 0:
-        return Text("offline", "bold red")
-    if len(row.in_sync) < len(row.replicas):
-        return Text("behind", "yellow")
-    return Text("ok", "green")
-
-
-def _ids(ids: tuple[int, ...]) -> str:
-    return ",".join(map(str, ids))
 
 
 class TopicView(View):
@@ -61,30 +50,21 @@ than that. `c` counts the records of the marked partitions, or of the selected o
         yield Facts("Topic", id="facts")
         yield Grid[PartitionRow](
             [
-                Column("Part", lambda row: str(row.partition), 6, lambda row: row.partition, "right", letter="P"),
-                Column(
-                    "Leader", lambda row: str(row.leader_id), 6, lambda row: row.leader_id, "right", letter="L", drop=3
-                ),
-                Column("Epoch", lambda row: str(row.leader_epoch), 5, None, "right", drop=4),
-                Column("Replicas", lambda row: _ids(row.replicas), 8, drop=5),
-                Column("In sync", lambda row: _ids(row.in_sync), 8, drop=6),
-                Column("Start", lambda row: count(row.start), 14, lambda row: row.start, "right", letter="S", drop=1),
-                Column("Next offset", lambda row: count(row.end), 14, lambda row: row.end, "right", letter="O"),
-                Column("Span", lambda row: count(_span(row)), 14, _span, "right", letter="A", drop=2),
-                Column("Size", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="I"),
-                Column(
-                    "Segs",
-                    lambda row: "-" if row.segments is None else count(row.segments),
-                    5,
-                    lambda row: row.segments,
-                    "right",
-                    letter="E",
-                ),
-                Column("State", _state, 7, letter="T", sort=lambda row: row.leader_id >= 0),
-                Column("Directory", lambda row: clean(row.directory), 10, flex=True, drop=7),
+                grid_column(topics.PARTITION, letter="P"),
+                grid_column(topics.LEADER, letter="L", drop=3),
+                grid_column(topics.LEADER_EPOCH, drop=4),
+                grid_column(topics.REPLICA_IDS, drop=5),
+                grid_column(topics.IN_SYNC, drop=6),
+                grid_column(topics.LOG_START, letter="S", drop=1),
+                grid_column(topics.LOG_END, letter="E"),
+                grid_column(topics.OFFSETS, letter="O", drop=2),
+                grid_column(topics.PARTITION_SIZE, letter="I"),
+                grid_column(topics.SEGMENTS, letter="G"),
+                grid_column(topics.PARTITION_STATE, letter="T"),
+                grid_column(topics.DIRECTORY, flex=True, drop=7),
             ],
             key=lambda row: row.partition,
-            text=lambda row: f"partition {row.partition} leader {row.leader_id} {_state(row).plain}",
+            text=lambda row: f"partition {row.partition} leader {row.leader_id} {topics.PARTITION_STATE.shown(row)}",
             title="Partitions",
             can_mark=True,
             id="partitions",
@@ -107,7 +87,7 @@ than that. `c` counts the records of the marked partitions, or of the selected o
         facts: list[Any] = [
             ("name", clean(self.topic)),
             ("partitions", count(len(rows))),
-            ("offsets", count(sum(_span(row) or 0 for row in rows))),
+            ("offsets", count(sum(row.span or 0 for row in rows))),
             ("size", size(sum(row.size_bytes or 0 for row in rows))),
         ]
         if info is not None:
@@ -148,7 +128,3 @@ than that. `c` counts the records of the marked partitions, or of the selected o
             lambda values: plan_delete(self.client, self.command, [self.topic]),
             then=lambda: self.console_app.show_view("topics", keep=False),
         )
-
-
-def _span(row: PartitionRow) -> int | None:
-    return None if row.start is None or row.end is None else row.end - row.start

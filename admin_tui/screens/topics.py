@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.console.acts.topics import (
     add_partitions_form,
@@ -22,17 +22,8 @@ from broker_cy.console.acts.topics import (
     plan_delete,
     plan_delete_records,
 )
+from broker_cy.console.columns import topics
 from broker_cy.console.rows import TopicRow, is_own_topic, topic_rows
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, short, size
-
-
-def _state(row: TopicRow) -> Text:
-    if row.offline:
-        return Text(f"{row.offline} offline", "bold red")
-    if row.under_replicated:
-        return Text(f"{row.under_replicated} behind", "yellow")
-    return Text("ok", "green")
 
 
 class TopicsView(ListView):
@@ -63,44 +54,13 @@ class TopicsView(ListView):
     def make_grid(self) -> Grid[Any]:
         return Grid[TopicRow](
             [
-                Column("Topic", lambda row: clean(row.info.name), 20, lambda row: row.info.name, flex=True, letter="T"),
-                Column(
-                    "Parts",
-                    lambda row: count(len(row.info.partitions)),
-                    6,
-                    lambda row: len(row.info.partitions),
-                    "right",
-                    letter="P",
-                ),
-                Column(
-                    "Repl",
-                    lambda row: str(row.info.replication_factor),
-                    4,
-                    lambda row: row.info.replication_factor,
-                    "right",
-                    drop=3,
-                    letter="L",
-                ),
-                Column("Size", lambda row: size(row.size_bytes), 10, lambda row: row.size_bytes, "right", letter="S"),
-                Column(
-                    "Records/s",
-                    lambda row: short(row.records_per_s),
-                    9,
-                    lambda row: row.records_per_s,
-                    "right",
-                    drop=1,
-                    letter="R",
-                ),
-                Column(
-                    "In/s",
-                    lambda row: "-" if row.in_per_s is None else size(row.in_per_s),
-                    9,
-                    lambda row: row.in_per_s,
-                    "right",
-                    drop=2,
-                    letter="I",
-                ),
-                Column("State", _state, 10, lambda row: (row.offline, row.under_replicated), letter="E"),
+                grid_column(topics.TOPIC, 18, flex=True, letter="T"),
+                grid_column(topics.PARTITIONS, letter="P"),
+                grid_column(topics.REPLICAS, drop=3, letter="L"),
+                grid_column(topics.SIZE, letter="S"),
+                grid_column(topics.RECORDS, drop=1, letter="R"),
+                grid_column(topics.IN, drop=2, letter="I"),
+                grid_column(topics.STATE, letter="E"),
             ],
             key=lambda row: row.info.name,
             text=lambda row: row.info.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -11,14 +12,17 @@ from broker_cy.admin.brokers import BrokerState
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.throttles import Throttle
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, plain, print_error, print_json, print_table, size
+from broker_cy.commands.log_dirs import DIRECTORIES
+from broker_cy.commands.output import Cell, plain, print_error, print_json, print_rows, print_table, size
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.reassign import pace_options
 from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
 from broker_cy.console.acts.decommission import plan_decommission
 from broker_cy.console.acts.moves import Pace, plan_drain
+from broker_cy.console.columns import brokers, log_dirs
 from broker_cy.console.hosts import address_text, by_host, id_text, state_of
 from broker_cy.console.moving import moves_under_way, throttle_text
+from broker_cy.reporting.column import Column
 
 EPILOG = """\b
 examples:
@@ -33,6 +37,10 @@ examples:
 """
 
 broker_argument = click.argument("broker", type=click.IntRange(0))
+
+
+# One broker, or all shards of a host.
+_Host = Sequence[BrokerState]
 
 
 @click.group("brokers", epilog=EPILOG)
@@ -50,10 +58,8 @@ async def list_brokers(target: Target, client: AdminClient, shards: bool) -> Non
     if target.as_json:
         print_json([{**_summary(each), "shard_of": _shard_of(host)} for host in hosts for each in host])
     else:
-        places = [">BROKER", "ADDRESS", "RACK", "STATE"]
-        counts = [">LEADERS", ">PREFERRED", ">REPLICAS", ">OUT OF SYNC", ">SIZE", ">FREE"]
         rows = [(each,) for host in hosts for each in host] if shards else hosts
-        print_table([*places, *counts], [_row(each) for each in rows])
+        print_rows(_COLUMNS, rows)
     for broker, error in found.unanswered.items():
         if found.broker(broker).is_in_service:
             print_error(error, as_json=target.as_json)
@@ -74,25 +80,34 @@ def _address(broker: BrokerState) -> str | None:
     return None if broker.info is None else f"{broker.info.host}:{broker.info.port}"
 
 
-def _row(host: Sequence[BrokerState]) -> Sequence[Cell]:
-    """One broker, or all shards of a host."""
-    first = host[0]
+def _host_address(host: _Host) -> str | None:
     infos = [each.info for each in host if each.info is not None]
+    return address_text(infos) if infos else None
+
+
+def _size(host: _Host) -> int | None:
     sizes = [each.size_bytes for each in host if each.size_bytes is not None]
+    return sum(sizes) if len(sizes) == len(host) else None
+
+
+def _free(host: _Host) -> int | None:
+    # The shards of a host are usually on one volume.
     usable = [each.usable_bytes for each in host if each.usable_bytes is not None]
-    return [
-        id_text([each.broker_id for each in host]),
-        address_text(infos) if infos else None,
-        first.rack,
-        state_of([state_text(each) for each in host]),
-        sum(each.leaders for each in host),
-        sum(each.preferred for each in host),
-        sum(each.replicas for each in host),
-        sum(each.out_of_sync for each in host),
-        size(sum(sizes) if len(sizes) == len(host) else None),
-        # The shards of a host are usually on one volume.
-        size(min(usable) if len(usable) == len(host) else None),
-    ]
+    return min(usable) if len(usable) == len(host) else None
+
+
+_COLUMNS: Final[tuple[Column[_Host], ...]] = (
+    brokers.BROKER.by(lambda host: host[0].broker_id, text=lambda host: id_text([each.broker_id for each in host])),
+    brokers.ADDRESS.by(_host_address),
+    brokers.RACK.by(lambda host: host[0].rack),
+    brokers.STATE.by(lambda host: state_of([state_text(each) for each in host])),
+    brokers.LEADERS.by(lambda host: sum(each.leaders for each in host)),
+    brokers.PREFERRED.by(lambda host: sum(each.preferred for each in host)),
+    brokers.REPLICAS.by(lambda host: sum(each.replicas for each in host)),
+    brokers.OUT_OF_SYNC.by(lambda host: sum(each.out_of_sync for each in host)),
+    brokers.SIZE.by(_size),
+    log_dirs.FREE.by(_free),
+)
 
 
 def _shard_of(host: Sequence[BrokerState]) -> int | None:
@@ -134,14 +149,7 @@ async def show(target: Target, client: AdminClient, broker: int) -> None:
     ]  # fmt: skip
     print_table([f"BROKER {broker}", ""], facts)
     if dirs:
-        print_table(
-            ["DIRECTORY", "STATE", ">REPLICAS", ">SIZE", ">FREE", ">VOLUME"],
-            [
-                [each.path, each.error or ("cordoned" if each.is_cordoned else "ok"), len(each.replicas),
-                 size(each.size_bytes), size(each.usable_bytes), size(each.total_bytes)]
-                for each in dirs
-            ],
-        )  # fmt: skip
+        print_rows(DIRECTORIES, dirs)
 
 
 @command.command("drain", epilog=EPILOG)

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.cluster import BrokerInfo
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, number, print_json, print_table
+from broker_cy.commands.output import Cell, number, print_json, print_rows, print_table
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.features import parse_level, plan_finalize
+from broker_cy.console.columns import brokers
 from broker_cy.console.described import described_now
 from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
 from broker_cy.console.voters import away_text, quorum_now, spare_text
+from broker_cy.reporting.column import Column
 
 EPILOG = """\b
 examples:
@@ -47,17 +50,14 @@ async def describe(target: Target, client: AdminClient) -> None:
     known = described.controller_id >= 0
     controller = f"active controller {described.controller_id}" if known else "no active controller"
     click.echo(f"cluster {described.cluster_id}, {controller}")
-    rows: list[Sequence[Cell]] = [
-        [
-            broker.broker_id,
-            f"{broker.host}:{broker.port}",
-            broker.rack,
-            "fenced" if broker.is_fenced else "in service",
-            "yes" if broker.broker_id == described.controller_id else "",
-        ]
-        for broker in described.brokers
+    columns: list[Column[BrokerInfo]] = [
+        brokers.BROKER.by(lambda row: row.broker_id),
+        brokers.ADDRESS.by(lambda row: f"{row.host}:{row.port}"),
+        brokers.RACK.by(lambda row: row.rack),
+        brokers.STATE.by(lambda row: "fenced" if row.is_fenced else "in service"),
+        brokers.CONTROLLER.by(lambda row: "yes" if row.broker_id == described.controller_id else ""),
     ]
-    print_table([">BROKER", "ADDRESS", "RACK", "STATE", "CONTROLLER"], rows)
+    print_rows(columns, described.brokers)
 
 
 @command.command("features", epilog=EPILOG)

@@ -6,10 +6,12 @@ import csv
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.admin.groups import GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP
@@ -21,10 +23,12 @@ from broker_cy.commands.context import (
     dry_run_option,
     yes_option,
 )
-from broker_cy.commands.output import Cell, confirm, number, plain, print_json, print_table
+from broker_cy.commands.output import Cell, confirm, number, plain, print_json, print_rows, print_table
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
+from broker_cy.console.columns import groups as columns
 from broker_cy.console.values import parse_int, parse_time
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
@@ -72,6 +76,28 @@ topic_option = click.option(
 )
 
 
+# A group and its coordinator.
+Listed = tuple[GroupListing, int]
+
+
+def _listing(row: Listed) -> GroupListing:
+    return row[0]
+
+
+_LISTED: Final[tuple[Column[Listed], ...]] = (
+    *(column.of(_listing) for column in (columns.GROUP, columns.STATE, columns.TYPE, columns.PROTOCOL)),
+    columns.COORDINATOR.by(lambda row: row[1]),
+)
+_MEMBERS: Final = (
+    columns.CLIENT_ID,
+    columns.INSTANCE_ID,
+    columns.HOST,
+    columns.MEMBER_ID,
+    columns.MEMBER_PARTITIONS,
+    columns.ASSIGNED,
+)
+
+
 @click.group("groups", epilog=EPILOG)
 def command() -> None:
     """List, describe, reset and delete groups."""
@@ -106,10 +132,7 @@ async def list_groups(
             listings.append({**fields, "coordinator_id": broker})
         print_json(listings)
     else:
-        rows: list[Sequence[Cell]] = [
-            [each.group_id, each.state, each.group_type, each.protocol_type, broker] for each, broker in found
-        ]
-        print_table(["GROUP", "STATE", "TYPE", "PROTOCOL", ">COORDINATOR"], rows)
+        print_rows(_LISTED, found)
     return target.tell_failures([outcome])
 
 
@@ -129,19 +152,8 @@ async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -
             f"group {group.group_id}: {group.group_type}, {group.state}{assignor}, {place}, "
             f"{plural(len(group.members), 'member')}"
         )
-        rows: list[Sequence[Cell]] = [
-            [
-                member.client_id,
-                member.instance_id,
-                member.client_host.lstrip("/"),
-                member.member_id,
-                len(member.assignment),
-                " ".join(map(str, member.assignment)),
-            ]
-            for member in group.members
-        ]
-        if rows:
-            print_table(["CLIENT", "INSTANCE", "HOST", "MEMBER", ">PARTITIONS", "ASSIGNED"], rows)
+        if group.members:
+            print_rows(_MEMBERS, group.members)
     return target.tell_failures([outcome])
 
 

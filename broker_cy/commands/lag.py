@@ -18,9 +18,12 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_groups
-from broker_cy.commands.output import Cell, duration, number, print_json, print_table, progress
+from broker_cy.commands.output import print_json, print_rows, progress
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION
+from broker_cy.console.columns import groups, topics
+from broker_cy.console.rows import catch_up_text
+from broker_cy.reporting.column import Column
 
 EPILOG = """\b
 examples:
@@ -130,43 +133,43 @@ def _worst_time(group: GroupLag, times: Times) -> int | None:
 
 
 def _print_groups(lags: Sequence[GroupLag], judged: Judged, times: Times, in_time: bool) -> None:
-    columns = ["GROUP", ">PARTITIONS", ">LAG"] + ([">TIME LAG"] if in_time else [])
+    columns: list[Column[GroupLag]] = [
+        groups.GROUP.by(lambda row: row.group_id),
+        groups.PARTITIONS.by(lambda row: len(row.partitions)),
+        groups.LAG.by(lambda row: row.total, text=lambda row: groups.lag_text(row.total, is_complete=row.is_complete)),
+    ]
+    if in_time:
+        columns.append(groups.TIME_LAG.by(lambda row: _worst_time(row, times)))
+
+    def trend(row: GroupLag) -> Trend | None:
+        return judged[row.group_id][1]
+
     if judged:
-        columns += ["STATUS", ">READS/S", ">WRITTEN/S", ">CATCHES UP IN"]
-    rows: list[Sequence[Cell]] = []
-    for group in lags:
-        lag = number(group.total) + ("" if group.is_complete else " (partial)")
-        row: list[Cell] = [group.group_id, len(group.partitions), lag]
-        if in_time:
-            row.append(duration(_worst_time(group, times)))
-        if judged:
-            status, trend = judged[group.group_id]
-            row += [status.name, *_trend_cells(trend)]
-        rows.append(row)
-    print_table(columns, rows)
-
-
-def _trend_cells(trend: Trend | None) -> list[Cell]:
-    if trend is None:
-        return [None, None, None]
-    catch_up = "never" if trend.catch_up_s is None else duration(trend.catch_up_s * 1000)
-    return [f"{trend.consumed_per_s:,.1f}", f"{trend.produced_per_s:,.1f}", catch_up]
+        columns += [
+            groups.STATUS.by(lambda row: judged[row.group_id][0].name),
+            groups.CONSUMED.of(trend),
+            groups.PRODUCED.of(trend),
+            groups.CATCH_UP.by(trend, text=lambda row: catch_up_text(trend(row), row.total)),
+        ]
+    print_rows(columns, lags)
 
 
 def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool, notes: CommitNotes) -> None:
-    columns = ["GROUP", "TOPIC", ">PARTITION", ">COMMITTED", ">END", ">LAG"]
-    columns += [">TIME LAG", "SOURCE"] if in_time else []
-    rows: list[Sequence[Cell]] = []
-    for group in lags:
-        exact = notes.exact(group)
-        for part in group.partitions:
-            key = part.partition
-            row: list[Cell] = [group.group_id, key.topic, key.partition]
-            row += [number(part.committed), number(part.end), number(part.lag)]
-            if in_time:
-                row += [duration(times.get(group.group_id, {}).get(key)), _source(part, exact)]
-            rows.append(row)
-    print_table(columns, rows)
+    exact = {group.group_id: notes.exact(group) for group in lags}
+    columns: list[Column[tuple[str, PartitionLag]]] = [
+        groups.GROUP.by(lambda row: row[0]),
+        topics.TOPIC.by(lambda row: row[1].partition.topic),
+        topics.PARTITION.by(lambda row: row[1].partition.partition),
+        groups.COMMITTED.by(lambda row: row[1].committed),
+        groups.LOG_END.by(lambda row: row[1].end),
+        groups.PARTITION_LAG.by(lambda row: row[1].lag),
+    ]
+    if in_time:
+        columns += [
+            groups.TIME_LAG.by(lambda row: times.get(row[0], {}).get(row[1].partition)),
+            groups.TIME_SOURCE.by(lambda row: _source(row[1], exact[row[0]])),
+        ]
+    print_rows(columns, [(group.group_id, part) for group in lags for part in group.partitions])
 
 
 def _source(part: PartitionLag, exact: Set[TopicPartition]) -> str | None:

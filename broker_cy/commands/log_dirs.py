@@ -8,7 +8,9 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.commands.context import Target, cluster_command, complete_topics
-from broker_cy.commands.output import Cell, number, print_json, print_table, size
+from broker_cy.commands.output import print_json, print_rows
+from broker_cy.console.columns import log_dirs
+from broker_cy.console.rows import replica_rows
 
 EPILOG = """\b
 examples:
@@ -16,6 +18,25 @@ examples:
   broker-cy log-dirs --topic orders --replicas
   broker-cy log-dirs --broker 1 --broker 2 --json
 """
+
+
+DIRECTORIES = (
+    log_dirs.DIRECTORY,
+    log_dirs.STATE,
+    log_dirs.REPLICAS,
+    log_dirs.SIZE,
+    log_dirs.FREE,
+    log_dirs.VOLUME,
+)
+_REPLICAS = (
+    log_dirs.REPLICA_BROKER,
+    log_dirs.REPLICA_DIRECTORY,
+    log_dirs.REPLICA_TOPIC,
+    log_dirs.REPLICA_PARTITION,
+    log_dirs.REPLICA_SIZE,
+    log_dirs.LAG,
+    log_dirs.REPLICA_STATE,
+)
 
 
 @click.command("log-dirs", epilog=EPILOG)
@@ -41,20 +62,8 @@ async def command(
     if target.as_json:
         print_json(dirs)
         return target.tell_failures([outcome])
-    rows: list[Sequence[Cell]]
     if replicas:
-        rows = [
-            [each.broker_id, each.path, replica.topic, replica.partition, size(replica.size_bytes),
-             number(replica.offset_lag), "being moved here" if replica.is_future else ""]
-            for each in dirs
-            for replica in each.replicas
-        ]  # fmt: skip
-        print_table([">BROKER", "DIRECTORY", "TOPIC", ">PARTITION", ">SIZE", ">LAG", ""], rows)
+        print_rows(_REPLICAS, replica_rows(dirs))
     else:
-        rows = [
-            [each.broker_id, each.path, each.error or ("cordoned" if each.is_cordoned else "ok"), len(each.replicas),
-             size(each.size_bytes), size(each.usable_bytes), size(each.total_bytes)]
-            for each in dirs
-        ]  # fmt: skip
-        print_table([">BROKER", "DIRECTORY", "STATE", ">REPLICAS", ">SIZE", ">FREE", ">VOLUME"], rows)
+        print_rows((log_dirs.BROKER, *DIRECTORIES), dirs)
     return target.tell_failures([outcome])

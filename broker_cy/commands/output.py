@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
@@ -20,6 +20,7 @@ from broker_cy.commands import PROGRAM
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
 from broker_cy.reporting import numbers
+from broker_cy.reporting.column import Column
 
 # Wider than any table, so that lines for a pipe or a file are not wrapped.
 _UNFOLDED_WIDTH = 10_000
@@ -28,6 +29,7 @@ _UNFOLDED_WIDTH = 10_000
 number, duration, size = numbers.count, numbers.duration, numbers.size
 
 Cell = str | int | float | None
+Row = TypeVar("Row")
 
 
 def plain(value: Any) -> Any:
@@ -84,6 +86,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: 
         console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip(), err=err)
+
+
+def print_rows(columns: Sequence[Column[Row]], rows: Iterable[Row], *, err: bool = False) -> None:
+    """Print rows with the columns of broker_cy/console/columns."""
+    heads = [(">" if column.is_right else "") + column.title.upper() for column in columns]
+    print_table(heads, [[column.shown(row) for column in columns] for row in rows], err=err)
 
 
 @contextmanager

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, number, print_json, print_table, size
+from broker_cy.commands.output import confirm, number, print_json, print_rows, print_table, size
 from broker_cy.commands.values import COUNT, SETTING
-from broker_cy.core.uuid import to_text
+from broker_cy.console.columns import replication
+from broker_cy.console.columns import topics as columns
+from broker_cy.console.rows import topic_rows
+from broker_cy.console.session import PartitionRow
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
@@ -30,11 +35,55 @@ examples:
 """
 
 
+Described = tuple[str, PartitionRow]
+
+
+def _partition(row: Described) -> PartitionRow:
+    return row[1]
+
+
 @click.group("topics", epilog=EPILOG)
 def command() -> None:
     """List, describe, create, clone, grow and delete topics."""
 
 
+_LISTED = (
+    columns.TOPIC,
+    columns.PARTITIONS,
+    columns.REPLICAS,
+    columns.OFFLINE,
+    columns.UNDER_REPLICATED,
+    columns.TOPIC_ID,
+)
+_UNHEALTHY = (
+    replication.TOPIC,
+    replication.NUMBER,
+    replication.LEADER,
+    replication.REPLICAS,
+    replication.IN_SYNC,
+    replication.OUT_OF_SYNC,
+    replication.MIN_ISR,
+    replication.ELR,
+    replication.STATE,
+)
+# Of the name of a topic and one of its partitions.
+_TOPIC_OF: Final[Column[Described]] = columns.TOPIC.by(lambda row: row[0])
+_DESCRIBED: Final[tuple[Column[Described], ...]] = (
+    _TOPIC_OF,
+    *(
+        column.of(_partition)
+        for column in (
+            columns.PARTITION,
+            columns.LEADER,
+            columns.LEADER_EPOCH,
+            columns.REPLICA_IDS,
+            columns.IN_SYNC,
+            columns.LOG_START,
+            columns.LOG_END,
+            columns.OFFSETS,
+        )
+    ),
+)
 topic_argument = click.argument("topic", shell_complete=complete_topics)
 topics_argument = click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
 
@@ -96,52 +145,14 @@ async def list_topics(
     if target.as_json:
         print_json([_summary(topic) for topic in topics])
         return
-    print_table(
-        ["TOPIC", ">PARTITIONS", ">REPLICAS", ">OFFLINE", ">UNDER-REPLICATED", "ID"],
-        [
-            [
-                topic.name,
-                len(topic.partitions),
-                topic.replication_factor,
-                _offline(topic),
-                _under_replicated(topic),
-                to_text(topic.topic_id),
-            ]
-            for topic in topics
-        ],
-    )
+    print_rows(_LISTED, topic_rows(topics, None, ()))
 
 
 def _print_unhealthy(target: Target, found: Sequence[PartitionHealth]) -> None:
     if target.as_json:
         print_json([_health(each) for each in found])
         return
-    print_table(
-        ["TOPIC", ">PARTITION", ">LEADER", "REPLICAS", "IN-SYNC", "MISSING", ">MIN IN-SYNC", "ELIGIBLE", "STATE"],
-        [
-            [
-                each.partition.topic,
-                each.partition.partition,
-                "none" if each.is_offline else each.info.leader_id,
-                ",".join(map(str, each.info.replicas)),
-                ",".join(map(str, each.info.in_sync_replicas)),
-                ",".join(map(str, each.missing)),
-                each.min_in_sync,
-                None if each.eligible is None else ",".join(map(str, each.eligible.eligible)) or "none",
-                ", ".join(_states(each)),
-            ]
-            for each in found
-        ],
-    )
-
-
-def _states(each: PartitionHealth) -> list[str]:
-    states = {
-        "offline": each.is_offline,
-        "below min ISR": each.is_below_min_isr,
-        "under-replicated": each.is_under_replicated,
-    }
-    return [name for name, holds in states.items() if holds]
+    print_rows(_UNHEALTHY, found)
 
 
 def _health(each: PartitionHealth) -> dict[str, object]:
@@ -177,20 +188,10 @@ async def describe(target: Target, client: AdminClient, topics: Sequence[str]) -
     if target.as_json:
         print_json([_details(topic, earliest, latest) for topic in outcome.found.values()])
         return target.tell_failures([outcome, earliest, latest])
-    print_table(
-        ["TOPIC", ">PARTITION", ">LEADER", ">EPOCH", "REPLICAS", "IN-SYNC", ">EARLIEST", ">LATEST", ">OFFSETS"],
+    print_rows(
+        _DESCRIBED,
         [
-            [
-                topic.name,
-                part.partition,
-                "none" if part.is_offline else part.leader_id,
-                part.leader_epoch,
-                ",".join(map(str, part.replicas)),
-                ",".join(map(str, part.in_sync_replicas)),
-                number(low := earliest.found.get(TopicPartition(topic.name, part.partition))),
-                number(high := latest.found.get(TopicPartition(topic.name, part.partition))),
-                number(None if low is None or high is None else high - low),
-            ]
+            (topic.name, _partition_row(topic, part, earliest, latest))
             for topic in outcome.found.values()
             for part in topic.partitions
         ],
@@ -354,6 +355,26 @@ def _summary(topic: TopicInfo) -> dict[str, object]:
         "offline_partitions": _offline(topic),
         "under_replicated_partitions": _under_replicated(topic),
     }
+
+
+def _partition_row(
+    topic: TopicInfo,
+    part: PartitionInfo,
+    earliest: Outcome[TopicPartition, int],
+    latest: Outcome[TopicPartition, int],
+) -> PartitionRow:
+    key = TopicPartition(topic.name, part.partition)
+    return PartitionRow(
+        part.partition,
+        part.leader_id,
+        part.leader_epoch,
+        part.replicas,
+        part.in_sync_replicas,
+        earliest.found.get(key),
+        latest.found.get(key),
+        None,
+        "",
+    )
 
 
 def _details(

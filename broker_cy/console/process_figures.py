@@ -1,38 +1,36 @@
-"""The resources that a broker's process uses, by its newest sample; for a host, all its shards (console/hosts.py)."""
+"""The resources that a broker's process uses, by its newest sample; for a host, all its shards (console/hosts.py).
+Values are None without a sample.
+"""
 
 from __future__ import annotations
 
 from broker_cy.console.rows import BrokerRow
 from broker_cy.metrics.sample import Sample
-from broker_cy.reporting.numbers import count, duration, percent, size
-
-# The text without a sample.
-UNKNOWN = "-"
 
 
 def _samples(row: BrokerRow) -> list[Sample]:
     return [each.sample for each in row.parts if each.sample is not None]
 
 
-def up_text(row: BrokerRow) -> str:
-    """Return the time since the start; of a host, since that of the shard that was started last."""
+def uptime_of(row: BrokerRow) -> int | None:
+    """Return the ms since the start; of a host, since that of the shard that was started last."""
     found = _samples(row)
-    return duration(min(each.uptime_ms for each in found)) if found else UNKNOWN
+    return min(each.uptime_ms for each in found) if found else None
 
 
-def cpu_text(row: BrokerRow) -> str:
-    """Return the CPU time as a part of one core: a host of four shards may show 400 %."""
+def cpu_of(row: BrokerRow) -> float | None:
+    """Return the CPU time as a part of one core: a host of four shards may show 4."""
     found = [each for each in _samples(row) if each.interval_ms > 0]
-    return percent(sum(each.cpu_us / 1000 / each.interval_ms for each in found), 1) if found else UNKNOWN
+    return sum(each.cpu_us / 1000 / each.interval_ms for each in found) if found else None
 
 
-def memory_text(row: BrokerRow) -> str:
-    """Return the resident memory."""
+def memory_of(row: BrokerRow) -> int | None:
+    """Return the resident memory in bytes."""
     found = _samples(row)
-    return size(sum(each.resident_bytes for each in found)) if found else UNKNOWN
+    return sum(each.resident_bytes for each in found) if found else None
 
 
-def connections_text(row: BrokerRow) -> str:
+def connections_of(row: BrokerRow) -> int | None:
     """Return the number of open connections."""
     found = _samples(row)
-    return count(sum(each.connections for each in found)) if found else UNKNOWN
+    return sum(each.connections for each in found) if found else None

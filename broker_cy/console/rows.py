@@ -203,6 +203,10 @@ class LagRow:
     trend: Trend | None
     status: Status
 
+    @property
+    def lag(self) -> int | None:
+        return self.part.lag
+
 
 def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
     """Return a row for every partition with a committed offset of the group."""

@@ -105,6 +105,20 @@ class PartitionRow(NamedTuple):
     # None if the broker does not report it.
     segments: int | None = None
 
+    @property
+    def is_offline(self) -> bool:
+        return self.leader_id < 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether the partition is under-replicated."""
+        return len(self.in_sync) < len(self.replicas)
+
+    @property
+    def span(self) -> int | None:
+        """Return the number of offsets; None if they are unknown."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:

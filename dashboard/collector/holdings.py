@@ -51,6 +51,10 @@ class Held:
     replicas: int = 0
     in_sync: int = 0
 
+    @property
+    def out_of_sync(self) -> int:
+        return self.replicas - self.in_sync
+
 
 class Troubled(NamedTuple):
     """A partition that is offline or under-replicated."""

@@ -11,18 +11,22 @@ from typing import Any, NamedTuple
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
-from broker_cy.admin.metadata import PartitionInfo
+from broker_cy.admin.log_dirs import LogDir
+from broker_cy.admin.metadata import PartitionInfo, TopicPartition
+from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.broker_state import newest_about, state_of
+from broker_cy.console.columns import log_dirs, replication
+from broker_cy.console.columns import topics as topic_columns
 from broker_cy.console.figures import Fact, newest_of, process_facts
 from broker_cy.console.listeners import Source
-from broker_cy.console.rows import broker_rows
+from broker_cy.console.rows import ReplicaRow, broker_rows
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, size
+from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import Held, Holdings, OfBroker, Remembered, holdings_of
 from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, link, listing, page_path, panel, table
@@ -31,7 +35,7 @@ from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages import broker_acts
 from dashboard.pages.broker_list import Topics
-from dashboard.pages.brokers import charts, ids, leader_of
+from dashboard.pages.brokers import charts
 from dashboard.pages.storage import DIRECTORIES_SHOWN, LogDirectories
 from dashboard.security.roles import Role
 
@@ -115,22 +119,22 @@ class Replica(NamedTuple):
         return Cell("out of sync", Tone.WARN)
 
     @property
-    def on_disk(self) -> tuple[ReplicaOnDisk, str] | None:
+    def on_disk(self) -> ReplicaRow | None:
         """Return the replica and its log directory; None if it is not known. The replicas of a directory are sorted."""
         key: Any = (self.topic, self.part.partition)
         for directory in self.directories:
             at = bisect_left(directory.replicas, key)
             if at < len(directory.replicas) and directory.replicas[at][:2] == key:
-                return directory.replicas[at], directory.path
+                return ReplicaRow(self.broker, directory.path, directory.replicas[at])
         return None
 
-    @property
-    def size_bytes(self) -> int | None:
-        return None if self.on_disk is None else self.on_disk[0].size_bytes
+
+def _on_disk(row: Replica) -> ReplicaRow | None:
+    return row.on_disk
 
 
-def _behind(row: Replica) -> str:
-    return "-" if row.on_disk is None else count(row.on_disk[0].offset_lag)
+def _health(row: Replica) -> PartitionHealth:
+    return PartitionHealth(TopicPartition(row.topic, row.part.partition), row.part, None)
 
 
 @channel("broker-replicas")
@@ -139,17 +143,15 @@ class BrokerReplicas(OfOneBroker, TableChannel[Replica]):
 
     SUBJECT = REQUIRED = frozenset({"broker"})
     COLUMNS = (
-        Column("topic", "Topic", lambda row: clean(row.topic), width=200, is_flex=True),
-        Column("partition", "Partition", lambda row: str(row.part.partition), None, True, 100),
+        table_column(topic_columns.TOPIC.by(lambda row: row.topic), 200, is_flex=True),
+        table_column(topic_columns.PARTITION.by(lambda row: row.part.partition), 100),
         Column("role", "Role", lambda row: row.role, lambda row: row.role.text, width=110),
-        Column("leader", "Leader", lambda row: leader_of(row.part), lambda row: row.part.leader_id, True, 90),
-        Column("replicas", "Replicas", lambda row: ids(row.part.replicas), width=120),
-        Column("in-sync", "In sync", lambda row: ids(row.part.in_sync_replicas), width=120),
-        Column(
-            "size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True, 110, "On this broker"
-        ),
-        Column("behind", "Behind", _behind, None, True, 100, "Records that this replica lacks"),
-        Column("directory", "Directory", lambda row: clean(row.on_disk[1]) if row.on_disk else "-", width=180),
+        table_column(replication.LEADER.of(_health), 90),
+        table_column(replication.REPLICAS.of(_health), 120),
+        table_column(replication.IN_SYNC.of(_health), 120),
+        table_column(log_dirs.REPLICA_SIZE.of(_on_disk), 110, hint="On this broker"),
+        table_column(log_dirs.LAG.of(_on_disk), 100),
+        table_column(log_dirs.REPLICA_DIRECTORY.of(_on_disk), 180),
     )
 
     def sources(self) -> Sequence[Source]:

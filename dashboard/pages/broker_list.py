@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.broker_state import newest_about, state_of_host
-from broker_cy.console.hosts import address_text, id_text
+from broker_cy.console.columns import brokers
+from broker_cy.console.hosts import id_text
 from broker_cy.console.listeners import Source
-from broker_cy.console.process_figures import UNKNOWN, connections_text, cpu_text, memory_text, up_text
 from broker_cy.console.rows import BrokerRow, LogDirs, broker_rows, host_rows
 from broker_cy.metrics.events import Event
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, size
 from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel, linked
+from dashboard.collector.channel import Column, Params, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import Held, Holdings, Remembered, holdings_of, sizes_of
 from dashboard.collector.patches import State
 from dashboard.components.panel import page_path
@@ -47,23 +46,12 @@ class Row:
         return self.ids[0]
 
 
-def _held(row: Row, name: str) -> str:
-    return "-" if row.held is None else count(getattr(row.held, name))
+def _broker(row: Row) -> BrokerRow | None:
+    return row.row
 
 
-def _behind(row: Row) -> str | Cell:
-    if row.held is None:
-        return "-"
-    behind = row.held.replicas - row.held.in_sync
-    return Cell(count(behind), Tone.WARN) if behind > 0 else "0"
-
-
-def _of_process(text: Callable[[BrokerRow], str]) -> Callable[[Row], str]:
-    return lambda row: UNKNOWN if row.row is None else text(row.row)
-
-
-def _address(row: Row) -> str:
-    return "-" if row.row is None else clean(address_text([each.info for each in row.row.parts]))
+def _held(row: Row) -> Held | None:
+    return row.held
 
 
 def _settings(row: Row) -> str:
@@ -79,19 +67,19 @@ class Brokers(TableChannel[Row]):
     SORT = "id"
     SUBJECT = frozenset({HOST})
     COLUMNS = (
-        Column("id", "Id", lambda row: id_text(row.ids), lambda row: row.broker_id),
-        Column("state", "State", lambda row: Cell(*row.state)),
-        Column("address", "Address", _address),
-        Column("rack", "Rack", lambda row: clean((row.row and row.row.info.rack) or "-")),
-        Column("leads", "Leads", lambda row: _held(row, "leads"), None, True),
-        Column("replicas", "Replicas", lambda row: _held(row, "replicas"), None, True),
-        Column("in-sync", "In sync", lambda row: _held(row, "in_sync"), None, True),
-        Column("behind", "Out of sync", _behind, None, True),
-        Column("logs", "Logs", lambda row: size(row.size_bytes), None, True),
-        Column("up", "Up", _of_process(up_text), None, True),
-        Column("cpu", "CPU", _of_process(cpu_text), None, True),
-        Column("memory", "Memory", _of_process(memory_text), None, True),
-        Column("connections", "Connections", _of_process(connections_text), None, True),
+        table_column(brokers.BROKER.by(lambda row: row.broker_id, text=lambda row: id_text(row.ids))),
+        table_column(brokers.STATE.of(lambda row: row.state)),
+        table_column(brokers.ADDRESS.of(_broker)),
+        table_column(brokers.RACK.of(_broker)),
+        table_column(brokers.LEADERS.by(lambda row: row.held and row.held.leads)),
+        table_column(brokers.REPLICAS.of(_held)),
+        table_column(brokers.IN_SYNC.of(_held)),
+        table_column(brokers.OUT_OF_SYNC.of(_held)),
+        table_column(brokers.SIZE.by(lambda row: row.size_bytes)),
+        table_column(brokers.UPTIME.of(_broker)),
+        table_column(brokers.CPU.of(_broker)),
+        table_column(brokers.MEMORY.of(_broker)),
+        table_column(brokers.CONNECTIONS.of(_broker)),
         Column("settings", "Settings", _settings),
     )
 

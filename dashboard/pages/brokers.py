@@ -5,26 +5,28 @@ quorum.py has the quorum, moves.py the replicas that are being moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.admin.metadata import PartitionInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
+from broker_cy.console.columns import replication
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count
 from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.channel import Channel, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.history_measures import LOOP_LAG
 from dashboard.collector.holdings import (
     BrokerChart,
     Holdings,
     Remembered,
-    Troubled,
     holdings_of,
 )
 from dashboard.collector.patches import State
@@ -89,77 +91,51 @@ def ids(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, brokers)) or "-"
 
 
-def leader_of(part: PartitionInfo) -> str | Cell:
-    return Cell("none", Tone.BAD) if part.is_offline else str(part.leader_id)
-
-
-class Sick(NamedTuple):
-    """A partition that lacks replicas, and what it needs, if that is known already."""
-
-    held: Troubled
-    health: PartitionHealth | None
-
-
-def trouble_of(row: Sick) -> Cell:
-    part = row.held.part
-    if part.is_offline:
-        return Cell("offline", Tone.BAD)
-    if row.health is not None and row.health.is_below_min_isr:
-        return Cell("refuses acks=all", Tone.BAD)
-    return Cell(f"{len(part.replicas) - len(part.in_sync_replicas)} of {len(part.replicas)} out of sync", Tone.WARN)
-
-
-def _missing(row: Sick) -> str:
-    return ids(sorted({*row.held.part.replicas} - {*row.held.part.in_sync_replicas}))
-
-
-def _needs(row: Sick) -> str:
-    least = None if row.health is None else row.health.needed
-    return "-" if least is None else count(least)
-
-
-def _may_lead(row: Sick) -> str:
-    """The replicas that can become leader without data loss although they are not in sync (KIP-966)."""
-    known = None if row.health is None else row.health.eligible
-    return "-" if known is None else ids(known.eligible)
-
-
 @channel("troubled-partitions")
-class TroubledPartitions(_Counted, TableChannel[Sick]):
+class TroubledPartitions(_Counted, TableChannel[PartitionHealth]):
     """Offline partitions first, then those with replicas that are not in sync."""
 
     COLUMNS = (
-        Column("topic", "Topic", lambda row: clean(row.held.topic), width=200, is_flex=True),
-        Column("partition", "Partition", lambda row: str(row.held.part.partition), None, True, 100),
-        Column("state", "State", trouble_of, width=150),
-        Column("leader", "Leader", lambda row: leader_of(row.held.part), None, True, 90),
-        Column("replicas", "Replicas", lambda row: ids(row.held.part.replicas), width=110),
-        Column("in-sync", "In sync", lambda row: ids(row.held.part.in_sync_replicas), width=110),
-        Column("missing", "Out of sync", _missing, width=110),
-        Column("needs", "Needs", _needs, None, True, 80, "min.insync.replicas"),
-        Column("may-lead", "May lead", _may_lead, width=100, hint="Eligible leader replicas (KIP-966)"),
+        table_column(replication.TOPIC, 200, is_flex=True),
+        table_column(replication.NUMBER, 100),
+        table_column(replication.STATE, 150),
+        table_column(replication.LEADER, 90),
+        table_column(replication.REPLICAS, 110),
+        table_column(replication.IN_SYNC, 110),
+        table_column(replication.OUT_OF_SYNC, 110),
+        table_column(replication.MIN_ISR, 80),
+        table_column(replication.ELR, 100),
     )
 
     def sources(self) -> Sequence[Source]:
         return [*super().sources(), self.session.sick()]
 
-    def rows(self) -> Iterable[Sick] | None:
+    def rows(self) -> Iterable[PartitionHealth] | None:
         if self.holdings is None:
             return None
         known = {each.partition: each for each in self.session.sick().value or ()}
         return [
-            Sick(each, known.get(TopicPartition(each.topic, each.part.partition))) for each in self.holdings.troubled
+            _health(TopicPartition(each.topic, each.part.partition), each.part, known)
+            for each in self.holdings.troubled
         ]
 
-    def row_id(self, row: Sick) -> str:
-        return f"{row.held.topic}-{row.held.part.partition}"
+    def row_id(self, row: PartitionHealth) -> str:
+        return str(row.partition)
 
-    def row_text(self, row: Sick) -> str:
-        return f"{self.row_id(row)} {trouble_of(row).text}"
+    def row_text(self, row: PartitionHealth) -> str:
+        return f"{self.row_id(row)} {replication.STATE.shown(row)}"
 
-    def _cells(self, row: Sick) -> list[Any]:
+    def _cells(self, row: PartitionHealth) -> list[Any]:
         first, *rest = super()._cells(row)
-        return [linked(first, page_path(self.hub.name, "topic", topic=row.held.topic)), *rest]
+        return [linked(first, page_path(self.hub.name, "topic", topic=row.partition.topic)), *rest]
+
+
+def _health(
+    key: TopicPartition, part: PartitionInfo, known: Mapping[TopicPartition, PartitionHealth]
+) -> PartitionHealth:
+    """Return the partition with the requirements that are known already."""
+    found = known.get(key)
+    return PartitionHealth(key, part, None) if found is None else replace(found, info=part)
 
 
 @channel("broker-cpu")

@@ -18,23 +18,25 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.columns import groups
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text, lag_rows
+from broker_cy.console.rows import STATUS_TONES, LagRow, catch_up_text, lag_rows
 from broker_cy.console.rows import ranges as number_ranges
 from broker_cy.console.session import GroupView, Session, now_ms
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.channel import Channel, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages.group_charts import LINES_MAX
-from dashboard.pages.groups import refuse_hidden_topics, seen_view, status_cell, trend_cell
+from dashboard.pages.groups import refuse_hidden_topics, seen_view
 from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
 _PARTITION = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
@@ -89,14 +91,13 @@ def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
         status, trend = worst(row.status for row in rows), sum_of([row.trend for row in rows], lag.total)
     times = [time for part in lag.partitions if (time := view.times_ms.get(part.partition)) is not None]
     lost = sum(part.lost for part in lag.partitions)
-    grows = trend_cell(trend)
     facts = [
         Fact("state", clean(group.state), Tone.GOOD if group.state == "Stable" else Tone.PLAIN),
-        Fact("verdict", status.name, STATUS_TONES[status]),
-        Fact("lag", count(lag.total) if lag.is_complete else f"≥ {count(lag.total)}"),
+        Fact("status", status.name, STATUS_TONES[status]),
+        Fact("lag", groups.lag_text(lag.total, is_complete=lag.is_complete)),
         Fact("time lag", duration(max(times)) if times else "-"),
-        Fact("trend", grows.text, grows.tone),
-        Fact("gone in", catch_up_text(trend, lag.total)),
+        Fact("trend", groups.trend_text(trend), groups.trend_tone(trend)),
+        Fact("catch-up", catch_up_text(trend, lag.total)),
         Fact("members", count(len(group.members))),
         Fact("partitions", count(len(lag.partitions))),
         Fact("type", clean(f"{group.group_type} {group.assignor}".strip()) or "-"),
@@ -123,34 +124,13 @@ class Members(GroupChannel, TableChannel[GroupMember]):
     SUBJECT = frozenset({"group"})
     SORT = "client"
     COLUMNS = (
-        Column("client", "Client", lambda row: clean(row.client_id), lambda row: row.client_id, width=150),
-        Column(
-            "instance",
-            "Instance",
-            lambda row: clean(row.instance_id or "-"),
-            lambda row: row.instance_id or "",
-            width=90,
-        ),
-        Column("host", "Host", lambda row: clean(row.client_host.lstrip("/")), lambda row: row.client_host, width=110),
-        Column(
-            "partitions",
-            "Partitions",
-            lambda row: count(len(row.assignment)),
-            lambda row: len(row.assignment),
-            True,
-            100,
-        ),
-        Column(
-            "assigned", "Assigned", lambda row: clean(assignment_text(row.assignment)) or "-", width=220, is_flex=True
-        ),
-        Column(
-            "target",
-            "To be assigned",
-            lambda row: _target(row),
-            width=140,
-            hint="For KIP-848 groups: the difference to the assignment",
-        ),
-        Column("member", "Member id", lambda row: clean(row.member_id), lambda row: row.member_id, width=210),
+        table_column(groups.CLIENT_ID, 150),
+        table_column(groups.INSTANCE_ID, 90),
+        table_column(groups.HOST, 110),
+        table_column(groups.MEMBER_PARTITIONS, 100),
+        table_column(groups.ASSIGNED, 220, is_flex=True),
+        table_column(groups.TO_BE_ASSIGNED, 140),
+        table_column(groups.MEMBER_ID, 210),
     )
 
     def rows(self) -> Iterable[GroupMember] | None:
@@ -164,24 +144,6 @@ class Members(GroupChannel, TableChannel[GroupMember]):
         return f"{row.client_id} {row.member_id} {row.instance_id or ''} {row.client_host}"
 
 
-def _target(member: GroupMember) -> str:
-    if member.target is None or set(member.target) == set(member.assignment):
-        return "-"
-    return clean(assignment_text(sorted(member.target))) or "nothing"
-
-
-def _time(row: LagRow) -> str:
-    if row.part.lag == 0 or row.time_ms is None:
-        return "-"
-    return f"{'=' if row.is_exact else '~'} {duration(row.time_ms)}"
-
-
-def _end(row: LagRow) -> str | Cell:
-    if row.part.end is not None or row.part.problem is None:
-        return count(row.part.end)
-    return Cell(clean(row.part.problem.reason), Tone.BAD)
-
-
 @channel("group-lag")
 class Lag(GroupChannel, TableChannel[LagRow]):
     """Every partition for which the group has committed an offset."""
@@ -189,71 +151,16 @@ class Lag(GroupChannel, TableChannel[LagRow]):
     SUBJECT = frozenset({"group"})
     SORT = "partition"
     COLUMNS = (
-        Column(
-            "partition",
-            "Partition",
-            lambda row: clean(str(row.part.partition)),
-            lambda row: row.part.partition,
-            width=180,
-            is_flex=True,
-        ),
-        Column(
-            "committed",
-            "Committed",
-            lambda row: count(row.part.committed),
-            None,
-            True,
-            105,
-            "Opens the record that the group reads next",
-        ),
-        Column("end", "End", _end, None, True, 105, "Log end offset"),
-        Column(
-            "lag",
-            "Lag",
-            lambda row: count(row.part.lag),
-            lambda row: row.part.lag,
-            True,
-            80,
-            "Offsets that were not read",
-        ),
-        Column(
-            "time",
-            "Time lag",
-            _time,
-            lambda row: row.time_ms,
-            True,
-            95,
-            "Age of the first record that was not read. =: from the event of the commit. ~: read from the log",
-        ),
-        Column(
-            "trend",
-            "Trend",
-            lambda row: trend_cell(row.trend),
-            lambda row: None if row.trend is None else row.trend.lag_per_s,
-            True,
-            85,
-            "Growth of the lag in records per second",
-        ),
-        Column(
-            "gone",
-            "Gone in",
-            lambda row: catch_up_text(row.trend, row.part.lag),
-            None,
-            True,
-            85,
-            "Time until the lag is gone at the present rates",
-        ),
-        Column("verdict", "Verdict", lambda row: status_cell(row.status), lambda row: row.status, width=90),
-        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=105, hint="Client id"),
-        Column(
-            "commit",
-            "Last commit",
-            lambda row: "-" if row.part.commit_ms is None else f"@{row.part.commit_ms}",
-            lambda row: row.part.commit_ms,
-            width=195,
-            is_time=True,
-            hint="Time of the last commit: - until broker-cy's event of the commit was read; Kafka writes none",
-        ),
+        table_column(groups.PARTITION, 180, is_flex=True),
+        table_column(groups.COMMITTED, 105, hint="Opens the record that the group reads next"),
+        table_column(groups.LOG_END, 105),
+        table_column(groups.PARTITION_LAG, 80),
+        table_column(groups.PARTITION_TIME_LAG, 95),
+        table_column(groups.TREND, 85),
+        table_column(groups.CATCH_UP, 85),
+        table_column(groups.STATUS, 90),
+        table_column(groups.OWNER, 105),
+        table_column(groups.LAST_COMMIT, 195),
     )
 
     def rows(self) -> Iterable[LagRow] | None:

@@ -13,21 +13,20 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.groups import GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.acts.groups import plan_delete_groups
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.columns import groups
 from broker_cy.console.feeds import Feed
 from broker_cy.console.listeners import Source
-from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
+from broker_cy.console.rows import GroupRow
 from broker_cy.console.session import GroupSummary, GroupView
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, short
-from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
+from dashboard.collector.channel import TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, page_path, table
 from dashboard.components.shell import shell
@@ -36,26 +35,7 @@ from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
 # How often the groups that a browser shows are described.
 MEMBERS_INTERVAL_S: Final = 5.0
-# A smaller change of the lag counts as none: it is one record in twenty seconds.
-TREND_LEAST_PER_S: Final = 0.05
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
-# Order of the states: groups whose members wait for an assignment are first, groups without members are last.
-_STATE_RANKS = {"Stable": 1, "Empty": 2, "Dead": 3}
-
-
-def status_cell(status: Status | None) -> Cell:
-    """A verdict in its colour."""
-    return Cell("-", Tone.MUTED) if status is None else Cell(status.name, STATUS_TONES[status])
-
-
-def trend_cell(trend: Trend | None) -> Cell:
-    """The growth of the lag, in records per second; negative if it shrinks."""
-    if trend is None:
-        return Cell("-", Tone.MUTED)
-    grows = trend.lag_per_s
-    if abs(grows) < TREND_LEAST_PER_S:
-        return Cell("= 0/s", Tone.MUTED)
-    return Cell(f"{'▲' if grows > 0 else '▼'} {short(abs(grows))}/s", Tone.WARN if grows > 0 else Tone.GOOD)
 
 
 def seen_view(view: GroupView, scope: Scope) -> GroupView:
@@ -93,21 +73,19 @@ class Row:
 
 def _state_order(row: Row) -> tuple[int, str, int]:
     state = row.group.listing.state
-    return _STATE_RANKS.get(state, 0), state, -(row.group.lag or 0)
+    return groups.state_rank(state), state, -(row.group.lag or 0)
 
 
-def _lag(row: Row) -> str:
-    summary = row.group.summary
-    if summary is None:
-        return "-"
-    return count(summary.lag) if summary.is_complete else f"≥ {count(summary.lag)}"
+def _listing(row: Row) -> GroupListing:
+    return row.group.listing
 
 
-def _time(row: Row) -> str:
-    summary = row.group.summary
-    if summary is None or summary.time_ms is None or not summary.lag:
-        return "-"
-    return f"{'=' if summary.is_time_complete else '≥'} {duration(summary.time_ms)}"
+def _members(row: Row) -> int | None:
+    return row.members
+
+
+def _summary(row: Row) -> GroupSummary | None:
+    return row.group.summary
 
 
 @channel("groups")
@@ -116,76 +94,20 @@ class Groups(TableChannel[Row]):
 
     SORT = "state"
     COLUMNS = (
-        Column(
-            "group",
-            "Group",
-            lambda row: clean(row.group.listing.group_id),
-            lambda row: row.group.listing.group_id,
-            width=200,
-            is_flex=True,
-        ),
-        Column(
-            "state",
-            "State",
-            lambda row: clean(row.group.listing.state),
-            _state_order,
-            width=120,
+        table_column(groups.GROUP.of(_listing), 200, is_flex=True),
+        table_column(
+            groups.STATE.by(lambda row: row.group.listing.state, sort=_state_order),
+            120,
             hint="Sorts by state, then by lag",
         ),
-        Column(
-            "type",
-            "Type",
-            lambda row: clean(row.group.listing.group_type),
-            lambda row: row.group.listing.group_type,
-            width=80,
-        ),
-        Column("members", "Members", lambda row: count(row.members), None, True, 85),
-        Column(
-            "partitions",
-            "Partitions",
-            lambda row: "-" if row.group.summary is None else count(row.group.summary.partitions),
-            lambda row: None if row.group.summary is None else row.group.summary.partitions,
-            True,
-            90,
-        ),
-        Column(
-            "lag",
-            "Lag",
-            _lag,
-            lambda row: row.group.lag,
-            True,
-            100,
-            "Offsets that the group has not read, over all partitions",
-        ),
-        Column(
-            "time",
-            "Time lag",
-            _time,
-            lambda row: None if row.group.summary is None else row.group.summary.time_ms,
-            True,
-            105,
-            "Age of the oldest unread record, if the broker's events of commits report it; the page of a "
-            "group reads the others from the log",
-        ),
-        Column(
-            "trend",
-            "Trend",
-            lambda row: trend_cell(row.group.trend),
-            lambda row: None if row.group.trend is None else row.group.trend.lag_per_s,
-            True,
-            95,
-            "Growth of the lag in records per second",
-        ),
-        Column(
-            "gone",
-            "Gone in",
-            lambda row: catch_up_text(row.group.trend, row.group.lag),
-            None,
-            True,
-            90,
-            "Time until the lag is gone at the present rates",
-        ),
-        Column("verdict", "Verdict", lambda row: status_cell(row.group.status), lambda row: row.group.status, width=95),
+        table_column(groups.TYPE.of(_listing), 80),
+        table_column(groups.MEMBERS.of(_members), 85),
+        table_column(groups.PARTITIONS.of(_summary), 90),
+        table_column(groups.LAG.of(_summary), 100),
+        table_column(groups.TIME_LAG.of(_summary), 105),
+        table_column(groups.TREND.of(_summary), 95),
+        table_column(groups.CATCH_UP.of(_summary), 90),
+        table_column(groups.STATUS.of(_summary), 95),
     )
 
     def __init__(self, *args: Any) -> None:

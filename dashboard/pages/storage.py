@@ -11,13 +11,15 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.client.turns import Turns
+from broker_cy.console.columns import log_dirs
+from broker_cy.console.columns import topics as topic_columns
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
 from broker_cy.console.session import PartitionRow
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, percent, size
-from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
+from broker_cy.reporting.numbers import percent, size
+from dashboard.collector.channel import Column, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import OfBroker
 from dashboard.collector.patches import State
 from dashboard.components.panel import listing, page_path, panel, table
@@ -26,8 +28,6 @@ from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages.storage_space import DiskForecast
 
-# A smaller free share of the volume is shown in red, as in the terminal.
-FREE_SHARE_MIN = 0.1
 DIRECTORIES_SHOWN = 200
 TOPICS_SHOWN = 15
 PARTITIONS_SHOWN = 200
@@ -43,18 +43,8 @@ class Directory:
     size_bytes: int
 
 
-def _free(row: Directory) -> str | Cell:
-    free, total = row.info.usable_bytes, row.info.total_bytes
-    if free is None or total is None:
-        return "-"
-    tone = Tone.BAD if free < total * FREE_SHARE_MIN else Tone.PLAIN
-    return Cell(f"{size(free)} ({percent(free, total)})", tone)
-
-
-def _state(row: Directory) -> Cell:
-    if row.info.error:
-        return Cell(row.info.error, Tone.BAD)
-    return Cell("cordoned", Tone.WARN) if row.info.is_cordoned else Cell("ok", Tone.GOOD)
+def _info(row: Directory) -> LogDir:
+    return row.info
 
 
 @channel("log-directories")
@@ -63,13 +53,13 @@ class LogDirectories(OfBroker, TableChannel[Directory]):
 
     SUBJECT = frozenset({"broker"})
     COLUMNS = (
-        Column("broker", "Broker", lambda row: str(row.info.broker_id)),
-        Column("path", "Directory", lambda row: clean(row.info.path), is_flex=True),
-        Column("state", "State", _state),
-        Column("replicas", "Replicas", lambda row: count(row.replicas), None, True),
-        Column("logs", "Logs", lambda row: size(row.size_bytes), None, True),
-        Column("free", "Free", _free, None, True),
-        Column("total", "Volume", lambda row: size(row.info.total_bytes), None, True),
+        table_column(log_dirs.BROKER.of(_info)),
+        table_column(log_dirs.DIRECTORY.of(_info), is_flex=True),
+        table_column(log_dirs.STATE.of(_info)),
+        table_column(log_dirs.REPLICAS.by(lambda row: row.replicas)),
+        table_column(log_dirs.SIZE.by(lambda row: row.size_bytes)),
+        table_column(log_dirs.FREE.of(_info)),
+        table_column(log_dirs.VOLUME.of(_info)),
     )
 
     def __init__(self, *arguments: Any) -> None:
@@ -159,35 +149,13 @@ class LargestReplicas(TableChannel[ReplicaRow]):
     SORT = "size"
     IS_DESCENDING = True
     COLUMNS = (
-        Column(
-            "topic",
-            "Topic",
-            lambda row: clean(row.replica.topic),
-            lambda row: row.replica.topic,
-            width=200,
-            is_flex=True,
-        ),
-        Column(
-            "partition",
-            "Partition",
-            lambda row: str(row.replica.partition),
-            lambda row: row.replica.partition,
-            True,
-            100,
-        ),
-        Column("size", "Size", lambda row: size(row.replica.size_bytes), lambda row: row.replica.size_bytes, True, 110),
-        Column(
-            "behind",
-            "Behind",
-            lambda row: count(row.replica.offset_lag),
-            lambda row: row.replica.offset_lag,
-            True,
-            100,
-            "Records that the replica lacks",
-        ),
-        Column("broker", "Broker", lambda row: str(row.broker_id), lambda row: row.broker_id, True, 90),
-        Column("directory", "Directory", lambda row: clean(row.path), width=200),
-        Column("state", "State", lambda row: "being moved here" if row.replica.is_future else "", width=130),
+        table_column(log_dirs.REPLICA_TOPIC, 200, is_flex=True),
+        table_column(log_dirs.REPLICA_PARTITION, 100),
+        table_column(log_dirs.REPLICA_SIZE, 110),
+        table_column(log_dirs.LAG, 100),
+        table_column(log_dirs.REPLICA_BROKER, 90),
+        table_column(log_dirs.REPLICA_DIRECTORY, 200),
+        table_column(log_dirs.REPLICA_STATE, 130),
     )
 
     def sources(self) -> Sequence[Source]:
@@ -224,12 +192,12 @@ class TopicSegments(TableChannel[PartitionRow]):
     SORT = "size"
     IS_DESCENDING = True
     COLUMNS = (
-        Column("partition", "Partition", lambda row: str(row.partition), lambda row: row.partition, True),
-        Column("size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True),
-        Column("segments", "Segments", lambda row: count(row.segments), lambda row: row.segments, True),
-        Column("start", "Log start", lambda row: count(row.start), None, True),
-        Column("end", "Log end", lambda row: count(row.end), None, True),
-        Column("directory", "Directory", lambda row: clean(row.directory) or "-", is_flex=True),
+        table_column(topic_columns.PARTITION),
+        table_column(topic_columns.PARTITION_SIZE),
+        table_column(topic_columns.SEGMENTS),
+        table_column(topic_columns.LOG_START),
+        table_column(topic_columns.LOG_END),
+        table_column(topic_columns.DIRECTORY, is_flex=True),
     )
 
     def sources(self) -> Sequence[Source]:

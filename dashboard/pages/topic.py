@@ -20,48 +20,28 @@ from broker_cy.console.acts.topics import (
     plan_clone,
     plan_delete_records,
 )
+from broker_cy.console.columns import groups
+from broker_cy.console.columns import topics as columns
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact, busiest, newest_of
 from broker_cy.console.listeners import Source
-from broker_cy.console.rows import catch_up_text
 from broker_cy.console.session import GroupSummary, PartitionRow
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, short, size
+from broker_cy.reporting.numbers import count, short, size
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.channel import FactsChannel, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.patches import State
 from dashboard.components.attributes import attributes
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.pages.groups import status_cell, trend_cell
 from dashboard.pages.leader_acts import ElectPreferred
 from dashboard.pages.topic_charts import TopicHeat, TopicTraffic
 from dashboard.pages.topic_count import ALL, Count
 from dashboard.security.roles import Need, Role, decide
-
-
-def state_cell(row: PartitionRow) -> Cell:
-    if row.leader_id < 0:
-        return Cell("offline", Tone.BAD)
-    if len(row.in_sync) < len(row.replicas):
-        return Cell("behind", Tone.WARN)
-    return Cell("ok", Tone.GOOD)
-
-
-def leader_cell(row: PartitionRow) -> str | Cell:
-    return Cell("none", Tone.BAD) if row.leader_id < 0 else str(row.leader_id)
-
-
-def span_of(row: PartitionRow) -> int | None:
-    """Return the number of offsets of a partition; None if they are not known."""
-    return None if row.start is None or row.end is None else row.end - row.start
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids))
 
 
 @channel("topic-facts")
@@ -77,7 +57,7 @@ class TopicFacts(FactsChannel):
         rows = self.session.partitions(topic).value
         if rows is None:
             return None
-        spans, sizes = [span_of(row) for row in rows], [row.size_bytes for row in rows]
+        spans, sizes = [row.span for row in rows], [row.size_bytes for row in rows]
         offline = sum(row.leader_id < 0 for row in rows)
         behind = sum(len(row.in_sync) < len(row.replicas) for row in rows) - offline
         facts = [
@@ -111,49 +91,18 @@ class Partitions(TableChannel[PartitionRow]):
     REQUIRED = SUBJECT
     SORT = "partition"
     COLUMNS = (
-        Column("partition", "Partition", lambda row: str(row.partition), lambda row: row.partition, True, 112),
-        Column("leader", "Leader", leader_cell, lambda row: row.leader_id, True, 80),
-        Column("epoch", "Epoch", lambda row: str(row.leader_epoch), None, True, 74, "Leader epoch"),
-        Column("replicas", "Replicas", lambda row: _ids(row.replicas), width=90),
-        Column("in-sync", "In sync", lambda row: _ids(row.in_sync), width=90),
-        Column("start", "Start", lambda row: count(row.start), lambda row: row.start, True, 120, "First offset"),
-        Column("end", "Next offset", lambda row: count(row.end), lambda row: row.end, True, 130),
-        Column(
-            "span",
-            "Span",
-            lambda row: count(span_of(row)),
-            span_of,
-            True,
-            120,
-            "Offsets from the first to the next one; compaction and transactions leave fewer records",
-        ),
-        Column(
-            "size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True, 100, "Bytes on disk"
-        ),
-        Column(
-            "segments",
-            "Segments",
-            lambda row: count(row.segments),
-            lambda row: row.segments,
-            True,
-            90,
-            "Where the broker serves metrics: brokercy.metrics.listener",
-        ),
-        Column(
-            "state",
-            "State",
-            state_cell,
-            lambda row: (row.leader_id >= 0, len(row.in_sync) >= len(row.replicas)),
-            width=90,
-        ),
-        Column(
-            "directory",
-            "Directory",
-            lambda row: clean(row.directory),
-            lambda row: row.directory,
-            width=160,
-            is_flex=True,
-        ),
+        table_column(columns.PARTITION, 112),
+        table_column(columns.LEADER, 80),
+        table_column(columns.LEADER_EPOCH, 74),
+        table_column(columns.REPLICA_IDS, 90),
+        table_column(columns.IN_SYNC, 90),
+        table_column(columns.LOG_START, 120),
+        table_column(columns.LOG_END, 130),
+        table_column(columns.OFFSETS, 120),
+        table_column(columns.PARTITION_SIZE, 100),
+        table_column(columns.SEGMENTS, 90),
+        table_column(columns.PARTITION_STATE, 90),
+        table_column(columns.DIRECTORY, 160, is_flex=True),
     )
 
     def sources(self) -> Sequence[Source]:
@@ -166,7 +115,7 @@ class Partitions(TableChannel[PartitionRow]):
         return str(row.partition)
 
     def row_text(self, row: PartitionRow) -> str:
-        return f"partition {row.partition} leader {row.leader_id} {state_cell(row).text}"
+        return f"partition {row.partition} leader {row.leader_id} {columns.PARTITION_STATE.shown(row)}"
 
     def _cells(self, row: PartitionRow) -> list[Any]:
         first, *rest = super()._cells(row)
@@ -182,11 +131,8 @@ class Consumer:
     summary: GroupSummary
 
 
-def _time(row: Consumer) -> str:
-    summary = row.summary
-    if summary.time_ms is None or not summary.lag:
-        return "-"
-    return f"{'=' if summary.is_time_complete else '≥'} {duration(summary.time_ms)}"
+def _summary(row: Consumer) -> GroupSummary:
+    return row.summary
 
 
 @channel("topic-consumers")
@@ -198,54 +144,13 @@ class Consumers(TableChannel[Consumer]):
     SORT = "lag"
     IS_DESCENDING = True
     COLUMNS = (
-        Column("group", "Group", lambda row: clean(row.group_id), lambda row: row.group_id, width=200, is_flex=True),
-        Column(
-            "partitions",
-            "Partitions",
-            lambda row: count(row.summary.partitions),
-            lambda row: row.summary.partitions,
-            True,
-            100,
-        ),
-        Column(
-            "lag",
-            "Lag",
-            lambda row: count(row.summary.lag),
-            lambda row: row.summary.lag,
-            True,
-            120,
-            "Offsets of this topic that the group has not read",
-        ),
-        Column(
-            "time",
-            "Time lag",
-            _time,
-            lambda row: row.summary.time_ms,
-            True,
-            110,
-            "Age of the oldest record that was not read, as far as the broker's events of commits report it",
-        ),
-        Column(
-            "trend",
-            "Trend",
-            lambda row: trend_cell(row.summary.trend),
-            lambda row: None if row.summary.trend is None else row.summary.trend.lag_per_s,
-            True,
-            110,
-            "Growth of the lag in records per second",
-        ),
-        Column(
-            "gone",
-            "Gone in",
-            lambda row: catch_up_text(row.summary.trend, row.summary.lag),
-            None,
-            True,
-            100,
-            "Time until the lag is gone at the present rates",
-        ),
-        Column(
-            "verdict", "Verdict", lambda row: status_cell(row.summary.status), lambda row: row.summary.status, width=110
-        ),
+        table_column(groups.GROUP.by(lambda row: row.group_id), 200, is_flex=True),
+        table_column(groups.PARTITIONS.of(_summary), 100),
+        table_column(groups.LAG.of(_summary), 120, hint="Offsets of this topic that the group has not read"),
+        table_column(groups.TIME_LAG.of(_summary), 110),
+        table_column(groups.TREND.of(_summary), 110),
+        table_column(groups.CATCH_UP.of(_summary), 100),
+        table_column(groups.STATUS.of(_summary), 110),
     )
 
     def __init__(self, *args: Any) -> None:

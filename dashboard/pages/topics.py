@@ -16,15 +16,16 @@ from broker_cy.admin.metadata import TopicInfo
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.topics import create_form, plan_create, plan_delete
+from broker_cy.console.columns import topics as columns
 from broker_cy.console.fields import Form
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import TopicRow, each_topic_row, is_own_topic
 from broker_cy.console.values import topic_name
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, short, size
-from broker_cy.reporting.tone import Tone
+from broker_cy.reporting.numbers import count
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Column, Params, TableChannel, Window, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.components.panel import act_button, page_path, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -56,16 +57,8 @@ class Row(NamedTuple):
         return self.topic.info
 
 
-def topic_state(row: Row) -> Cell:
-    if row.topic.offline:
-        return Cell(f"{row.topic.offline} offline", Tone.BAD)
-    if row.topic.under_replicated:
-        return Cell(f"{row.topic.under_replicated} behind", Tone.WARN)
-    return Cell("ok", Tone.GOOD)
-
-
-def _in(row: Row) -> str:
-    return "-" if row.topic.in_per_s is None else size(row.topic.in_per_s)
+def _topic(row: Row) -> TopicRow:
+    return row.topic
 
 
 def _groups(row: Row) -> int | None:
@@ -94,41 +87,12 @@ class Topics(TableChannel[Row]):
         Column(
             "favourite", "★", lambda row: Cell(row.info.name, kind="favourite"), width=50, hint="Favourites are first"
         ),
-        Column("topic", "Topic", lambda row: clean(row.info.name), lambda row: row.info.name, width=170, is_flex=True),
-        Column(
-            "partitions",
-            "Partitions",
-            lambda row: count(len(row.info.partitions)),
-            lambda row: len(row.info.partitions),
-            True,
-            94,
-        ),
-        Column(
-            "replicas",
-            "Replicas",
-            lambda row: str(row.info.replication_factor),
-            lambda row: row.info.replication_factor,
-            True,
-            86,
-        ),
-        Column(
-            "size",
-            "Size",
-            lambda row: size(row.topic.size_bytes),
-            lambda row: row.topic.size_bytes,
-            True,
-            92,
-            "Bytes on disk over all replicas",
-        ),
-        Column(
-            "records",
-            "Records/s",
-            lambda row: short(row.topic.records_per_s),
-            lambda row: row.topic.records_per_s,
-            True,
-            94,
-        ),
-        Column("in", "In/s", _in, lambda row: row.topic.in_per_s, True, 92),
+        table_column(columns.TOPIC.of(_topic), 170, is_flex=True),
+        table_column(columns.PARTITIONS.of(_topic), 94),
+        table_column(columns.REPLICAS.of(_topic), 86),
+        table_column(columns.SIZE.of(_topic), 92),
+        table_column(columns.RECORDS.of(_topic), 94),
+        table_column(columns.IN.of(_topic), 92),
         Column(
             "groups",
             "Groups",
@@ -147,7 +111,7 @@ class Topics(TableChannel[Row]):
             190,
             "The largest lag of a group in this topic, in offsets, and the group",
         ),
-        Column("state", "State", topic_state, lambda row: (row.topic.offline, row.topic.under_replicated), False, 90),
+        table_column(columns.STATE.of(_topic), 90),
     )
 
     @classmethod

@@ -218,7 +218,7 @@ def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
             await producer.send_batch(TopicPartition(name, 1), [Record(value=bytes(700_000))])
         assert await segments_of(terminal.client.caller, name) == {0: 1, 1: 3}
         await terminal.command(f"topic {name}")
-        await terminal.shows("Partitions · 2", "Segs")
+        await terminal.shows("Partitions · 2", "Segments")
         rows = terminal.app.session.partitions(name).value
         assert rows is not None
         assert [row.segments for row in rows] == [1, 3]

@@ -208,7 +208,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
         (described,) = broker_cy("groups", "describe", group, "--json").json
         assert [member["client_id"] for member in described["members"]] == ["the-client"]
         assert described["members"][0]["assignment"] == [{"topic": topic, "partition": 0}]
-        assert f"{topic}-0" in broker_cy("groups", "describe", group).out
+        assert f"{topic} 0" in broker_cy("groups", "describe", group).out
         active = broker_cy("groups", "reset", group, "--to-earliest", "--yes", code=1).err
         assert "the group is Stable with 1 member (the-client); stop them first" in active
         assert "NON_EMPTY_GROUP" in broker_cy("groups", "delete", group, "--yes", code=1).err

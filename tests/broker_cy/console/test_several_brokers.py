@@ -9,7 +9,6 @@ from broker_cy.console.broker_state import newest_about, state_of, state_of_host
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import RATE_MS, api_rows, busiest, connection_rates, newest_of
 from broker_cy.console.rows import BrokerRow, broker_rows, host_rows
-from broker_cy.reporting.tone import Tone
 from broker_cy.core import shard_ids
 from broker_cy.metrics.events import (
     BrokerFenced,
@@ -23,6 +22,7 @@ from broker_cy.metrics.events import (
     Stamped,
 )
 from broker_cy.metrics.sample import Api, Connection, Sample, Topic
+from broker_cy.reporting.tone import Tone
 
 
 def sample(broker: int, time_ms: int, records: int = 0) -> Sample:

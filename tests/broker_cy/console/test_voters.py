@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.admin.quorum import AWAY_MS, QuorumDescription, QuorumReplica
-from broker_cy.reporting.tone import Tone
 from broker_cy.console.voters import voters_fact
+from broker_cy.reporting.tone import Tone
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,0 +1,212 @@
+"""Columns of groups, of their members, and of their lag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from broker_cy.admin.groups import GroupListing, GroupMember
+from broker_cy.admin.lag import Status, Trend
+from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text
+from broker_cy.console.session import GroupSummary
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.numbers import UNKNOWN, count, duration, short
+from broker_cy.reporting.tone import Tone
+
+# A smaller change of the lag counts as none: it is one record in twenty seconds.
+TREND_LEAST_PER_S: Final = 0.05
+# Order of the states: groups whose members wait for an assignment are first, groups without members are last.
+_STATE_RANKS: Final[Mapping[str, int]] = {"Stable": 1, "Empty": 2, "Dead": 3}
+
+
+class Lagging(Protocol):
+    """A group, or one of its partitions, with its lag."""
+
+    @property
+    def lag(self) -> int | None: ...
+
+    @property
+    def trend(self) -> Trend | None: ...
+
+    @property
+    def status(self) -> Status: ...
+
+
+def state_rank(state: str) -> int:
+    """Return the order of a state."""
+    return _STATE_RANKS.get(state, 0)
+
+
+def trend_text(trend: Trend | None) -> str:
+    """Return the growth of the lag per second."""
+    if trend is None:
+        return UNKNOWN
+    grows = trend.lag_per_s
+    return "= 0/s" if abs(grows) < TREND_LEAST_PER_S else f"{'▲' if grows > 0 else '▼'} {short(abs(grows))}/s"
+
+
+def trend_tone(trend: Trend | None) -> Tone:
+    if trend is None or abs(trend.lag_per_s) < TREND_LEAST_PER_S:
+        return Tone.MUTED
+    return Tone.WARN if trend.lag_per_s > 0 else Tone.GOOD
+
+
+def lag_text(lag: int | None, *, is_complete: bool) -> str:
+    """Return a lag; a lower bound if the ends of some partitions are unknown."""
+    return count(lag) if is_complete or lag is None else f"≥ {count(lag)}"
+
+
+def _summary_time(row: GroupSummary) -> str:
+    if row.time_ms is None or not row.lag:
+        return UNKNOWN
+    return f"{'=' if row.is_time_complete else '≥'} {duration(row.time_ms)}"
+
+
+def _partition_time(row: LagRow) -> str:
+    if row.part.lag == 0 or row.time_ms is None:
+        return UNKNOWN
+    return f"{'=' if row.is_exact else '~'} {duration(row.time_ms)}"
+
+
+def _end(row: LagRow) -> str:
+    if row.part.end is not None or row.part.problem is None:
+        return count(row.part.end)
+    return row.part.problem.reason
+
+
+def _end_tone(row: LagRow) -> Tone:
+    return Tone.BAD if row.part.end is None and row.part.problem is not None else Tone.PLAIN
+
+
+def _target(row: GroupMember) -> str:
+    if row.target is None or set(row.target) == set(row.assignment):
+        return UNKNOWN
+    return assignment_text(sorted(row.target)) or "none"
+
+
+GROUP: Final = Column[GroupListing]("group", "Group", lambda row: row.group_id, width=18)
+STATE: Final = Column[GroupListing](
+    "state",
+    "State",
+    lambda row: row.state,
+    sort=lambda row: (state_rank(row.state), row.state),
+    width=10,
+)
+TYPE: Final = Column[GroupListing]("type", "Type", lambda row: row.group_type or None, width=8)
+PROTOCOL: Final = Column[GroupListing]("protocol", "Protocol", lambda row: row.protocol_type or None)
+COORDINATOR: Final = Column[int]("coordinator", "Coordinator", lambda row: row, Kind.NUMBER, hint="Broker id", width=11)
+MEMBERS: Final = Column[int]("members", "Members", lambda row: row, Kind.COUNT, sorts=False, width=7)
+
+PARTITIONS: Final = Column[GroupSummary](
+    "partitions",
+    "Partitions",
+    lambda row: row.partitions,
+    Kind.COUNT,
+    hint="Partitions for which the group has committed an offset",
+)
+LAG: Final = Column[GroupSummary](
+    "lag",
+    "Lag",
+    lambda row: row.lag,
+    Kind.COUNT,
+    text=lambda row: lag_text(row.lag, is_complete=row.is_complete),
+    hint="Offsets that the group has not read",
+    width=12,
+)
+TIME_LAG: Final = Column[GroupSummary](
+    "time",
+    "Time lag",
+    lambda row: row.time_ms,
+    Kind.DURATION,
+    text=_summary_time,
+    hint="Age of the oldest unread record, if the broker's events of commits report it; the page of a "
+    "group reads the others from the log",
+    width=11,
+)
+TREND: Final = Column[Lagging](
+    "trend",
+    "Trend",
+    lambda row: row.trend,
+    Kind.RATE,
+    text=lambda row: trend_text(row.trend),
+    tone=lambda row: trend_tone(row.trend),
+    sort=lambda row: None if row.trend is None else row.trend.lag_per_s,
+    hint="Growth of the lag in records per second",
+    width=9,
+)
+CATCH_UP: Final = Column[Lagging](
+    "gone",
+    "Catch-up",
+    lambda row: catch_up_text(row.trend, row.lag),
+    Kind.DURATION,
+    text=lambda row: catch_up_text(row.trend, row.lag),
+    sorts=False,
+    hint="Time until the lag is gone at the present rates",
+)
+STATUS: Final = Column[Lagging](
+    "verdict",
+    "Status",
+    lambda row: row.status,
+    text=lambda row: row.status.name,
+    tone=lambda row: STATUS_TONES[row.status],
+    width=8,
+)
+CONSUMED: Final = Column[Trend]("consumed", "Consumed/s", lambda row: row.consumed_per_s, Kind.RATE)
+PRODUCED: Final = Column[Trend]("produced", "Produced/s", lambda row: row.produced_per_s, Kind.RATE)
+
+PARTITION: Final = Column[LagRow]("partition", "Partition", lambda row: row.part.partition, width=16)
+COMMITTED: Final = Column[LagRow](
+    "committed", "Committed", lambda row: row.part.committed, Kind.COUNT, sorts=False, hint="Committed offset", width=13
+)
+LOG_END: Final = Column[LagRow](
+    "end",
+    "Log end",
+    lambda row: row.part.end,
+    Kind.COUNT,
+    text=_end,
+    tone=_end_tone,
+    sorts=False,
+    hint="Log end offset",
+    width=13,
+)
+PARTITION_LAG: Final = Column[LagRow](
+    "lag", "Lag", lambda row: row.part.lag, Kind.COUNT, hint="Offsets that the group has not read", width=11
+)
+PARTITION_TIME_LAG: Final = Column[LagRow](
+    "time",
+    "Time lag",
+    lambda row: row.time_ms,
+    Kind.DURATION,
+    text=_partition_time,
+    hint="Age of the first unread record. =: from the event of the commit. ~: read from the log",
+    width=11,
+)
+TIME_SOURCE: Final = Column[LagRow](
+    "source", "Source", lambda row: "event" if row.is_exact else "record", hint="Source of the time lag", width=6
+)
+OWNER: Final = Column[LagRow]("owner", "Owner", lambda row: row.owner, hint="Client id of the member", width=14)
+LAST_COMMIT: Final = Column[LagRow](
+    "commit",
+    "Last commit",
+    lambda row: row.part.commit_ms,
+    Kind.TIME,
+    hint="Unknown until broker-cy's event of the commit was read; Kafka writes none",
+    width=23,
+)
+
+CLIENT_ID: Final = Column[GroupMember]("client", "Client id", lambda row: row.client_id, width=14)
+INSTANCE_ID: Final = Column[GroupMember]("instance", "Instance id", lambda row: row.instance_id or None, width=11)
+HOST: Final = Column[GroupMember]("host", "Host", lambda row: row.client_host.lstrip("/"), width=15)
+MEMBER_PARTITIONS: Final = Column[GroupMember]("partitions", "Partitions", lambda row: len(row.assignment), Kind.COUNT)
+ASSIGNED: Final = Column[GroupMember](
+    "assigned", "Assigned", lambda row: assignment_text(row.assignment) or None, sorts=False, width=16
+)
+TO_BE_ASSIGNED: Final = Column[GroupMember](
+    "target",
+    "To be assigned",
+    _target,
+    sorts=False,
+    hint="For KIP-848 groups: the target assignment, if it differs from the present one",
+    width=16,
+)
+MEMBER_ID: Final = Column[GroupMember]("member", "Member id", lambda row: row.member_id, width=20)
