@@ -23,7 +23,7 @@ from broker_cy.control.membership import tiered_topics
 from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
 from broker_cy.control.producer_ids import ProducerIds
 from broker_cy.control.quorum.metadata_log import MetadataLog
-from broker_cy.control.quorum.quorum_driver import Owner, QuorumDriver
+from broker_cy.control.quorum.quorum_driver import QuorumDriver, QuorumListener
 from broker_cy.control.quorum.quorum_opening import open_network, open_quorum
 from broker_cy.controller.broker_ops import (
     AllocateProducerIds,
@@ -366,7 +366,7 @@ class ControllerService:
             self._clock,
             self._loop,
             self._log_executor,
-            Owner(self._quorum_changed, leadership.not_written, self._halted, leadership.replaced),
+            QuorumListener(self._quorum_changed, leadership.not_written, self._halted, leadership.replaced),
             self._network,
             self._executor,
         )

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from broker_cy.wire import messages as wire
 
 # The correlations of the two kinds of a vote request: its response does not repeat the kind.
-_VOTE: Final = 0
-_PRE_VOTE: Final = 1
+VOTE: Final = 0
+PRE_VOTE: Final = 1
 _VOTING = frozenset({Role.UNATTACHED, Role.PROSPECTIVE})
 _LEADERLESS = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE})
 # The roles that still follow the leader of the epoch, or know it and have given it up.
@@ -140,7 +140,7 @@ def _begin_round(state: QuorumState, *, pre_vote: bool) -> None:
     for key in state.voters.keys:
         if key.id != state.node_id:
             request = vote_request(state.key, state.epoch, last, pre_vote, key)
-            state.send(key.id, request, _PRE_VOTE if pre_vote else _VOTE)
+            state.send(key.id, request, PRE_VOTE if pre_vote else VOTE)
     _count(state)
 
 
@@ -216,7 +216,7 @@ def _grants(state: QuorumState, candidate: ReplicaKey, pre_vote: bool) -> bool:
 
 def vote_answered(state: QuorumState, event: Received, response: wire.VoteResponse) -> None:
     part = response.topics[0].partitions[0]
-    role = Role.PROSPECTIVE if event.correlation == _PRE_VOTE else Role.CANDIDATE
+    role = Role.PROSPECTIVE if event.correlation == PRE_VOTE else Role.CANDIDATE
     if part.leader_epoch == state.epoch and state.role is role and event.source in state.voters.ids:
         state.votes[event.source] = part.vote_granted
         _count(state)

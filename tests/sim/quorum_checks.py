@@ -100,7 +100,7 @@ class Checks:
         epoch = epoch_of(content)
         assert state.epoch >= epoch, f"{node_id} has not persisted the epoch of {message}"
         match content:
-            case wire.VoteResponse() if part_of(content).vote_granted and message.correlation == elections._VOTE:
+            case wire.VoteResponse() if part_of(content).vote_granted and message.correlation == elections.VOTE:
                 assert state.voted_id == message.to, f"{node_id} has not persisted its vote for {message.to}"
                 self._voted(node.key, epoch, (message.to, state.voted_directory_id))
             case wire.VoteRequest():

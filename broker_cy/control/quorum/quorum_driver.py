@@ -65,17 +65,10 @@ TWO_QUORUMS = (
 )
 
 
-class Outlet(Protocol):
+class NetworkChannel(Protocol):
     """Where requests to other nodes go. Nothing is raised: a message that cannot be sent is lost."""
 
     def send(self, request: Send) -> None: ...
-
-
-class Nobody:
-    """The outlet of a quorum of one."""
-
-    def send(self, request: Send) -> None:
-        raise AssertionError(f"a quorum of one has no node for {request}")
 
 
 class Unsent(NamedTuple):
@@ -95,7 +88,7 @@ def _give_reply(answer: asyncio.Future[Reply], reply: Reply) -> None:
         answer.set_result(reply)
 
 
-class Owner(NamedTuple):
+class QuorumListener(NamedTuple):
     """Callbacks on the loop; none is called within another one."""
 
     changed: Callable[[Output], None]  # after each output that was carried out
@@ -115,8 +108,8 @@ class QuorumDriver:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         executor: Executor | None,
-        owner: Owner,
-        outlet: Outlet | None = None,
+        listener: QuorumListener,
+        channel: NetworkChannel | None = None,
         snapshot_executor: Executor | None = None,
     ) -> None:
         """The log is on disk as `quorum` knows it. `executor` syncs the log and the votes; `snapshot_executor` writes
@@ -129,8 +122,8 @@ class QuorumDriver:
         self._loop = loop
         self._executor = executor
         self._snapshot_executor = snapshot_executor
-        self._owner = owner
-        self._outlet = outlet if outlet is not None else Nobody()
+        self._listener = listener
+        self._channel = channel
         self._staged: list[bytes] = []
         self._unsent: list[Unsent] = []
         # Requests without an Answer, by correlation: fetches that wait at the leader. The machine keeps at most one of
@@ -178,7 +171,7 @@ class QuorumDriver:
             assert self._fetched is not None, "only a snapshot that was just fetched replaces the log"
             self._sync_replaced = self._files.replace(output.replace_log, self._clock.wall_ms())
             self._secure_soon(holds=True)
-            self._owner.replaced(SnapshotId(*output.replace_log), self._fetched)
+            self._listener.replaced(SnapshotId(*output.replace_log), self._fetched)
         if output.append:
             self._staged += map(self._encoded, output.append)
             if not self._write_scheduled and self._syncing is None:
@@ -202,7 +195,7 @@ class QuorumDriver:
                 _give(asked, None)
             self._asked.clear()
         self._wake_at(output.wake_ms)
-        self._owner.changed(output)
+        self._listener.changed(output)
         return output
 
     def ask(self, source: int, request: Message, listener: str = "") -> asyncio.Future[Answer | None]:
@@ -254,7 +247,7 @@ class QuorumDriver:
         for each in unsent:
             if each.asked is not None:
                 _give(each.asked, None)
-        self._owner.halted(reason)
+        self._listener.halted(reason)
         self.stop()
 
     def _cannot_change(self, error: object) -> None:
@@ -353,7 +346,7 @@ class QuorumDriver:
         if not self._is_failing and not is_lasting:
             self._is_failing = True
             LOGGER.error("could not write to the metadata log; will retry", extra=facts(reason=error))
-        self._owner.not_written(error)
+        self._listener.not_written(error)
         if is_lasting:
             self.halt(f"the metadata log cannot be written ({error}): restart the broker when the disk works again")
             return
@@ -402,7 +395,8 @@ class QuorumDriver:
         unsent, self._unsent = self._unsent, []
         for message, asked in unsent:
             if isinstance(message, Send):
-                self._outlet.send(message)
+                assert self._channel is not None, f"a quorum of one sends {message}"
+                self._channel.send(message)
             elif asked is not None:
                 _give(asked, message)
 

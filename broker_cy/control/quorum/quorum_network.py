@@ -61,7 +61,7 @@ _OTHER_VOTERS: Final = frozenset({ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.VO
 
 
 class QuorumNetwork:
-    """`send` is the driver's outlet, `answer` takes the requests of other nodes."""
+    """The driver's NetworkChannel. `answer` takes the requests of other nodes."""
 
     def __init__(
         self,

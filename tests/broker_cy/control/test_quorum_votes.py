@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker_cy.control.quorum.quorum_driver import Owner, QuorumDriver
+from broker_cy.control.quorum.quorum_driver import QuorumDriver, QuorumListener
 from broker_cy.core.clock import ManualClock
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.snapshot import SnapshotId
@@ -83,14 +83,16 @@ class Node:
         quorum = Quorum(
             Voter(ReplicaKey(1)), history, None, LogEpochs(0, [], OffsetAndEpoch(0, 0)), lambda low, high: low
         )
-        owner = Owner(
+        listener = QuorumListener(
             lambda output: None,
             lambda error: None,
             self.reasons.append,
             lambda snapshot_id, loader: self.replaced.append((snapshot_id, loader)),
         )
         loop, clock = asyncio.get_running_loop(), ManualClock()
-        self.driver = QuorumDriver(quorum, cast(Any, self.files), clock, loop, self.workers, owner, self, self.workers)
+        self.driver = QuorumDriver(
+            quorum, cast(Any, self.files), clock, loop, self.workers, listener, self, self.workers
+        )
         self.driver.start()
 
     def send(self, request: Send) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.elections import PRE_VOTE, VOTE
 from broker_cy.quorum.entries import Batch, Leadership, OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.messages import (
@@ -25,7 +26,7 @@ from broker_cy.quorum.messages import (
 from broker_cy.quorum.step import Answer, LeaderGone, NotWritten, Output, Role, Send, Tick
 from broker_cy.quorum.voters import ReplicaKey
 from broker_cy.wire import messages as wire
-from tests.broker_cy.quorum.voters import PRE_VOTE, VOTE, WAIT_MS, StaticVoter, answers, end_of, fetch_to, keys, sent
+from tests.broker_cy.quorum.voters import WAIT_MS, StaticVoter, answers, end_of, fetch_to, keys, sent
 
 THREE = (1, 2, 3)
 END = OffsetAndEpoch(0, 0)

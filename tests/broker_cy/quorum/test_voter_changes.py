@@ -6,6 +6,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.elections import PRE_VOTE, VOTE
 from broker_cy.quorum.entries import Batch, KRaftVersion, Leadership, OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import VoterHistory
@@ -24,8 +25,6 @@ from broker_cy.quorum.step import AddVoter, NotWritten, Output, RemoveVoter, Rep
 from broker_cy.quorum.voters import ReplicaKey, Voter, VoterSet
 from broker_cy.wire import messages as wire
 from tests.broker_cy.quorum.voters import (
-    PRE_VOTE,
-    VOTE,
     WAIT_MS,
     Node,
     StaticVoter,

@@ -32,8 +32,6 @@ from broker_cy.wire import messages as wire
 from broker_cy.wire.codec import Message
 
 LISTENER = "CONTROLLER"
-# The correlations of requests for votes.
-VOTE, PRE_VOTE = 0, 1
 WAIT_MS = Timeouts().fetch_wait_ms
 
 
