@@ -230,7 +230,7 @@ class ControllerService:
         """
         if not self._is_loaded:
             self.load()
-        self._leadership.refusal = None
+        self._leadership.stopped_reason = None
         self._driver.start()
         incarnation_id = self._randomness.kafka_uuid()
         if self.config.is_broker:
@@ -319,12 +319,12 @@ class ControllerService:
         task = self._loop.create_task(work)
         waiting: set[asyncio.Future[Any]] = {task}
         if self._network is not None:
-            waiting.add(self._network.refusal)
+            waiting.add(self._network.start_failure)
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() and self._network is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            raise QuorumError(self._network.refusal.result())
+            raise QuorumError(self._network.start_failure.result())
         await task
 
     def _is_alone(self) -> bool:
@@ -437,7 +437,7 @@ class ControllerService:
         if not self.halted.done():
             self.halted.set_result(reason)
         if self._network is not None:
-            self._network.end_start(reason)
+            self._network.fail_start(reason)
 
     def _hurry(self) -> None:
         if self._membership is not None:
@@ -600,7 +600,7 @@ class ControllerService:
     def _elsewhere(self) -> ControllerLink | None:
         """The way to the active controller, if that is another node, and this one may have operations run."""
         leadership = self._leadership
-        return self._link if leadership.active is None and leadership.refusal is None else None
+        return self._link if leadership.active is None and leadership.stopped_reason is None else None
 
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """Run the operation; the future yields its reply once its records, and all before them, are committed.
@@ -641,7 +641,7 @@ class ControllerService:
                 if (
                     error.code is not ErrorCode.NOT_CONTROLLER
                     or self._link is None
-                    or self._leadership.refusal is not None
+                    or self._leadership.stopped_reason is not None
                 ):
                     raise
                 if self._loop.time() >= deadline:

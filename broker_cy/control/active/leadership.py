@@ -1,9 +1,9 @@
 """Whether this node is the active controller, and whether it may run operations at all.
 
 It becomes the active controller when it leads the quorum and all entries before its epoch are in the image, and remains
-it as long as it leads. The active controller, or else CommittedMetadata, applies committed records. `refusal` is set
-while no operation may run: before the start, after a stop, and when entries could not be synced or applied. In the last
-case the node leaves the quorum, and stays out of it until the next start.
+it as long as it leads. The active controller, or else CommittedMetadata, applies committed records. `stopped_reason` is
+set while no operation may run: before the start, after a stop, and when entries could not be synced or applied. In the
+last case the node leaves the quorum, and stays out of it until the next start.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Leadership:
     ) -> None:
         """`on_committed(end_offset)` is called for each commit."""
         self.active: ActiveController | None = None
-        self.refusal: str | None = "the controller has not started"
+        self.stopped_reason: str | None = "the controller has not started"
         self._config = config
         self._clock = clock
         self._loop = loop
@@ -115,8 +115,8 @@ class Leadership:
 
     def stop(self, reason: str) -> None:
         """Resign, unless the node has left the quorum already."""
-        if self.refusal is None:
-            self.refusal = reason
+        if self.stopped_reason is None:
+            self.stopped_reason = reason
             self._driver.stop()
             self._committed.stop()
 
@@ -124,17 +124,17 @@ class Leadership:
 
     @property
     def can_submit(self) -> bool:
-        return self.active is not None and self.refusal is None
+        return self.active is not None and self.stopped_reason is None
 
     def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
         """See ControllerService.submit. Raises KafkaError."""
-        if self.active is None or self.refusal is not None:
+        if self.active is None or self.stopped_reason is not None:
             raise self.not_active()
         return self.active.submit(operation)
 
     def not_active(self) -> KafkaError:
         return KafkaError(
-            ErrorCode.NOT_CONTROLLER, self.refusal or f"node {self._config.node_id} is not the active controller"
+            ErrorCode.NOT_CONTROLLER, self.stopped_reason or f"node {self._config.node_id} is not the active controller"
         )
 
     def fence_dead(self, epochs: Mapping[int, int]) -> None:
@@ -220,7 +220,7 @@ class Leadership:
                 self._duties.stop()
                 self._duties = None
                 LOGGER.info("this node is the active controller no longer", extra=facts(epoch=output.epoch))
-            active.end(self.refusal or f"node {self._config.node_id} leads the metadata quorum no longer")
+            active.end(self.stopped_reason or f"node {self._config.node_id} leads the metadata quorum no longer")
             self._committed.advance(output.high_watermark)
 
     def not_written(self, error: KafkaError) -> None:
@@ -228,7 +228,7 @@ class Leadership:
             self.active.not_written(error, self._files.log.log_end_offset)
 
     def halted(self, reason: str) -> None:
-        self.refusal = reason
+        self.stopped_reason = reason
 
     def replaced(self, snapshot_id: SnapshotId, loader: Loader) -> None:
         """A snapshot of the leader, loaded, has replaced the log."""

@@ -93,7 +93,7 @@ class QuorumNetwork:
         self._reported: dict[int, str] = {}  # by node: why it gave no answer that helps, as it was logged
         self._unreached: set[int] = set()  # of these, the nodes that gave none
         self._is_known = False  # a node with this cluster's id has answered
-        self.refusal: asyncio.Future[str] = loop.create_future()
+        self.start_failure: asyncio.Future[str] = loop.create_future()
         """Done once this node cannot take part: the reason and the remedy. Another node reports that this one is not
         part of its cluster, or this node's disk failed.
         """
@@ -140,7 +140,7 @@ class QuorumNetwork:
         if isinstance(request, messages.RemoveRaftVoterRequest):
             key = ReplicaKey(request.voter_id, request.voter_directory_id)
             if await self._is_alive(key):
-                self._refuse(
+                self._fail_start(
                     key.id,
                     f"the voter {key} runs, and answers at {self.address_of(key.id)}: this node has its node.id and "
                     "another directory. Give this node a node.id and directories of its own, or stop the other",
@@ -219,7 +219,7 @@ class QuorumNetwork:
         is_of_voter = isinstance(response, (messages.VoteResponse, messages.UpdateRaftVoterResponse))
         is_change = isinstance(response, (messages.AddRaftVoterResponse, messages.RemoveRaftVoterResponse))
         if is_of_voter and error in _OTHER_VOTERS:
-            self._refuse(
+            self._fail_start(
                 to,
                 f"the controller at {self.address_of(to)} does not have {self._me.replica} among its voters: "
                 "controller.quorum.voters must be the same on all nodes; where the metadata log has the voters, "
@@ -244,16 +244,16 @@ class QuorumNetwork:
         if self._is_known:
             self._report(to, reason)
         else:
-            self._refuse(to, reason)
+            self._fail_start(to, reason)
 
-    def _refuse(self, to: int, reason: str) -> None:
+    def _fail_start(self, to: int, reason: str) -> None:
         self._report(to, reason)
-        self.end_start(reason)
+        self.fail_start(reason)
 
-    def end_start(self, reason: str) -> None:
+    def fail_start(self, reason: str) -> None:
         """This node cannot take part: that ends a start that is under way."""
-        if not self.refusal.done():
-            self.refusal.set_result(reason)
+        if not self.start_failure.done():
+            self.start_failure.set_result(reason)
 
     def _report(self, to: int, reason: str) -> None:
         """Log why a node is of no use, once until it is."""

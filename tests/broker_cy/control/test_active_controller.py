@@ -149,7 +149,7 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
         leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None)  # type: ignore[arg-type]
         committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: leading.activate(), damage.append)  # type: ignore[arg-type]
         leading.open(driver, committed, None, [])  # type: ignore[arg-type]
-        leading.refusal = None
+        leading.stopped_reason = None
 
         first = default_bootstrap()
         known, tail = len(first), len(first) + 1
