@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.authors import NOBODY, Author, Tags, tag_of
 from broker_cy.metadata.image import MetadataImage
@@ -36,7 +36,7 @@ class CreateAcls(Operation[list[Any]]):
     creations: Sequence[Any]
     by: Author = NOBODY
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> list[Any]:
         results = []
         wanted: dict[Binding, None] = {}
         for each in self.creations:
@@ -61,7 +61,8 @@ class CreateAcls(Operation[list[Any]]):
             if record.resource_name in names:
                 wanted.pop(Binding.of_record(record), None)
         tags = tag_of(self.by)
-        return Step([VersionedRecord(_record(binding, context, tags)) for binding in wanted], results)
+        step.records += [VersionedRecord(_record(binding, context, tags)) for binding in wanted]
+        return results
 
 
 def _record(binding: Binding, context: OperationContext, tags: Tags) -> Any:
@@ -87,7 +88,7 @@ class DeleteAcls(Operation[list[Any]]):
     filters: Sequence[Any]
     by: Author = NOBODY
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> list[Any]:
         results = []
         removed: dict[Any, None] = {}
         for asked in self.filters:
@@ -106,7 +107,8 @@ class DeleteAcls(Operation[list[Any]]):
                 )
             results.append(_Deleted(error_message=None, matching_acls=[_matching(record) for record in found]))
         tags, record = tag_of(self.by), messages.RemoveAccessControlEntryRecord
-        return Step([VersionedRecord(record(id=each, _unknown_tags=tags)) for each in removed], results)
+        step.records += [VersionedRecord(record(id=each, _unknown_tags=tags)) for each in removed]
+        return results
 
 
 def _matching(record: Any) -> Any:

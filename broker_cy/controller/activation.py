@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_cy.controller.feature_ops import one_min_isr
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.metadata import features
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
@@ -37,7 +37,7 @@ class Activate(Operation[None]):
     bootstrap: list[VersionedRecord]
     in_transaction: bool
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
         records = []
         level = state.features.metadata_version
         if self.in_transaction:
@@ -62,7 +62,7 @@ class Activate(Operation[None]):
                 f"{features.MV_MIN} to {features.MV_LATEST} are supported"
             )
         context.heartbeats.activate(state.brokers, context.next_offset, context.monotonic_ms)
-        return Step(records, None)
+        step.records += records
 
 
 def _level_of(bootstrap: list[VersionedRecord], feature: str) -> int:

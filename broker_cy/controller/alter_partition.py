@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import RECOVERED, RECOVERING
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode
@@ -34,7 +34,7 @@ class AlterPartition(Operation[Any]):
     request: Any
     version: int
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         check_epoch(state, self.request.broker_id, self.request.broker_epoch)
         working = Working(Rules(state, context.config))
         topics = []
@@ -47,7 +47,9 @@ class AlterPartition(Operation[Any]):
                 for part in asked.partitions
             ]
             topics.append(messages.AlterPartitionResponse.TopicData(topic_id=asked.topic_id, partitions=answers))
-        return Step(working.records, messages.AlterPartitionResponse(topics=topics), atomic=False)
+        step.atomic = False
+        step.records += working.records
+        return messages.AlterPartitionResponse(topics=topics)
 
     def _alter(self, working: Working, topic: TopicImage, asked: Any) -> Any:
         index = asked.partition_index

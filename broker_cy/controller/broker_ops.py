@@ -8,7 +8,7 @@ from uuid import UUID
 
 from broker_cy.controller.broker_records import check_epoch, fence_record, registration_record
 from broker_cy.controller.broker_states import cordon_records
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ class StartBroker(Operation[int]):
     log_dirs: tuple[UUID, ...]
     rack: str | None
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[int]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> int:
         epoch = context.next_offset
         records = [
             registration_record(
@@ -74,7 +74,9 @@ class StartBroker(Operation[int]):
                 if record is not None:
                     records.append(record)
         context.heartbeats.register(self.broker_id, epoch, epoch, context.monotonic_ms)
-        return Step(records, epoch, atomic=False)
+        step.atomic = False
+        step.records += records
+        return epoch
 
     def _lead(self, rules: Rules, topic: TopicImage, index: int, partition: PartitionImage) -> VersionedRecord | None:
         only = (self.broker_id,)
@@ -101,11 +103,11 @@ class CordonDirectories(Operation[None]):
     broker_id: int
     cordoned: tuple[UUID, ...]
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
         broker = state.brokers[self.broker_id]
         if not self.cordoned and not broker.cordoned_log_dirs:
-            return Step([], None)
-        return Step(cordon_records(state.features.metadata_version, broker, self.cordoned), None)
+            return
+        step.records += cordon_records(state.features.metadata_version, broker, self.cordoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +118,11 @@ class StopBroker(Operation[None]):
 
     broker_id: int
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
         broker = state.brokers.get(self.broker_id)
         if broker is None or broker.fenced:
-            return Step([], None)
-        return Step([fence_record(broker, fenced=True, reason=FenceReason.STOPPED)], None)
+            return
+        step.records.append(fence_record(broker, fenced=True, reason=FenceReason.STOPPED))
 
 
 class ProducerIdBlock(NamedTuple):
@@ -137,7 +139,7 @@ class AllocateProducerIds(Operation[ProducerIdBlock]):
     broker_id: int
     broker_epoch: int
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[ProducerIdBlock]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> ProducerIdBlock:
         check_epoch(state, self.broker_id, self.broker_epoch)
         first = state.next_producer_id
         if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
@@ -149,4 +151,5 @@ class AllocateProducerIds(Operation[ProducerIdBlock]):
         record = messages.ProducerIdsRecord(
             broker_id=self.broker_id, broker_epoch=self.broker_epoch, next_producer_id=first + PRODUCER_ID_BLOCK_SIZE
         )
-        return Step([VersionedRecord(record)], ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE))
+        step.records.append(VersionedRecord(record))
+        return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)

@@ -21,7 +21,7 @@ from uuid import UUID
 from broker_cy.controller import elections
 from broker_cy.controller.broker_records import check_epoch, fence_record
 from broker_cy.controller.heartbeats import Contact
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.rules import Rules, directory_of
 from broker_cy.metadata import features
 from broker_cy.metadata.fence_reasons import FenceReason
@@ -100,12 +100,14 @@ class Withdrawal(Operation["Withdrawal | None"]):
     epochs: dict[int, int] | None = None
     skip: int = 0
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Withdrawal | None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Withdrawal | None:
         found = _incarnations(state, self.broker_ids, self.epochs)
         gone = frozenset(broker.broker_id for broker in found if not broker.fenced)
         part = self._part(state, Rules(state, context.config, gone=gone), gone)
         following = self._after_last() if part.skip is None else replace(self, skip=part.skip)
-        return Step(part.records, following, atomic=False)
+        step.atomic = False
+        step.records += part.records
+        return following
 
     @abstractmethod
     def _part(self, state: MetadataImage, rules: Rules, gone: frozenset[int]) -> elections.Part: ...
@@ -163,7 +165,7 @@ class FenceBrokers(Operation[tuple[int, ...]]):
     epochs: dict[int, int] | None = None
     ended: bool = True
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> tuple[int, ...]:
         chosen = []
         for broker in _incarnations(state, self.broker_ids, self.epochs):
             if self.ended:
@@ -173,10 +175,10 @@ class FenceBrokers(Operation[tuple[int, ...]]):
                 context.heartbeats.contact(broker).fence(context.monotonic_ms)
                 chosen.append(broker)
         if not chosen:
-            return Step([], ())
-        return Step(
-            fence(state, context, chosen, self.reason), tuple(broker.broker_id for broker in chosen), atomic=False
-        )
+            return ()
+        step.atomic = False
+        step.records += fence(state, context, chosen, self.reason)
+        return tuple(broker.broker_id for broker in chosen)
 
 
 @dataclass(slots=True)
@@ -185,7 +187,7 @@ class Heartbeat(Operation[HeartbeatReply]):
 
     request: Any
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[HeartbeatReply]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> HeartbeatReply:
         request = self.request
         broker = check_epoch(state, request.broker_id, request.broker_epoch)
         contact = context.heartbeats.contact(broker)
@@ -212,7 +214,9 @@ class Heartbeat(Operation[HeartbeatReply]):
         self._note(contact, after, context, len(records))
         is_fenced = after in (State.FENCED, State.SHUTDOWN_NOW)
         is_caught_up = request.current_metadata_offset >= contact.registered_at
-        return Step(records, HeartbeatReply(is_caught_up, is_fenced, after is State.SHUTDOWN_NOW, after), atomic=False)
+        step.atomic = False
+        step.records += records
+        return HeartbeatReply(is_caught_up, is_fenced, after is State.SHUTDOWN_NOW, after)
 
     def _next(self, state: MetadataImage, current: State, contact: Contact, lowest: int, *, is_held: bool) -> State:
         request = self.request

@@ -20,7 +20,7 @@ from broker_cy.config import (
 )
 from broker_cy.config.definitions import BROKER, GROUP, TOPIC
 from broker_cy.config.group import InvalidSubscriptionError
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, topic_names
@@ -82,7 +82,7 @@ class AlterConfigs(Operation[list[Outcome]]):
     validate_only: bool = False
     is_direct: bool = False
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Outcome]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> list[Outcome]:
         records: list[VersionedRecord] = []
         outcomes = []
         for resource in self.resources:
@@ -92,7 +92,9 @@ class AlterConfigs(Operation[list[Outcome]]):
                 outcomes.append(Outcome(error.code, error.message))
             else:
                 outcomes.append(OK)
-        return Step([] if self.validate_only else records + _clear_elr(state, records), outcomes)
+        if not self.validate_only:
+            step.records += records + _clear_elr(state, records)
+        return outcomes
 
     def _change(self, state: MetadataImage, resource: ResourceChange) -> list[VersionedRecord]:
         current = state.configs.resource(resource.resource_type, resource.name)

@@ -1,4 +1,5 @@
-"""The controller as a state machine: it takes operations and returns records. It holds no file, socket or clock.
+"""The controller as a state machine: it takes operations and returns records and replies. It holds no file, socket or
+clock.
 
 `image` is committed. The records of each operation are a layer above it, sealed with the offset at which they end, and
 operations are validated against the uppermost state. `commit` folds the layers up to an offset into `image`; `abandon`
@@ -11,9 +12,10 @@ from collections import deque
 from typing import NamedTuple, TypeVar
 
 from broker_cy.controller.heartbeats import Heartbeats
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import ImageDelta, MetadataImage
+from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.replay import replay
 
 R = TypeVar("R")
@@ -51,13 +53,15 @@ class Controller:
         """The state with all accepted operations, committed or not."""
         return self._top
 
-    def run(self, operation: Operation[R], context: OperationContext) -> Step[R]:
-        """Validate the operation and apply its records. Raises KafkaError; nothing has changed then.
+    def run(self, operation: Operation[R], context: OperationContext) -> tuple[list[list[VersionedRecord]], R]:
+        """Validate the operation and apply its records. Returns the batches of the log, and the reply. Raises
+        KafkaError; nothing has changed then.
 
         The records have the offsets from `context.next_offset` on, and each batch of them is a layer. The caller
         appends them, and calls `abandon` if that fails.
         """
-        step = operation.run(self._top, context)
+        step = MetadataStep()
+        reply = operation.run(self._top, step, context)
         if step.atomic and len(step.records) > RECORDS_PER_STEP_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
@@ -68,7 +72,8 @@ class Controller:
         above = self._top.branch()
         layers = []
         offset = context.next_offset
-        for batch in step.batches():
+        batches = list(step.batches(RECORDS_PER_STEP_MAX))
+        for batch in batches:
             changes = above.branch()
             for record in batch:
                 if type(record.message).__name__ not in _TRANSACTION_MARKS:
@@ -80,7 +85,7 @@ class Controller:
         if layers:
             self._top.merge(above)
             self._layers += layers
-        return step
+        return batches, reply
 
     def skip_to(self, offset: int) -> None:
         """Note that the next appended entry, at `offset`, is a control record, which changes nothing here."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_cy import config
 from broker_cy.controller import placement, topic_configs
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, MetadataStep, Operation, OperationContext
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
@@ -28,7 +28,7 @@ class CreateTopics(Operation[Any]):
     # Counts the partitions of a topic for a quota of the client. Raises KafkaError if the topic must not be created.
     charge: Charge | None = None
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         seen: dict[str, int] = {}
         for topic in self.request.topics:
             seen[topic.name] = seen.get(topic.name, 0) + 1
@@ -56,7 +56,7 @@ class CreateTopics(Operation[Any]):
                     raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         except KafkaError as error:
             failed = [_failed(topic.name, error.code, error.message) for topic in self.request.topics]
-            return Step([], messages.CreateTopicsResponse(topics=failed))
+            return messages.CreateTopicsResponse(topics=failed)
         for name, count in seen.items():
             if count > 1:
                 results.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -64,10 +64,9 @@ class CreateTopics(Operation[Any]):
                 results.append(
                     _failed(name, ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
                 )
-        return Step(
-            [] if self.request.validate_only else records,
-            messages.CreateTopicsResponse(topics=results),
-        )
+        if not self.request.validate_only:
+            step.records += records
+        return messages.CreateTopicsResponse(topics=results)
 
     def _check_size(self, context: OperationContext) -> None:
         default = int(context.config["num.partitions"])

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election
 from broker_cy.controller.rules import Rules, has_online_directory
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ class AssignReplicasToDirectories(Operation[Any]):
 
     request: Any
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         if state.features.metadata_version < features.MV_DIRECTORIES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
         broker = check_epoch(state, self.request.broker_id, self.request.broker_epoch)
@@ -50,7 +50,9 @@ class AssignReplicasToDirectories(Operation[Any]):
                 topics.append(response.TopicData(topic_id=asked.topic_id, partitions=answers))
             directories.append(response.DirectoryData(id=directory.id, topics=topics))
         reply = response(directories=directories)
-        return Step(working.records, reply, atomic=False)
+        step.atomic = False
+        step.records += working.records
+        return reply
 
     def _assign(
         self, working: Working, broker: BrokerImage, directory: UUID, topic: TopicImage | None, index: int

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -175,7 +175,7 @@ class ElectLeaders(Operation[Any]):
 
     request: Any
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         kind = self.request.election_type
         if kind not in (PREFERRED, UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
@@ -194,7 +194,9 @@ class ElectLeaders(Operation[Any]):
                     for index in asked.partitions
                 ]
                 results.append(_results(asked.topic, outcomes))
-        return Step(working.records, messages.ElectLeadersResponse(replica_election_results=results), atomic=False)
+        step.atomic = False
+        step.records += working.records
+        return messages.ElectLeadersResponse(replica_election_results=results)
 
 
 def _unknown(what: str) -> KafkaError:
@@ -240,18 +242,20 @@ class BalanceLeaders(Operation[bool]):
 
     elections_max: int = ELECTIONS_PER_STEP_MAX
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[bool]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> bool:
         rules = Rules(state, context.config)
         records: list[VersionedRecord] = []
         for topic, index, partition in state.topics.imbalanced():
             if len(records) >= self.elections_max:
-                return Step(records, True)
+                step.records += records
+                return True
             change = PartitionChange(rules, topic, index, partition)
             change.election = Election.PREFERRED
             record = change.record()
             if record is not None:
                 records.append(record)
-        return Step(records, False)
+        step.records += records
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +266,17 @@ class ElectUnclean(Operation[bool]):
 
     elections_max: int = ELECTIONS_PER_STEP_MAX
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[bool]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> bool:
         rules = Rules(state, context.config)
         records: list[VersionedRecord] = []
         for topic, index, partition in state.topics.led_by(NO_LEADER):
             if len(records) >= self.elections_max:
-                return Step(records, True)
+                step.records += records
+                return True
             change = PartitionChange(rules, topic, index, partition)
             if change.election is Election.UNCLEAN:
                 record = change.record()
                 if record is not None:
                     records.append(record)
-        return Step(records, False)
+        step.records += records
+        return False

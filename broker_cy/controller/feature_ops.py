@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.rules import MIN_ISR, topic_setting
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, releases
@@ -51,7 +51,7 @@ class UpdateFeatures(Operation[int | None]):
     validate_only: bool = False
     voters: tuple[int, ...] = ()
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[int | None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> int | None:
         records: list[VersionedRecord] = []
         kraft_version = None
         for update in {each.name: each for each in self.updates}.values():
@@ -74,7 +74,9 @@ class UpdateFeatures(Operation[int | None]):
                 # As in Kafka, written even if the level does not change.
                 message = messages.FeatureLevelRecord(name=update.name, feature_level=update.level)
                 records.append(VersionedRecord(message))
-        return Step([] if self.validate_only else records, kraft_version)
+        if not self.validate_only:
+            step.records += records
+        return kraft_version
 
 
 def one_min_isr(state: MetadataImage, context: OperationContext) -> list[VersionedRecord]:

@@ -1,19 +1,21 @@
-"""The operations of the controller: they take a request and the state, and return records and a reply.
+"""The operations of the controller: they take a request and the state, and yield records and a reply.
 
 An operation validates its request against the given state (which includes every earlier operation, committed or not),
-changes nothing, and returns a `Step`. The controller replays the records immediately; the reply is sent when they are
-committed. Time and randomness come from the context.
+adds its records to the step, and returns the reply. It changes nothing else. The controller replays the records
+immediately; the reply is sent when they are committed, or immediately without any. Time and randomness come from the
+context.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.heartbeats import Heartbeats
+from broker_cy.core.step import Step
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord
 
@@ -30,22 +32,10 @@ Charge = Callable[[int], None]
 RECORDS_PER_STEP_MAX = 10_000
 
 
-@dataclass(slots=True)
-class Step(Generic[R]):
-    """Records to append, and the reply. The reply is sent once all records are committed, or immediately without any.
-
-    An atomic step is one batch of the log, and so has at most RECORDS_PER_STEP_MAX records: after a crash, the log
-    contains all of them or none. Other steps are split into batches of at most that size.
-    """
-
-    records: list[VersionedRecord]
-    reply: R
-    atomic: bool = True
-
-    def batches(self) -> Iterator[list[VersionedRecord]]:
-        """The records as the batches of the log."""
-        for start in range(0, len(self.records), RECORDS_PER_STEP_MAX):
-            yield self.records[start : start + RECORDS_PER_STEP_MAX]
+MetadataStep: TypeAlias = Step[VersionedRecord]
+"""An atomic step is one batch of the log, and so has at most RECORDS_PER_STEP_MAX records. Other steps are split into
+batches of at most that size.
+"""
 
 
 class OperationContext(NamedTuple):
@@ -69,7 +59,7 @@ class Operation(ABC, Generic[R]):
     __slots__ = ()
 
     @abstractmethod
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[R]:
-        """Return the step. Raises KafkaError if no part of the request can be done; errors of single parts go into the
-        reply.
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> R:
+        """Add the records to the step, which is new, and return the reply. Raises KafkaError if no part of the request
+        can be done; errors of single parts go into the reply.
         """

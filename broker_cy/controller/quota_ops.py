@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import quotas
 from broker_cy.metadata.authors import NOBODY, Author, tag_of
@@ -66,7 +66,7 @@ class AlterClientQuotas(Operation[Any]):
     request: Any
     by: Author = NOBODY
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         records: list[VersionedRecord] = []
         errors: dict[Entity, KafkaError | None] = {}
         for wanted in self.request.entries:
@@ -94,7 +94,9 @@ class AlterClientQuotas(Operation[Any]):
             for entity, error in errors.items()
         ]
         response = messages.AlterClientQuotasResponse(entries=results)
-        return Step([] if self.request.validate_only else records, response)
+        if not self.request.validate_only:
+            step.records += records
+        return response
 
 
 def _invalid(message: str) -> KafkaError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_cy.controller import placement
 from broker_cy.controller.elections import Working
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ class AlterReassignments(Operation[Any]):
 
     request: Any
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         working = Working(Rules(state, context.config))
         response = messages.AlterPartitionReassignmentsResponse
         topics = []
@@ -53,7 +53,8 @@ class AlterReassignments(Operation[Any]):
             error_message=None,
             responses=topics,
         )
-        return Step(working.records, reply)
+        step.records += working.records
+        return reply
 
     def _alter(self, working: Working, name: str, asked: Any) -> None:
         """Raises KafkaError."""

@@ -23,7 +23,7 @@ from typing import Final
 
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.heartbeats import Contact
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.placement import host_of
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 
@@ -66,7 +66,7 @@ class NoteRefusals(Operation[dict[int, int]]):
     epochs: Mapping[int, int]
     strangers: frozenset[int] = frozenset()
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[dict[int, int]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> dict[int, int]:
         if self.observer_epoch is not None:
             check_epoch(state, self.observer, self.observer_epoch)
         gone = {}
@@ -80,7 +80,7 @@ class NoteRefusals(Operation[dict[int, int]]):
             contact.refuse(self.observer, context.monotonic_ms)
             if self._is_gone(state, context, broker, contact):
                 gone[broker_id] = epoch
-        return Step([], gone)
+        return gone
 
     def _is_gone(self, state: MetadataImage, context: OperationContext, broker: BrokerImage, contact: Contact) -> bool:
         controller, now_ms = context.config.node_id, context.monotonic_ms
@@ -116,9 +116,8 @@ class NoteCuts(Operation[None]):
 
     epochs: Mapping[int, int]
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
         for broker_id, epoch in self.epochs.items():
             broker = state.brokers.get(broker_id)
             if broker is not None and broker.epoch == epoch:
                 context.heartbeats.contact(broker).is_cut = True
-        return Step([], None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_cy.controller import elections
 from broker_cy.controller.broker_records import registration_record
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.rules import Rules
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ class RegisterBroker(Operation[int]):
     version: int
     cluster_id: str
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[int]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> int:
         request = self.request
         if request.cluster_id != self.cluster_id:
             raise KafkaError(
@@ -79,7 +79,9 @@ class RegisterBroker(Operation[int]):
         records.append(registration)
         registered_at = context.next_offset + len(records) - 1
         context.heartbeats.register(request.broker_id, epoch, registered_at, context.monotonic_ms)
-        return Step(records, epoch, atomic=False)
+        step.atomic = False
+        step.records += records
+        return epoch
 
     def _is_alive(self, existing: BrokerImage, context: OperationContext) -> bool:
         """Whether the registered process may still run. Two processes cannot listen at the same addresses: if the
@@ -164,7 +166,7 @@ class UnregisterBroker(Operation[None]):
 
     broker_id: int
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
         broker = state.brokers.get(self.broker_id)
         if broker is None:
             raise KafkaError(
@@ -175,7 +177,8 @@ class UnregisterBroker(Operation[None]):
         records = elections.without_brokers(rules, state.topics.with_replica(self.broker_id), gone, eligible=True)
         record = messages.UnregisterBrokerRecord(broker_id=self.broker_id, broker_epoch=broker.epoch)
         records.append(VersionedRecord(record))
-        return Step(records, None, atomic=False)
+        step.atomic = False
+        step.records += records
 
 
 @dataclass(slots=True)
@@ -186,7 +189,7 @@ class RegisterController(Operation[None]):
 
     request: Any
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
         if state.features.metadata_version < features.MV_CONTROLLER_REGISTRATION:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -212,4 +215,4 @@ class RegisterController(Operation[None]):
                 for each in request.features
             ],
         )
-        return Step([VersionedRecord(record)], None)
+        step.records.append(VersionedRecord(record))

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core import scram
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
@@ -45,7 +45,7 @@ class AlterScramCredentials(Operation[Any]):
     request: Any
     by: Author = NOBODY
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         records: dict[str, VersionedRecord] = {}
         errors: dict[str, KafkaError] = {}
         for wanted in (*self.request.deletions, *self.request.upsertions):
@@ -71,7 +71,8 @@ class AlterScramCredentials(Operation[Any]):
         written = list(records.values())
         if SECRET not in state.kept and any(isinstance(each.message, _Credential) for each in written):
             written.append(secret_record(context.new_uuid().bytes + context.new_uuid().bytes))
-        return Step(written, messages.AlterUserScramCredentialsResponse(results=results))
+        step.records += written
+        return messages.AlterUserScramCredentialsResponse(results=results)
 
 
 def secret_record(secret: bytes) -> VersionedRecord:

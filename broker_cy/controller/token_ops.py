@@ -16,7 +16,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core import tokens
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
@@ -68,7 +68,7 @@ class CreateToken(Operation[Any]):
     request: Any
     by: Author
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         owner = owner_of(self.request, self.by.principal)
         kind, name = in_parts(owner)
         requester_kind, requester_name = in_parts(self.by.principal)
@@ -82,7 +82,7 @@ class CreateToken(Operation[Any]):
         error = _unavailable(state, secret_key) or self._wrong(state, owner)
         if error or secret_key is None:
             response.error_code = int(error)
-            return Step([], response)
+            return response
         lifetime_ms = context.config[MAX_LIFETIME]
         if self.request.max_lifetime_ms > 0:
             lifetime_ms = min(lifetime_ms, self.request.max_lifetime_ms)
@@ -102,7 +102,8 @@ class CreateToken(Operation[Any]):
         response.max_timestamp_ms = record.max_timestamp
         response.token_id = record.token_id
         response.hmac = tokens.hmac_of(secret_key, record.token_id)
-        return Step([VersionedRecord(record)], response)
+        step.records.append(VersionedRecord(record))
+        return response
 
     def _wrong(self, state: MetadataImage, owner: str) -> ErrorCode:
         if names_others_than_users(self.request, owner):
@@ -119,14 +120,14 @@ class RenewToken(Operation[Any]):
     request: Any
     by: Author
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         token, error = _found(state, context, self.request.hmac, self.by.principal, must_count=True)
         if error:
-            return Step([], _Renewed(error_code=int(error)))
+            return _Renewed(error_code=int(error))
         period_ms = context.config[EXPIRY_TIME]
         if self.request.renew_period_ms > 0:
             period_ms = min(period_ms, self.request.renew_period_ms)
-        return _until(token, _sum(context.now_ms, period_ms), self.by, _Renewed)
+        return _until(step, token, _sum(context.now_ms, period_ms), self.by, _Renewed)
 
 
 @dataclass(slots=True)
@@ -136,29 +137,31 @@ class ExpireToken(Operation[Any]):
     request: Any
     by: Author
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         period_ms = self.request.expiry_time_period_ms
         # Also one that has expired can be removed.
         token, error = _found(state, context, self.request.hmac, self.by.principal, must_count=period_ms >= 0)
         if error:
-            return Step([], _Expired(error_code=int(error)))
+            return _Expired(error_code=int(error))
         if period_ms < 0:
-            return Step([_removal(token, self.by)], _Expired(expiry_timestamp_ms=context.now_ms))
-        return _until(token, _sum(context.now_ms, period_ms), self.by, _Expired)
+            step.records.append(_removal(token, self.by))
+            return _Expired(expiry_timestamp_ms=context.now_ms)
+        return _until(step, token, _sum(context.now_ms, period_ms), self.by, _Expired)
 
 
 @dataclass(slots=True)
 class SweepTokens(Operation[bool]):
     """Remove the tokens that have expired, at most SWEPT_MAX; the reply is whether more may be left."""
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[bool]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> bool:
         records = []
         for token in state.tokens.values():
             if is_expired(token, context.now_ms):
                 records.append(_removal(token, CLUSTER))
                 if len(records) == SWEPT_MAX:
                     break
-        return Step(records, len(records) == SWEPT_MAX)
+        step.records += records
+        return len(records) == SWEPT_MAX
 
 
 def _unavailable(state: MetadataImage, secret_key: str | None) -> ErrorCode:
@@ -193,7 +196,7 @@ def _found(
     return token, ErrorCode.NONE
 
 
-def _until(token: Any, time_ms: int, by: Author, response: Any) -> Step[Any]:
+def _until(step: MetadataStep, token: Any, time_ms: int, by: Author, response: Any) -> Any:
     """Let the token count until then, or until the end of its life."""
     expiry_ms = min(token.max_timestamp, time_ms)
     record = messages.DelegationTokenRecord(
@@ -206,7 +209,8 @@ def _until(token: Any, time_ms: int, by: Author, response: Any) -> Step[Any]:
         token_id=token.token_id,
         _unknown_tags=tag_of(by),
     )
-    return Step([VersionedRecord(record)], response(expiry_timestamp_ms=expiry_ms))
+    step.records.append(VersionedRecord(record))
+    return response(expiry_timestamp_ms=expiry_ms)
 
 
 def _removal(token: Any, by: Author) -> VersionedRecord:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from broker_cy.controller import placement
-from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, Operation, OperationContext, Step
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, MetadataStep, Operation, OperationContext
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
@@ -34,7 +34,7 @@ class DeleteTopics(Operation[list[Any]]):
     topics: list[TopicChoice]
     charge: Charge | None = None
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> list[Any]:
         counts: dict[TopicChoice, int] = {}
         for choice in self.topics:
             counts[choice] = counts.get(choice, 0) + 1
@@ -58,7 +58,7 @@ class DeleteTopics(Operation[list[Any]]):
         if len(chosen) > RECORDS_PER_STEP_MAX:
             too_many = KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
             results += [_deleted(name, topic_id, too_many) for topic_id, name in chosen.items()]
-            return Step([], results)
+            return results
         records = []
         for topic_id, name in chosen.items():
             refused = self._refused(state, topic_id)
@@ -67,7 +67,8 @@ class DeleteTopics(Operation[list[Any]]):
                 continue
             records.append(VersionedRecord(messages.RemoveTopicRecord(topic_id=topic_id)))
             results.append(_deleted(name, topic_id, None))
-        return Step(records, results)
+        step.records += records
+        return results
 
     def _refused(self, state: MetadataImage, topic_id: UUID) -> KafkaError | None:
         """The error if a quota of the client does not let it delete the topic."""
@@ -122,7 +123,7 @@ class CreatePartitions(Operation[list[Any]]):
     validate_only: bool
     charge: Charge | None = None
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Any]]:
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> list[Any]:
         counts: dict[str, int] = {}
         for topic in self.topics:
             counts[topic.name] = counts.get(topic.name, 0) + 1
@@ -137,7 +138,9 @@ class CreatePartitions(Operation[list[Any]]):
                 results.append(_grown(topic.name, None))
             except KafkaError as error:
                 results.append(_grown(topic.name, error))
-        return Step([] if self.validate_only else records, results)
+        if not self.validate_only:
+            step.records += records
+        return results
 
 
 def _grown(name: str, error: KafkaError | None) -> Any:

@@ -9,8 +9,9 @@ from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
-from broker_cy.coordinator.step import Now, Record, Step, Token
+from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages
 
 # From this version of DescribeGroups on, a group that does not exist is an error instead of being reported as dead.
@@ -77,7 +78,7 @@ def list_groups(
     ]
 
 
-def delete_groups(machine: GroupMachine, step: Step, group_ids: Iterable[str], token: Token, now: Now) -> None:
+def delete_groups(machine: GroupMachine, step: GroupStep, group_ids: Iterable[str], token: Token, now: Now) -> None:
     """Delete groups without members, with their offsets. Each group gets its own error code.
 
     The records of a group with many offsets fill more than one batch. The tombstone of the group itself comes last, so

@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Self, TypeVar, TypeVarTuple
 
-from broker_cy.coordinator.step import Awaited, Before, Now, Step
+from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Awaited, Before, Now
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 K = TypeVar("K")
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CoordinatorStep)
 Ts = TypeVarTuple("Ts")
 
 
@@ -24,10 +25,10 @@ class Deletions(NamedTuple):
 
     taken: tuple[Any, ...] = ()
 
-    def written(self, machine: Any, out: Step, now: Now) -> None:
+    def written(self, machine: Any, out: CoordinatorStep, now: Now) -> None:
         machine.deletions_due_ms = 0
 
-    def failed(self, machine: Any, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: Any, out: CoordinatorStep, now: Now, code: ErrorCode) -> None:
         machine.deletions_failed(self.taken, now)
 
 

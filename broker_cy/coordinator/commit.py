@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
-from broker_cy.coordinator.step import Now, OffsetsCommitted, Place, Record, Step, Token
+from broker_cy.coordinator.step import GroupStep, OffsetsCommitted, Place, Record
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now, Token
 from broker_cy.core.text import STRING_BYTES_MAX
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
@@ -34,7 +35,7 @@ def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> mess
 
 
 def commit(
-    machine: GroupMachine, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
+    machine: GroupMachine, step: GroupStep, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
 ) -> None:
     """Commit offsets. Topics have their name and their id, even if the request carried only one; they and the
     partitions exist.
@@ -128,7 +129,7 @@ def txn_commit_error(request: messages.TxnOffsetCommitRequest, code: ErrorCode) 
 
 
 def commit_transactional(
-    machine: GroupMachine, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
+    machine: GroupMachine, step: GroupStep, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
 ) -> None:
     """Commit offsets that become visible when the producer's transaction is committed. Topics and partitions exist."""
     try:
@@ -179,7 +180,7 @@ def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCo
 
 
 def delete_offsets(
-    machine: GroupMachine, step: Step, request: messages.OffsetDeleteRequest, token: Token, now: Now
+    machine: GroupMachine, step: GroupStep, request: messages.OffsetDeleteRequest, token: Token, now: Now
 ) -> None:
     """Delete offsets of topics that the group does not read. Topics and partitions exist."""
     try:

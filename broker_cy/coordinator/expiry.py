@@ -8,7 +8,8 @@ from uuid import UUID
 
 from broker_cy.coordinator.group import GoneTopic, Group, GroupTable
 from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.core.step import Now
 
 # Offsets and groups that one step deletes: about 50 microseconds each, with encoding and appending. The last group may
 # add all its offsets.
@@ -17,7 +18,7 @@ DELETIONS_PER_STEP = 500
 LOOKS_PER_STEP = 10_000
 
 
-def sweep(machine: GroupTable, step: Step, now: Now) -> None:
+def sweep(machine: GroupTable, step: GroupStep, now: Now) -> None:
     """Delete expired offsets, and unused groups without offsets: a part of them now unless other deletions are being
     written, the others by `delete_some`. An unfinished sweep continues.
     """
@@ -27,7 +28,7 @@ def sweep(machine: GroupTable, step: Step, now: Now) -> None:
         _sweep_some(machine, step, now)
 
 
-def _sweep_some(machine: GroupTable, step: Step, now: Now) -> None:
+def _sweep_some(machine: GroupTable, step: GroupStep, now: Now) -> None:
     records: list[Record] = []
     looks = 0
     while machine.unswept and len(records) < DELETIONS_PER_STEP and looks < LOOKS_PER_STEP:
@@ -42,7 +43,7 @@ def _sweep_some(machine: GroupTable, step: Step, now: Now) -> None:
     _delete(machine, step, records)
 
 
-def _delete(machine: GroupTable, step: Step, records: list[Record], taken: Sequence[GoneTopic] = ()) -> None:
+def _delete(machine: GroupTable, step: GroupStep, records: list[Record], taken: Sequence[GoneTopic] = ()) -> None:
     step.atomic = False
     machine.append(step, records)
     if records:
@@ -80,7 +81,7 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
     return now.wall_ms - begin(offset) >= retention_ms
 
 
-def topics_deleted(machine: GroupTable, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
+def topics_deleted(machine: GroupTable, step: GroupStep, topics: Collection[tuple[str, UUID]]) -> None:
     """Delete the offsets committed in deleted topics, given as (name, id): a part of them now unless other deletions
     are being written, the others by `delete_some`. The cost depends on the number of these offsets and of the pending
     ones, not on that of all groups.
@@ -99,7 +100,7 @@ def topics_deleted(machine: GroupTable, step: Step, topics: Collection[tuple[str
         _delete_in_gone_topics(machine, step)
 
 
-def delete_some(machine: GroupTable, step: Step, now: Now) -> None:
+def delete_some(machine: GroupTable, step: GroupStep, now: Now) -> None:
     """Delete DELETIONS_PER_STEP more offsets: those that were committed in deleted topics, then expired ones."""
     if machine.deleted:
         _delete_in_gone_topics(machine, step)
@@ -107,7 +108,7 @@ def delete_some(machine: GroupTable, step: Step, now: Now) -> None:
         _sweep_some(machine, step, now)
 
 
-def _delete_in_gone_topics(machine: GroupTable, step: Step) -> None:
+def _delete_in_gone_topics(machine: GroupTable, step: GroupStep) -> None:
     keys: dict[bytes, None] = {}
     taken: list[GoneTopic] = []
     while machine.deleted and len(keys) < DELETIONS_PER_STEP:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.offsets import CommitBefore, OffsetsBefore
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
@@ -20,7 +20,7 @@ class _Written:
     cluster, another broker may coordinate the group by now.
     """
 
-    def __init__(self, machine: GroupMachine, group_id: str, unwritten: Iterable[Step]) -> None:
+    def __init__(self, machine: GroupMachine, group_id: str, unwritten: Iterable[GroupStep]) -> None:
         """`unwritten` has the oldest step first."""
         self._offsets, self._group_id = machine.offsets, group_id
         # The offsets before the oldest change.
@@ -61,7 +61,7 @@ def fetch_offsets(
     request: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
     *,
     require_stable: bool,
-    unwritten: Iterable[Step] = (),
+    unwritten: Iterable[GroupStep] = (),
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     """Return the offsets of the requested partitions, by topic name, or of all (`topics` is None). A partition without
     an offset has offset -1 and no error, and so does every partition of an unknown group. With `require_stable`, a

@@ -17,9 +17,10 @@ from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 from broker_cy.wire import messages
 
 G = TypeVar("G", bound="Group")
@@ -107,15 +108,15 @@ class Group(ABC):
     # ---- life cycle ----
 
     @abstractmethod
-    def loaded(self, machine: GroupTable, step: Step, now: Now) -> None:
+    def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """All records of the log are applied: the live state of the group begins."""
 
     @abstractmethod
-    def on_timer(self, machine: GroupTable, step: Step, key: TimerKey, now: Now) -> None:
+    def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
         """A deadline that the group has set has passed."""
 
     @abstractmethod
-    def discard(self, machine: GroupTable, step: Step, code: ErrorCode) -> None:
+    def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         """Remove the group and its deadlines, and answer `code` to all requests that wait in it."""
 
 
@@ -139,12 +140,12 @@ class GoneTopic(NamedTuple):
         return offset.record_offset < self.end_offset and any(map(offset.is_of_topic, self.topic_ids))
 
 
-class GroupTable(StateMachine[TimerKey, Step]):
+class GroupTable(StateMachine[TimerKey, GroupStep]):
     """The groups of a partition of `__consumer_offsets`, of all types, and their offsets. `GroupMachine` adds the types
     of records and the life cycle.
     """
 
-    new_step = Step
+    new_step = GroupStep
 
     def __init__(self, settings: GroupSettings) -> None:
         super().__init__()
@@ -178,7 +179,7 @@ class GroupTable(StateMachine[TimerKey, Step]):
             self._displaced.append(later)
         self.groups[group.group_id] = group
 
-    def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
+    def append(self, step: GroupStep, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
         """Make records part of the step and apply them. With a producer id they belong to its transaction."""
         for record in new:
             step.records.append(record)

@@ -2,8 +2,8 @@
 clock: how records change its `GroupTable`, and its life cycle. Operations are functions of the modules beside this one,
 which `GroupMachine.run` runs.
 
-The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
-calls `expire` no later than `next_wake_ms`.
+The caller appends the records of each `GroupStep` in order, and calls `written` or `failed` when their outcome is
+known. It calls `expire` no later than `next_wake_ms`.
 
 Durable state is the content of the partition's records: `offsets`, and the `record` or `records` of each of `groups`.
 Only `apply` and `apply_marker` change it, both for records read from the log and for those that an operation has just
@@ -24,9 +24,10 @@ from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
 from broker_cy.coordinator.records import KeyType
-from broker_cy.coordinator.step import UNCHANGED, Before, Now, Step, append_error
+from broker_cy.coordinator.step import GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import UNCHANGED, Before, Now
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 
@@ -63,9 +64,9 @@ class GroupMachine(GroupTable):
         self.next_offset = offset + 1
         return self.offsets.replay_marker(producer_id, committed)
 
-    def loaded(self, now: Now) -> Step:
+    def loaded(self, now: Now) -> GroupStep:
         """All records of the log are applied."""
-        step = Step()
+        step = GroupStep()
         for group in self.classic_groups():
             if group.record is None and not self.offsets.has_any(group.group_id):
                 self.remove_group(group)
@@ -78,9 +79,9 @@ class GroupMachine(GroupTable):
 
     # ---- time ----
 
-    def expire(self, now: Now) -> Step:
+    def expire(self, now: Now) -> GroupStep:
         """Apply every deadline that has passed; delete more of the offsets that are expired or in deleted topics."""
-        step = Step()
+        step = GroupStep()
         for key in self.timers.due(now.mono_ms):
             group = self.groups.get(key.group_id)
             if group is not None:
@@ -92,23 +93,23 @@ class GroupMachine(GroupTable):
 
     # ---- changes from outside ----
 
-    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> Step:
+    def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> GroupStep:
         """Offsets that were committed in deleted topics are deleted."""
         step = super().metadata_changed(delta, image)
         if gone := delta.gone():
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
         return step
 
-    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
+    def failed(self, steps: Sequence[GroupStep], code: ErrorCode, now: Now) -> GroupStep:
         out = super().failed(steps, code, now)
         while self._displaced:
             self._displaced.pop().discard(self, out, append_error(code))
         expiry.undone(self)
         return out
 
-    def unload(self) -> Step:
+    def unload(self) -> GroupStep:
         """This broker no longer coordinates the partition: answer every waiting request with NOT_COORDINATOR."""
-        step = Step()
+        step = GroupStep()
         for group in list(self.groups.values()):
             group.discard(self, step, ErrorCode.NOT_COORDINATOR)
         return step

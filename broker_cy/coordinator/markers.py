@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.step import Now, OffsetsCommitted, Step, Token
+from broker_cy.coordinator.step import GroupStep, OffsetsCommitted
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 
 
 class MarkerWritten(NamedTuple):
@@ -14,14 +15,14 @@ class MarkerWritten(NamedTuple):
 
     token: Token
 
-    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: GroupStep, now: Now) -> None:
         out.reply(self.token, ErrorCode.NONE)
 
-    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: GroupStep, now: Now, code: ErrorCode) -> None:
         out.reply(self.token, code)
 
 
-def end_transaction(machine: GroupMachine, step: Step, producer_id: int, committed: bool, token: Token) -> None:
+def end_transaction(machine: GroupMachine, step: GroupStep, producer_id: int, committed: bool, token: Token) -> None:
     """The marker that ends the producer's transaction is the next record; `token` gets its ErrorCode."""
     before = machine.apply_marker(machine.next_offset, producer_id, committed)
     step.before.append(before)

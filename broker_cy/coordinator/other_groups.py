@@ -12,9 +12,10 @@ from enum import IntEnum
 from broker_cy.coordinator.group import Group, GroupTable, GroupType, names_member
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.records import key_type
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
 from broker_cy.wire import codec, messages
 
 
@@ -123,13 +124,13 @@ class OtherGroup(Group):
         """Its offsets are not touched as long as this broker does not keep the group up to date."""
         return None
 
-    def loaded(self, machine: GroupTable, step: Step, now: Now) -> None:
+    def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """It has no live state."""
 
-    def on_timer(self, machine: GroupTable, step: Step, key: TimerKey, now: Now) -> None:
+    def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
         """It sets no deadlines."""
 
-    def discard(self, machine: GroupTable, step: Step, code: ErrorCode) -> None:
+    def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         machine.remove_group(self)
 
     @property

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Now
 from broker_cy.core.errors import WireError
+from broker_cy.core.step import Now
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError

@@ -20,7 +20,7 @@ from broker_cy.controller.broker_states import FenceBrokers, Heartbeat, ReplaceL
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.elections import Part, Partitions
 from broker_cy.controller.heartbeats import Contact
-from broker_cy.controller.operation import OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, OperationContext
 from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.quota_ops import AlterClientQuotas
 from broker_cy.controller.refusals import NoteRefusals
@@ -106,8 +106,8 @@ def silent_broker_loses_its_session(patch: Patch) -> None:
     """A broker that stands still is replaced by another one with its id, and continues later."""
     right = FenceBrokers.run
 
-    def run(self: FenceBrokers, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
-        return right(replace(self, ended=True), state, context)
+    def run(self: FenceBrokers, state: MetadataImage, step: MetadataStep, context: OperationContext) -> tuple[int, ...]:
+        return right(replace(self, ended=True), state, step, context)
 
     patch.setattr(FenceBrokers, "run", run)
 
@@ -116,8 +116,8 @@ def silence_of_an_earlier_incarnation_counts(patch: Patch) -> None:
     """A broker is fenced because the one before it stood still."""
     right = FenceBrokers.run
 
-    def run(self: FenceBrokers, state: MetadataImage, context: OperationContext) -> Step[tuple[int, ...]]:
-        return right(replace(self, epochs=None), state, context)
+    def run(self: FenceBrokers, state: MetadataImage, step: MetadataStep, context: OperationContext) -> tuple[int, ...]:
+        return right(replace(self, epochs=None), state, step, context)
 
     patch.setattr(FenceBrokers, "run", run)
 
@@ -126,8 +126,10 @@ def leaders_are_replaced_of_an_earlier_incarnation(patch: Patch) -> None:
     """A broker that has registered again loses its leaderships, because its former process has ended."""
     right = ReplaceLeaders.run
 
-    def run(self: ReplaceLeaders, state: MetadataImage, context: OperationContext) -> Step[Withdrawal | None]:
-        return right(replace(self, epochs=None), state, context)
+    def run(
+        self: ReplaceLeaders, state: MetadataImage, step: MetadataStep, context: OperationContext
+    ) -> Withdrawal | None:
+        return right(replace(self, epochs=None), state, step, context)
 
     patch.setattr(ReplaceLeaders, "run", run)
 
@@ -169,9 +171,9 @@ def refusals_of_an_earlier_epoch_count(patch: Patch) -> None:
     """A broker is fenced because the process before it has ended."""
     right = NoteRefusals.run
 
-    def run(self: NoteRefusals, state: MetadataImage, context: OperationContext) -> Step[dict[int, int]]:
+    def run(self: NoteRefusals, state: MetadataImage, step: MetadataStep, context: OperationContext) -> dict[int, int]:
         epochs = {each: state.brokers[each].epoch for each in self.epochs if each in state.brokers}
-        return right(replace(self, epochs=epochs), state, context)
+        return right(replace(self, epochs=epochs), state, step, context)
 
     patch.setattr(NoteRefusals, "run", run)
 
@@ -344,10 +346,10 @@ def renewed_tokens_live_for_ever(patch: Patch) -> None:
     """A token is renewed beyond the end of its life."""
     right = token_ops._until
 
-    def until(token: Any, time_ms: int, by: Author, response: Any) -> Step[Any]:
-        step = right(token, time_ms, by, response)
-        step.records[0].message.expiration_timestamp = step.reply.expiry_timestamp_ms = time_ms
-        return step
+    def until(step: MetadataStep, token: Any, time_ms: int, by: Author, response: Any) -> Any:
+        reply = right(step, token, time_ms, by, response)
+        step.records[0].message.expiration_timestamp = reply.expiry_timestamp_ms = time_ms
+        return reply
 
     patch.setattr(token_ops, "_until", until)
 
@@ -361,8 +363,8 @@ def sweep_takes_tokens_that_count(patch: Patch) -> None:
     """The sweep removes tokens in the last second of their time."""
     right = token_ops.SweepTokens.run
 
-    def run(self: token_ops.SweepTokens, state: MetadataImage, context: OperationContext) -> Step[bool]:
-        return right(self, state, context._replace(now_ms=context.now_ms + 1_000))
+    def run(self: token_ops.SweepTokens, state: MetadataImage, step: MetadataStep, context: OperationContext) -> bool:
+        return right(self, state, step, context._replace(now_ms=context.now_ms + 1_000))
 
     patch.setattr(token_ops.SweepTokens, "run", run)
 
@@ -420,9 +422,9 @@ def validates_only_and_writes(patch: Patch) -> None:
     """A trial of a quota throttles clients."""
     right = AlterClientQuotas.run
 
-    def run(self: AlterClientQuotas, state: MetadataImage, context: OperationContext) -> Step[Any]:
+    def run(self: AlterClientQuotas, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
         self.request.validate_only = False
-        return right(self, state, context)
+        return right(self, state, step, context)
 
     patch.setattr(AlterClientQuotas, "run", run)
 
@@ -431,8 +433,8 @@ def compares_with_quotas_that_are_committed(patch: Patch) -> None:
     """A quota that is set again before its removal is committed is lost."""
     right = AlterClientQuotas.run
 
-    def run(self: AlterClientQuotas, state: MetadataImage, context: OperationContext) -> Step[Any]:
-        return right(self, base[0], context) if base else right(self, state, context)
+    def run(self: AlterClientQuotas, state: MetadataImage, step: MetadataStep, context: OperationContext) -> Any:
+        return right(self, base[0] if base else state, step, context)
 
     commit = Controller.commit
 

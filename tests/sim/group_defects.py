@@ -14,9 +14,10 @@ from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import decode_offset_key
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID
 from broker_cy.coordinator.records import KeyType, key_type
-from broker_cy.coordinator.step import UNCHANGED, Step
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import UNCHANGED
 from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 
@@ -77,7 +78,7 @@ def expired_member_is_kept(patch: Patch) -> None:
     """A member whose session has expired stays."""
     right = rebalance.on_session_timer
 
-    def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
+    def on_session_timer(machine: Machine, step: GroupStep, group: ClassicGroup, member_id: str, now: Any) -> None:
         if member_id in group.pending_members:
             right(machine, step, group, member_id, now)
 
@@ -88,7 +89,7 @@ def pending_member_is_kept(patch: Patch) -> None:
     """A member id that was assigned, but that no client joined with, stays."""
     right = rebalance.on_session_timer
 
-    def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
+    def on_session_timer(machine: Machine, step: GroupStep, group: ClassicGroup, member_id: str, now: Any) -> None:
         if member_id not in group.pending_members:
             right(machine, step, group, member_id, now)
 
@@ -132,7 +133,7 @@ def sync_phase_never_ends(patch: Patch) -> None:
     _without_timer(patch, TimerKind.SYNC)
     right = rebalance.on_session_timer
 
-    def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
+    def on_session_timer(machine: Machine, step: GroupStep, group: ClassicGroup, member_id: str, now: Any) -> None:
         if group.state is GroupState.COMPLETING_REBALANCE and member_id in group.pending_sync:
             machine.timers.set(TimerKey(TimerKind.SESSION, group.group_id, member_id), now.mono_ms + 5_000)
             return
@@ -170,7 +171,7 @@ def assignment_of_the_previous_generation(patch: Patch) -> None:
     """Members keep their partitions of a generation whose leader did not assign anything to them."""
     right = sync._assign
 
-    def assign(machine: Machine, step: Step, group: ClassicGroup, request: Any) -> None:
+    def assign(machine: Machine, step: GroupStep, group: ClassicGroup, request: Any) -> None:
         old = {m.member_id: m.assignment for m in group.members.values() if m.assignment}
         for each in request.assignments:
             each.assignment = old.get(each.member_id, each.assignment)
@@ -188,7 +189,7 @@ def session_timeout_begins_no_rebalance(patch: Patch) -> None:
     """The end of a session does not begin a rebalance."""
     right = rebalance.prepare
 
-    def prepare(machine: Machine, step: Step, group: ClassicGroup, now: Any, trigger: Any) -> None:
+    def prepare(machine: Machine, step: GroupStep, group: ClassicGroup, now: Any, trigger: Any) -> None:
         if trigger.reason != "session_timeout":
             right(machine, step, group, now, trigger)
 
@@ -204,7 +205,7 @@ def group_with_members_is_deleted(patch: Patch) -> None:
     """DeleteGroups deletes a group that has members."""
     right = admin.delete_groups
 
-    def delete_groups(machine: Machine, step: Step, group_ids: Any, token: Any, now: Any) -> None:
+    def delete_groups(machine: Machine, step: GroupStep, group_ids: Any, token: Any, now: Any) -> None:
         group_ids = list(group_ids)
         for group_id in group_ids:
             group = machine.classic(group_id)
@@ -269,20 +270,20 @@ def members_are_lost_by_a_reload(patch: Patch) -> None:
 
 def response_is_sent_before_the_write(patch: Patch) -> None:
     """Responses that depend on a record are sent before it is on disk."""
-    patch.setattr(Step, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
+    patch.setattr(GroupStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
 
 
 def responses_without_records_do_not_wait(patch: Patch) -> None:
     """A response without records of its own is sent while earlier records are being written."""
-    right = Step.reply_when_written
+    right = GroupStep.reply_when_written
 
-    def reply(self: Step, token: object, response: Any, *more: Any) -> None:
+    def reply(self: GroupStep, token: object, response: Any, *more: Any) -> None:
         if self.records:
             right(self, token, response, *more)
         else:
             self.reply(token, response)
 
-    patch.setattr(Step, "reply_when_written", reply)
+    patch.setattr(GroupStep, "reply_when_written", reply)
 
 
 def deletions_do_not_wait(patch: Patch) -> None:
@@ -300,7 +301,7 @@ def failed_records_are_not_undone(patch: Patch) -> None:
     """Changes that could not be written stay in memory."""
     right = Machine.failed
 
-    def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
+    def failed(self: Machine, steps: Any, code: Any, now: Any) -> GroupStep:
         for step in steps:
             step.before = [Kept() for _ in step.before]
         return right(self, steps, code, now)
@@ -318,7 +319,7 @@ def replaced_join_gets_no_response(patch: Patch) -> None:
 def rebalance_ignores_syncing_members(patch: Patch) -> None:
     """Members that wait for their assignment are not notified of the next rebalance."""
 
-    def give_up(machine: Machine, step: Step, group: ClassicGroup, code: Any, now: Any) -> None:
+    def give_up(machine: Machine, step: GroupStep, group: ClassicGroup, code: Any, now: Any) -> None:
         for member in group.members.values():
             member.assignment = b""
 
@@ -329,7 +330,7 @@ def deposed_coordinator_answers(patch: Patch) -> None:
     """A coordinator that is no longer the leader answers as if its records were written."""
     right = Machine.failed
 
-    def failed(self: Machine, steps: Any, code: ErrorCode, now: Any) -> Step:
+    def failed(self: Machine, steps: Any, code: ErrorCode, now: Any) -> GroupStep:
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR):
             return self.written(steps, now)
         return right(self, steps, code, now)
@@ -344,7 +345,7 @@ def append_of_an_old_epoch_is_accepted(patch: Patch) -> None:
 
 def deposed_coordinator_forgets_who_waits(patch: Patch) -> None:
     """Members that wait for a rebalance are not told that the coordinator is another broker."""
-    patch.setattr(Machine, "unload", lambda self: Step())
+    patch.setattr(Machine, "unload", lambda self: GroupStep())
 
 
 def timed_out_records_are_undone(patch: Patch) -> None:
@@ -354,7 +355,7 @@ def timed_out_records_are_undone(patch: Patch) -> None:
 
 def timed_out_requests_wait(patch: Patch) -> None:
     """Requests wait for their records however long those take to be written."""
-    patch.setattr(Machine, "timed_out", lambda self, steps, now: Step())
+    patch.setattr(Machine, "timed_out", lambda self, steps, now: GroupStep())
 
 
 DEFECTS: list[Planter] = [

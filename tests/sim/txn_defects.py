@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
 from broker_cy.coordinator.txn.state import Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
@@ -76,7 +76,9 @@ def commit_of_an_aborted_transaction_succeeds(patch: Patch) -> None:
 
 def response_is_sent_before_the_write(patch: Patch) -> None:
     """Responses that depend on a record are sent before it is on disk."""
-    patch.setattr(Step, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
+    patch.setattr(
+        CoordinatorStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response)
+    )
 
 
 def verified_without_a_transaction(patch: Patch) -> None:

@@ -126,9 +126,9 @@ class ActiveController:
             int(self._clock.monotonic() * 1000),
             self._controller.heartbeats,
         )
-        step = self._controller.run(operation, context)
+        batches, reply = self._controller.run(operation, context)
         proposals = []
-        for batch in step.batches():
+        for batch in batches:
             proposals.append(Proposal(len(batch), framing.data_batch(batch, offset, self.epoch, now_ms)))
             offset += len(batch)
         if proposals:
@@ -139,7 +139,7 @@ class ActiveController:
         else:
             self._loop.call_soon(self._reply)
         future: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(Waiting(offset, future, step.reply))
+        self._waiting.append(Waiting(offset, future, reply))
         return future
 
     def commit(self, high_watermark: int) -> None:

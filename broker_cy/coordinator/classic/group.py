@@ -10,8 +10,8 @@ from broker_cy.coordinator.classic.member import ClassicMember, Protocols
 from broker_cy.coordinator.classic.state import PREDECESSORS, GroupState
 from broker_cy.coordinator.group import Group, GroupType, names_member
 from broker_cy.coordinator.offset_record import CommittedOffset
-from broker_cy.coordinator.step import Token
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Token
 from broker_cy.wire import messages
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -7,9 +7,10 @@ from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
 from broker_cy.wire import messages
 
 
@@ -40,7 +41,7 @@ class HookedGroup(ClassicGroup):
     def tombstones(self) -> list[Record]:
         return [records.group_tombstone(self.group_id)]
 
-    def loaded(self, machine: GroupTable, step: Step, now: Now) -> None:
+    def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """Members get a session each; a group over the limit is rebalanced."""
         if self.record is not None:
             records.load_group(self, self.record)
@@ -49,7 +50,7 @@ class HookedGroup(ClassicGroup):
         if len(self.members) > machine.settings.group_max_size:
             rebalance.prepare(machine, step, self, now, trigger_of("group_too_large"))
 
-    def on_timer(self, machine: GroupTable, step: Step, key: TimerKey, now: Now) -> None:
+    def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
         if key.kind is TimerKind.SESSION:
             rebalance.on_session_timer(machine, step, self, key.member_id, now)
         elif key.kind is TimerKind.JOIN:
@@ -57,5 +58,5 @@ class HookedGroup(ClassicGroup):
         else:
             rebalance.on_sync_timer(machine, step, self, now)
 
-    def discard(self, machine: GroupTable, step: Step, code: ErrorCode) -> None:
+    def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         rebalance.discard_group(machine, step, self, code)

@@ -26,9 +26,10 @@ from broker_cy.coordinator.classic.rebalance import (
 )
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.step import ClientFacts, Now, Step, Token, append_error
+from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 from broker_cy.metrics.events import StaticReplacement
 from broker_cy.wire import messages
 
@@ -44,7 +45,7 @@ PENDING_MEMBERS_MAX = 10_000
 
 def join(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
     unique: str,
@@ -74,7 +75,7 @@ def join(
         _persist_new_group(machine, step, group, now)
 
 
-def _persist_new_group(machine: GroupMachine, step: Step, group: ClassicGroup, now: Now) -> None:
+def _persist_new_group(machine: GroupMachine, step: GroupStep, group: ClassicGroup, now: Now) -> None:
     """A group exists once its record is in the log. If it cannot be written, the members that joined meanwhile are
     removed.
     """
@@ -88,10 +89,10 @@ class GroupCreated(NamedTuple):
     group_id: str
     number: int
 
-    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: GroupStep, now: Now) -> None:
         """Nothing waits for it."""
 
-    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: GroupStep, now: Now, code: ErrorCode) -> None:
         group = machine.same_group(self.group_id, self.number)
         if group is not None and group.record is None:
             discard_group(machine, out, group, append_error(code))
@@ -109,7 +110,7 @@ def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> boo
     return True
 
 
-def _evict(machine: GroupMachine, step: Step, group: ClassicGroup, member_id: str) -> None:
+def _evict(machine: GroupMachine, step: GroupStep, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is not None:
         answer_join(step, group, member, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
@@ -125,7 +126,7 @@ def _protocols(request: messages.JoinGroupRequest) -> Protocols:
 
 def _join_new(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -159,7 +160,7 @@ def _join_new(
 
 def _add(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -190,7 +191,7 @@ def _add(
 
 def _join_known(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -235,7 +236,7 @@ def _join_known(
 
 def _replace_static(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -273,7 +274,7 @@ def _replace_static(
 
 def _persist_replacement(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     member: ClassicMember,
     version: int,
@@ -313,7 +314,7 @@ class Replaced(NamedTuple):
             return None
         return group, member
 
-    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: GroupStep, now: Now) -> None:
         found = self._found(machine)
         if found is None:
             return
@@ -337,7 +338,7 @@ class Replaced(NamedTuple):
             # previous id.
             answer_join(out, group, member, join_response(group, self.new_id, leader=self.old_leader))
 
-    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: GroupStep, now: Now, code: ErrorCode) -> None:
         found = self._found(machine)
         if found is None:
             return
@@ -349,6 +350,6 @@ class Replaced(NamedTuple):
         machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, self.new_id))
         set_session(machine, group, old, now)
 
-    def timed_out(self, machine: GroupMachine, out: Step, now: Now) -> None:
+    def timed_out(self, machine: GroupMachine, out: GroupStep, now: Now) -> None:
         """As in Kafka, the member keeps its old id; the record has the new one until the next generation."""
         self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

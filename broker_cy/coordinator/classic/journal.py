@@ -13,7 +13,7 @@ from typing import Protocol
 
 from broker_cy.coordinator.classic import subscription
 from broker_cy.coordinator.classic.member import ClassicMember
-from broker_cy.coordinator.step import Now
+from broker_cy.core.step import Now
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Move, Rebalance, Trigger
 
 TopicPartition = tuple[str, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from broker_cy.coordinator.step import Token
+from broker_cy.core.step import Token
 
 # (name, metadata) of each protocol a member can speak, in its order of preference.
 Protocols = tuple[tuple[str, bytes], ...]

@@ -8,8 +8,9 @@ from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.rebalance import drop_member, maybe_complete_join, prepare, set_session
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.step import Now, Step, Token
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages
 
 
@@ -31,7 +32,7 @@ def heartbeat(machine: GroupMachine, request: messages.HeartbeatRequest, now: No
 
 def leave(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group_id: str,
     identities: list[messages.LeaveGroupRequest.MemberIdentity],
     token: Token,
@@ -71,7 +72,7 @@ def _leave_error(code: ErrorCode) -> messages.LeaveGroupResponse:
 
 def _leave_one(
     machine: GroupMachine,
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     identity: messages.LeaveGroupRequest.MemberIdentity,
     left: list[ClassicMember],

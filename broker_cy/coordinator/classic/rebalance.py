@@ -15,9 +15,10 @@ from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
@@ -65,7 +66,9 @@ def join_response(
 # ---- waiting requests ----
 
 
-def answer_join(step: Step, group: ClassicGroup, member: ClassicMember, response: messages.JoinGroupResponse) -> bool:
+def answer_join(
+    step: GroupStep, group: ClassicGroup, member: ClassicMember, response: messages.JoinGroupResponse
+) -> bool:
     """Answer the member's JoinGroup if one waits; returns whether one did."""
     token = group.set_join_token(member, None)
     if token is None:
@@ -74,7 +77,7 @@ def answer_join(step: Step, group: ClassicGroup, member: ClassicMember, response
     return True
 
 
-def answer_sync(step: Step, member: ClassicMember, response: messages.SyncGroupResponse) -> bool:
+def answer_sync(step: GroupStep, member: ClassicMember, response: messages.SyncGroupResponse) -> bool:
     """Answer the member's SyncGroup if one waits; returns whether one did."""
     token, member.sync_token = member.sync_token, None
     if token is None:
@@ -83,7 +86,7 @@ def answer_sync(step: Step, member: ClassicMember, response: messages.SyncGroupR
     return True
 
 
-def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token: object) -> None:
+def wait_for_join(step: GroupStep, group: ClassicGroup, member: ClassicMember, token: object) -> None:
     """Let a JoinGroup wait. The client has abandoned an earlier one of the same member: answer that one with a
     retriable error.
     """
@@ -103,7 +106,7 @@ def set_session(
 
 
 def drop_member(
-    machine: GroupTable, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
+    machine: GroupTable, step: GroupStep, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
 ) -> None:
     """Remove a member, or a member id without a member, and answer its waiting requests with UNKNOWN_MEMBER_ID.
     `last_heard_ms` is the time of its last request (monotonic), where its session does not have it.
@@ -121,7 +124,7 @@ def drop_member(
     machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
 
-def discard_group(machine: GroupTable, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
+def discard_group(machine: GroupTable, step: GroupStep, group: ClassicGroup, code: ErrorCode) -> None:
     """Drop the live state of a group and answer `code` to all of its waiting requests."""
     for member in group.members.values():
         answer_join(step, group, member, join_error(member.member_id, code))
@@ -137,7 +140,9 @@ def discard_group(machine: GroupTable, step: Step, group: ClassicGroup, code: Er
 # ---- join phase ----
 
 
-def rebalance_or_complete(machine: GroupTable, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def rebalance_or_complete(
+    machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now, trigger: Trigger
+) -> None:
     """Begin a rebalance; if one is in progress, end its join phase if nothing else is missing."""
     if group.can_rebalance:
         prepare(machine, step, group, now, trigger)
@@ -147,7 +152,7 @@ def rebalance_or_complete(machine: GroupTable, step: Step, group: ClassicGroup, 
         maybe_complete_join(machine, step, group, now)
 
 
-def prepare(machine: GroupTable, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def prepare(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Start a rebalance. Members that wait for their assignment get REBALANCE_IN_PROGRESS."""
     group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
@@ -166,7 +171,7 @@ def prepare(machine: GroupTable, step: Step, group: ClassicGroup, now: Now, trig
         _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
+def maybe_complete_join(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
     """End the join phase if all have joined; an initial rebalance ends by time alone."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -176,7 +181,7 @@ def maybe_complete_join(machine: GroupTable, step: Step, group: ClassicGroup, no
         complete_join(machine, step, group, now)
 
 
-def complete_join(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
+def complete_join(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
     """End the join phase: remove dynamic members that did not join again, and send the next generation to the
     others.
     """
@@ -205,7 +210,7 @@ def complete_join(machine: GroupTable, step: Step, group: ClassicGroup, now: Now
     machine.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
 
 
-def on_join_timer(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_join_timer(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
     """The join phase is over, unless it is the initial one and members came during the last delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -231,7 +236,7 @@ def _set_join_timer(machine: GroupTable, group: ClassicGroup, now: Now, delay_ms
 # ---- sync phase ----
 
 
-def give_up_syncs(machine: GroupTable, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+def give_up_syncs(machine: GroupTable, step: GroupStep, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
     """Discard the assignments of this generation and answer `code` to the members that wait for theirs."""
     for member in group.members.values():
         member.assignment = b""
@@ -239,7 +244,7 @@ def give_up_syncs(machine: GroupTable, step: Step, group: ClassicGroup, code: Er
             set_session(machine, group, member, now)
 
 
-def on_sync_timer(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_sync_timer(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
     """Members that have not asked for their assignment in time are removed, and the others share again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
@@ -252,7 +257,7 @@ def on_sync_timer(machine: GroupTable, step: Step, group: ClassicGroup, now: Now
 # ---- sessions ----
 
 
-def on_session_timer(machine: GroupTable, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
+def on_session_timer(machine: GroupTable, step: GroupStep, group: ClassicGroup, member_id: str, now: Now) -> None:
     """Expire a member, or a member id that was handed out, without requests for its session timeout."""
     if member_id in group.pending_members:
         drop_member(machine, step, group, member_id)
@@ -271,6 +276,6 @@ def on_session_timer(machine: GroupTable, step: Step, group: ClassicGroup, membe
         _complete_if_all_joined(machine, step, group, now)
 
 
-def _complete_if_all_joined(machine: GroupTable, step: Step, group: ClassicGroup, now: Now) -> None:
+def _complete_if_all_joined(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
         complete_join(machine, step, group, now)

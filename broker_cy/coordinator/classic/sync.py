@@ -10,13 +10,14 @@ from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.step import GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages
 
 
-def sync(machine: GroupMachine, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
+def sync(machine: GroupMachine, step: GroupStep, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
     group = machine.classic(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         step.reply(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -67,7 +68,7 @@ def _response(group: ClassicGroup, assignment: bytes) -> messages.SyncGroupRespo
     )
 
 
-def _assign(machine: GroupMachine, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
+def _assign(machine: GroupMachine, step: GroupStep, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
     """Write the generation with its assignment. Once that is on disk, the group is stable and all members get their
     answers.
     """
@@ -93,7 +94,7 @@ class Assigned(NamedTuple):
             return None
         return group
 
-    def written(self, machine: GroupMachine, out: Step, now: Now) -> None:
+    def written(self, machine: GroupMachine, out: GroupStep, now: Now) -> None:
         group = self._group(machine)
         if group is None:
             return
@@ -105,12 +106,12 @@ class Assigned(NamedTuple):
                 set_session(machine, group, member, now)
         out.events.append(group.journal.settled(group, now))
 
-    def failed(self, machine: GroupMachine, out: Step, now: Now, code: ErrorCode) -> None:
+    def failed(self, machine: GroupMachine, out: GroupStep, now: Now, code: ErrorCode) -> None:
         group = self._group(machine)
         if group is not None:
             give_up_syncs(machine, out, group, append_error(code), now)
             prepare(machine, out, group, now, trigger_of("write_failed"))
 
-    def timed_out(self, machine: GroupMachine, out: Step, now: Now) -> None:
+    def timed_out(self, machine: GroupMachine, out: GroupStep, now: Now) -> None:
         """As in Kafka, the members share the partitions again; a later generation replaces the record."""
         self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.pattern import Pattern
 from broker_cy.coordinator.txn.state import BY_LABEL, Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 from broker_cy.wire import messages
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
+from broker_cy.core.step import Now
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
 
 # Transactional ids that one step deletes: about 8 microseconds each, without appending.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_cy.coordinator.step import Now, Token
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
@@ -18,6 +17,7 @@ from broker_cy.coordinator.txn.state import (
 )
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 
 
 class Initialized(NamedTuple):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000

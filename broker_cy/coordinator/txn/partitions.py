@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_cy.coordinator.step import Answered, Now, Token
+from broker_cy.coordinator.step import Answered
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now, Token
 
 
 def add(

@@ -7,9 +7,9 @@ It writes the step's markers and reports the results (`markers.written`). It cal
 
 from __future__ import annotations
 
-from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import expiry, markers
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
+from broker_cy.core.step import Now
 
 
 class TransactionMachine(TransactionTable):

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker_cy.coordinator.base import StateMachine
-from broker_cy.coordinator.step import UNCHANGED, Before, Now, Record, Step
+from broker_cy.coordinator.step import CoordinatorStep, Record
 from broker_cy.coordinator.txn import records
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import UNCHANGED, Before, Now
 from broker_cy.metadata import features
 from broker_cy.metadata.image import MetadataImage
 
 
 @dataclass(slots=True)
-class TxnStep(Step):
+class TxnStep(CoordinatorStep):
     """`markers` are to be written; the caller reports the results (`markers.written`). `settled` are transactional ids
     whose requests can be repeated, after CONCURRENT_TRANSACTIONS. With `needs_producer_id`, the operation did not take
     place: the caller adds a producer id and runs it again. `timeout_ms` is that of the transaction; as in Kafka,

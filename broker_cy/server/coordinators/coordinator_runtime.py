@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.base import StateMachine
-from broker_cy.coordinator.step import Now, Place, Step
+from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
+from broker_cy.core.step import Now
 from broker_cy.server.coordinators.record_writer import RecordWriter, size_bytes
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import records as wire_records
@@ -51,7 +52,7 @@ class LoadState(Enum):
 
 M = TypeVar("M", bound=StateMachine[Any, Any])
 # The steps of that machine.
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CoordinatorStep)
 # The parts of a request.
 Ts = TypeVarTuple("Ts")
 
@@ -82,7 +83,6 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         self.on_loaded: Callable[[], None] = lambda: None
         """Called when it is no longer being loaded: it answers, or it never will."""
         self.on_event: Callable[[Event], None] = ignore
-        self.on_commits: Callable[[M, Sequence[Place]], None] = ignore_commits
         self._executor = context.executor
         self._log_events = context.log_events
         self._timer: asyncio.TimerHandle | None = None
@@ -236,8 +236,6 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         """
         for event in step.events:
             self.on_event(event)
-        if step.committed:
-            self.on_commits(self.machine, step.committed)
         for token, response in step.replies:
             if not token.done():
                 token.set_result(response)
@@ -298,7 +296,3 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
 
 def ignore(_: Event) -> None:
     """Ignore an event; the default of `on_event`."""
-
-
-def ignore_commits(_: object, __: Sequence[Place]) -> None:
-    """Ignore commits; the default of `on_commits`."""

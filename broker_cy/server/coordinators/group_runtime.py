@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator import commit, expiry, markers
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.step import GroupStep, Place
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinators.coordinator_runtime import (
     CoordinatorRuntime,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupRuntime", "LoadState"]
 
 
-class GroupRuntime(CoordinatorRuntime[GroupMachine, Step]):
+class GroupRuntime(CoordinatorRuntime[GroupMachine, GroupStep]):
     """Owns a `GroupMachine` and its partition of `__consumer_offsets`."""
 
     coordinator = "group coordinator"
@@ -39,9 +40,15 @@ class GroupRuntime(CoordinatorRuntime[GroupMachine, Step]):
     ) -> None:
         super().__init__(partition, leader_epoch, GroupMachine(settings), context)
         self.codec = settings.offsets_topic_compression_codec
+        self.on_commits: Callable[[GroupMachine, Sequence[Place]], None] = ignore_commits
 
     def loaded_facts(self) -> dict[str, object]:
         return {"groups": len(self.machine.classic_groups()), "offsets": self.machine.offsets.count}
+
+    def accept(self, step: GroupStep) -> None:
+        if step.committed:
+            self.on_commits(self.machine, step.committed)
+        super().accept(step)
 
     def commit_transactional(
         self, request: messages.TxnOffsetCommitRequest, verification: Verification | None
@@ -99,10 +106,14 @@ class GroupRuntime(CoordinatorRuntime[GroupMachine, Step]):
         self._follow(self.machine.run(markers.end_transaction, producer_id, committed, token), written)
         return token
 
-    def _timeout_ms(self, step: Step) -> int:
+    def _timeout_ms(self, step: GroupStep) -> int:
         return self.machine.settings.offsets_commit_timeout_ms
 
     def sweep(self) -> None:
         """Apply `offsets.retention.minutes`."""
         if self.state is LoadState.ACTIVE:
             self.accept(self.machine.run(expiry.sweep, self.now()))
+
+
+def ignore_commits(_: object, __: Sequence[Place]) -> None:
+    """Ignore commits; the default of `on_commits`."""

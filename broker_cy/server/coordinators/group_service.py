@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVarTuple
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import Now, Place, Step
+from broker_cy.coordinator.step import GroupStep, Place
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.coordinators.coordinator_runtime import ignore_commits
+from broker_cy.core.step import Now
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
-from broker_cy.server.coordinators.group_runtime import GroupRuntime
+from broker_cy.server.coordinators.group_runtime import GroupRuntime, ignore_commits
 
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
@@ -43,7 +43,7 @@ class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
     # ---- for handlers ----
 
     async def run(
-        self, group_id: str, operation: Callable[[GroupMachine, Step, *Ts, Any, Now], None], *request: *Ts
+        self, group_id: str, operation: Callable[[GroupMachine, GroupStep, *Ts, Any, Now], None], *request: *Ts
     ) -> Any:
         """`GroupRuntime.run` on the group's coordinator; returns the answer. Waits and raises as `ready`."""
         return await (await self.ready(group_id)).run(operation, *request)

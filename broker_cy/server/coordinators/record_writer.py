@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from broker_cy.coordinator.step import Record, Step
+from broker_cy.coordinator.step import CoordinatorStep, Record
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import records as wire_records
@@ -38,7 +38,7 @@ STAGED_MAX: Final = 50_000
 # Answers that are due at about the same time are given together.
 DUE_TOGETHER_S: Final = 0.01
 
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CoordinatorStep)
 
 
 class StagedBatch(Generic[S]):
@@ -328,7 +328,7 @@ class RecordWriter(Generic[S]):
             self._due_timer = None
 
 
-def _pieces(step: Step) -> Iterator[tuple[int, int]]:
+def _pieces(step: CoordinatorStep) -> Iterator[tuple[int, int]]:
     """The parts of a step that must be in one batch: the number of records up to each end, and its size in bytes."""
     if step.atomic:
         yield len(step.records), size_bytes(step.records) - BATCH_BYTES

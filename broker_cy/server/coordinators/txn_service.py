@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn import admin, end, init, partitions
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
@@ -18,6 +17,7 @@ from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
 from broker_cy.metadata import topic_names
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService, ServiceContext
 from broker_cy.server.coordinators.txn_runtime import MarkerWriter, Results, TransactionRuntime

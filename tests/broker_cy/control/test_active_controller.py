@@ -16,7 +16,7 @@ from broker_cy.control.image import committed_metadata
 from broker_cy.control.image.committed_metadata import CommittedMetadata
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.controller.broker_ops import StartBroker
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
@@ -113,8 +113,8 @@ def test_a_node_that_cannot_read_committed_metadata_ends(tmp_path: Path) -> None
 class Question(Operation[str]):
     """Changes nothing, as most heartbeats."""
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[str]:
-        return Step([], "answered")
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> str:
+        return "answered"
 
 
 class Batches:

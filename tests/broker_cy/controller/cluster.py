@@ -9,7 +9,7 @@ from broker_cy.config import BrokerConfig
 from broker_cy.controller.activation import Activate, default_bootstrap
 from broker_cy.controller.broker_ops import StartBroker
 from broker_cy.controller.controller import Controller
-from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.metadata import framing
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.loader import Loader
@@ -27,8 +27,9 @@ class Records(Operation[None]):
         self.records = list(records)
         self.atomic = atomic
 
-    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
-        return Step(self.records, None, self.atomic)
+    def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> None:
+        step.atomic = self.atomic
+        step.records += self.records
 
 
 class Cluster:
@@ -67,11 +68,11 @@ class Cluster:
         context = OperationContext(
             self.wall_ms, self.new_uuid, self.config, self.next_offset, self.now_ms, self.controller.heartbeats
         )
-        step = self.controller.run(operation, context)
-        for batch in step.batches():
+        batches, reply = self.controller.run(operation, context)
+        for batch in batches:
             self._pending.append(framing.data_batch(batch, self.next_offset, self.epoch, 1000))
             self.next_offset += len(batch)
-        return step.reply
+        return reply
 
     def commit(self) -> ImageDelta | None:
         self.log += self._pending

@@ -13,8 +13,9 @@ from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.other_groups import OtherGroup
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.step import ClientFacts, Now, Place, Record, Step
+from broker_cy.coordinator.step import ClientFacts, GroupStep, Place, Record
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 
@@ -44,7 +45,7 @@ class Harness:
         self.answers: dict[object, Any] = {}
         self.committed: list[Place] = []
         self.hold = False
-        self.held: list[Step] = []
+        self.held: list[GroupStep] = []
         self.machine = GroupMachine(self.settings)
         self.loaded = self.machine.loaded(self.now)
         self._unique = 0
@@ -60,7 +61,7 @@ class Harness:
 
     # ---- steps ----
 
-    def take(self, step: Step) -> Step:
+    def take(self, step: GroupStep) -> GroupStep:
         for token, response in step.replies:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
@@ -109,7 +110,7 @@ class Harness:
 
     # ---- requests ----
 
-    def run(self, operation: Any, *request: Any) -> Step:
+    def run(self, operation: Any, *request: Any) -> GroupStep:
         return self.take(self.machine.run(operation, *request, self.now))
 
     def join(
@@ -186,7 +187,7 @@ class Harness:
             group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
         code = membership.heartbeat(self.machine, request, self.now)
-        self.take(Step())
+        self.take(GroupStep())
         return code
 
     def leave(self, token: object, *members: tuple[str, str | None], group_id: str = GROUP) -> list[ErrorCode]:

@@ -11,7 +11,7 @@ import pytest
 from broker_cy.coordinator import commit, expiry, fetch, markers
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
 from broker_cy.wire import messages
@@ -347,7 +347,7 @@ def test_a_deleted_topic_costs_nothing_for_groups_without_offsets_in_it(h: Harne
     assert (store.groups_of("t"), store.groups_of("u")) == ([], [GROUP])
 
 
-def rest(h: Harness) -> Iterator[Step]:
+def rest(h: Harness) -> Iterator[GroupStep]:
     """Yield the steps in which the machine makes the deletions that it has left for later turns; each step is due
     immediately.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import GROUP, Harness
 from tests.broker_cy.coordinator.txn_harness import P0, P1, TxnHarness
@@ -12,17 +12,17 @@ class Steps:
     """Keeps the steps of a harness."""
 
     def __init__(self, harness: Harness | TxnHarness) -> None:
-        self.seen: list[Step] = []
+        self.seen: list[CoordinatorStep] = []
         take = harness.take
 
-        def keep(step: Step) -> Step | None:
+        def keep(step: CoordinatorStep) -> CoordinatorStep | None:
             self.seen.append(step)
             return take(step)  # type: ignore[arg-type]
 
         vars(harness)["take"] = keep
 
 
-def group_life() -> list[Step]:
+def group_life() -> list[CoordinatorStep]:
     """Return the steps of a group that joins and syncs, of a commit that cannot be written, and of one that can."""
     harness = Harness()
     steps = Steps(harness)
@@ -37,7 +37,7 @@ def group_life() -> list[Step]:
     return steps.seen
 
 
-def transaction_life() -> list[Step]:
+def transaction_life() -> list[CoordinatorStep]:
     """Return the steps of a transaction whose first record cannot be written, and which is then committed."""
     harness = TxnHarness()
     steps = Steps(harness)

@@ -7,12 +7,12 @@ import tracemalloc
 
 import pytest
 
-from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.init import init_producer_id
 from broker_cy.coordinator.txn.partitions import add
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import ProducerIdAndEpoch
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.core.step import Now
 
 COUNT = 10_000
 NOW = Now(1_700_000_000_000, 5)

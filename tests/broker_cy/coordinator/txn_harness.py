@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from broker_cy.coordinator.step import Now, Record
+from broker_cy.coordinator.step import Record
 from broker_cy.coordinator.txn import end, init, markers, partitions
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
@@ -15,6 +15,7 @@ from broker_cy.coordinator.txn.state import Markers, ProducerIdAndEpoch, TopicPa
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TxnStep
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 
 ID = "payments"
 TIMEOUT_MS = 60_000

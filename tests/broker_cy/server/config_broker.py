@@ -11,7 +11,7 @@ from uuid import UUID
 
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.config import BrokerConfig
-from broker_cy.controller.operation import Operation, OperationContext
+from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core.clock import ManualClock
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
@@ -40,12 +40,13 @@ class MemoryController:
         self.records: list[Any] = []
 
     async def submit(self, operation: Operation[Any]) -> Any:
-        step = operation.run(self.image, OperationContext(0, lambda: UUID(int=1), self.config))
+        step = MetadataStep()
+        reply = operation.run(self.image, step, OperationContext(0, lambda: UUID(int=1), self.config))
         for record in step.records:
             self.records.append(record.message)
             replay(self.image, record.message)
         self.tell()
-        return step.reply
+        return reply
 
     def tell(self) -> None:
         """Record what the partition service would do with a commit."""

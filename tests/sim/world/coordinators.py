@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.coordinator.txn.state import TxnState
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
@@ -61,7 +61,7 @@ def check_waiting(machine: Machine) -> None:
             )
 
 
-def _overdue_ms(step: Step, now_ms: float) -> float:
+def _overdue_ms(step: CoordinatorStep, now_ms: float) -> float:
     """For how long the requests that wait for this step should have been answered."""
     return 0 if step.due_ms is None or step.is_late else now_ms - step.due_ms
 
