@@ -1,23 +1,24 @@
-"""Values of rows as readable texts in a table on a terminal."""
+"""Rows of Spark as tables on a terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.markup import escape
+from rich.table import Table
 
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import UNKNOWN
+from broker_cy.reporting.rich_tables import rich_table
 
 # Bytes of a key or value that are shown.
 SHOWN_BYTES = 60
 
 
 def text_of(value: Any, timespec: str = "seconds") -> str:
-    """Return the text of a value, with times in UTC and as exact as `timespec`, and without anything that rich would
-    interpret as markup, or a terminal as a command.
-    """
+    """Return the text of a value, with times in UTC and as exact as `timespec`, and without commands of terminals."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -31,5 +32,16 @@ def text_of(value: Any, timespec: str = "seconds") -> str:
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec) + "Z"
     if isinstance(value, bytes | bytearray):
         shown = bytes(value[:SHOWN_BYTES]).decode("utf-8", "backslashreplace")
-        return escape(clean(shown + ("…" if len(value) > SHOWN_BYTES else "")))
-    return escape(clean(", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+        return clean(shown + ("…" if len(value) > SHOWN_BYTES else ""))
+    return clean(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def table(
+    title: str, names: Sequence[str], rows: Iterable[Any], *, timespec: str = "seconds", notes: Iterable[str] = ()
+) -> Table:
+    """Return some columns of rows."""
+    return rich_table(title, [_column(name, timespec) for name in names], rows, notes=notes)
+
+
+def _column(name: str, timespec: str) -> Column[Any]:
+    return Column(name, name, lambda row: row[name], text=lambda row: text_of(row[name], timespec))

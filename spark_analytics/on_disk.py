@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from spark_analytics.cells import text_of
+from spark_analytics.cells import table
 from spark_analytics.cluster import is_local
 from spark_analytics.errors import DamagedError, NothingError
 from spark_analytics.lake import Span
@@ -78,14 +78,14 @@ def show(
         if not of_partitions:
             where = ", ".join(map(str, directories))
             raise NothingError(f"{where}: no records of {', '.join(topics)} from {span}")
-        console.print(_table("records by partition", of_partitions))
+        console.print(_shown("records by partition", of_partitions))
         first = (
             read(spark, directories, topics, **bounds).orderBy("timestamp", "topic", "partition", "offset").limit(limit)
         )
         columns = ("topic", "partition", "offset", "timestamp", "key", "value")
         with progress.during(f"segments: the first {limit}"):
             of_records = first.select(*columns).collect()
-        console.print(_table(f"the first {limit}", of_records))
+        console.print(_shown(f"the first {limit}", of_records))
     except PySparkException as error:
         if found := _DAMAGE.search(str(error)):
             raise DamagedError(found[0].replace(HINT, "(--on-damage skip leaves it out)")) from None
@@ -105,10 +105,5 @@ def _print_damage(found: Counters) -> None:
         print(f"  and {found.damaged - len(found.places):,} more", file=sys.stderr)
 
 
-def _table(title: str, rows: Sequence[Any]) -> Table:
-    table = Table(title=title, title_justify="left", expand=False)
-    for name in rows[0].asDict():
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(text_of(value, "milliseconds") for value in row))
-    return table
+def _shown(title: str, rows: Sequence[Any]) -> Table:
+    return table(title, list(rows[0].asDict()), rows, timespec="milliseconds")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from spark_analytics.cells import text_of
+from spark_analytics.cells import table
 from spark_analytics.lake import Lake, LakeError, Span, url
 from spark_analytics.progress import Progress
 
@@ -43,7 +43,7 @@ def run(
     names = sorted({name for job in jobs for name in job.tables})
     with progress.during("reading the lake"):
         tables = {name: lake.read(spark, name, span, clusters or None) for name in names}
-        is_empty = all(table.isEmpty() for table in tables.values())
+        is_empty = all(each.isEmpty() for each in tables.values())
     if is_empty:
         raise LakeError(f"{lake.path} holds nothing from {span} that {', '.join(job.name for job in jobs)} could use")
     for job in jobs:
@@ -78,11 +78,6 @@ def _table(found: Found, limit: int) -> Table:
     columns = found.rows.columns
     if len({row["cluster"] for row in rows}) <= 1:
         columns.remove("cluster")
-    table = Table(title=f"{found.name}: {found.text}", title_justify="left", expand=False)
-    for name in columns[:COLUMNS_MAX]:
-        table.add_column(name, overflow="fold")
-    for row in rows[:limit]:
-        table.add_row(*(text_of(row[name]) for name in columns[:COLUMNS_MAX]))
     notes = []
     if not rows:
         notes.append("no rows")
@@ -90,5 +85,5 @@ def _table(found: Found, limit: int) -> Table:
         notes.append(f"the first {limit} rows")
     if len(columns) > COLUMNS_MAX:
         notes.append(f"also: {', '.join(columns[COLUMNS_MAX:])}")
-    table.caption = "; ".join(notes) or None
-    return table
+    caption = ["; ".join(notes)] if notes else []
+    return table(f"{found.name}: {found.text}", columns[:COLUMNS_MAX], rows[:limit], notes=caption)

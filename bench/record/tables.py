@@ -13,6 +13,8 @@ from bench.record.plan import Column, Plan, Row, Table
 from bench.report import result, stats
 from bench.report.metrics import describe, sides, text
 from bench.report.result import Document, Pair, Run
+from broker_cy.reporting import tables
+from broker_cy.reporting.column import Column as Shown
 
 END = "<!-- end of table -->"
 _PLACE = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?" + END, re.DOTALL)
@@ -30,10 +32,10 @@ def fill(prose: str, plan: Plan, found: Mapping[str, Document], link: str) -> st
 
     Raises KeyError for a place whose table is not in the plan.
     """
-    tables = {table.name: table for table in plan.tables}
+    planned = {table.name: table for table in plan.tables}
 
     def one(place: re.Match[str]) -> str:
-        table = tables[place["name"]]
+        table = planned[place["name"]]
         return f"<!-- table {table.name} -->\n{markdown(table, found, link)}\n{END}"
 
     return _PLACE.sub(one, prose)
@@ -46,20 +48,22 @@ def places(prose: str) -> list[str]:
 
 def markdown(table: Table, found: Mapping[str, Document], link: str) -> str:
     """Return the table, followed by the origin of its numbers."""
-    lines = [
-        "| | " + " | ".join(column.title for column in table.columns) + " |",
-        "|---" * (len(table.columns) + 1) + "|",
-    ]
-    for row in table.rows:
-        if row.text:
-            lines.append(f"| {row.title} | {row.text} |" + " |" * (len(table.columns) - 1))
-            continue
-        document = found.get(row.measurement)
-        cells = [NOT_MEASURED if document is None else cell(document, row, column) for column in table.columns]
-        lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
+    columns = [Shown[Row]("title", "", lambda row: row.title)]
+    columns += [_shown(column, found, is_first=at == 0) for at, column in enumerate(table.columns)]
+    lines = tables.markdown(columns, table.rows)
     names = dict.fromkeys(row.measurement for row in table.rows if not row.text)
     origins = [origin(name, found[name], link) for name in names if name in found]
     return "\n".join([*lines, "", *origins]).rstrip() + "\n"
+
+
+def _shown(column: Column, found: Mapping[str, Document], *, is_first: bool) -> Shown[Row]:
+    def value(row: Row) -> str:
+        if row.text:
+            return row.text if is_first else ""
+        document = found.get(row.measurement)
+        return NOT_MEASURED if document is None else cell(document, row, column)
+
+    return Shown(column.title, column.title, value)
 
 
 def origin(name: str, document: Document, link: str) -> str:

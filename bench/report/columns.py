@@ -8,7 +8,6 @@ of the producer's last line have two decimal places, where Kafka's clock has onl
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from rich.markup import escape
 from rich.table import Table
 
 from bench.drivers.base import DriverResult, Sample
@@ -17,6 +16,10 @@ from bench.measuring.perf import TOP
 from bench.report.measured import NS_PER_MS
 from bench.report.metrics import describe, sides, text
 from bench.report.result import Pair, Profile, ProfileRow, Run, WarmUp, title
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.numbers import UNKNOWN
+from broker_cy.reporting.rich_tables import rich_table
+from broker_cy.reporting.tone import Tone
 
 MIB = 1 << 20
 INTERVAL_S = 5.0  # of kafka-producer-perf-test
@@ -98,72 +101,99 @@ def _percentile_ms(latency: Histogram, percent: float) -> float:
     return latency.percentile(percent) / NS_PER_MS if latency.count else float("nan")
 
 
+def _label(name: str) -> str:
+    shown = describe(name)
+    return f"{shown.label} ({shown.unit})" if shown.unit else shown.label
+
+
 def spending_table(runs: Sequence[Run]) -> Table:
     """Return the table of resource usage: a column for each run under load, a row for each figure of any run."""
-    table = Table(title="Resource usage of the broker", title_justify="left")
-    table.add_column("")
     shown = [run for run in runs if run.failed or any(name in run.figures for name in SPENT)]
-    for run in shown:
-        table.add_column(title(run), justify="right")
-    for name in SPENT:
-        if any(name in run.figures for run in shown):
-            unit = describe(name).unit
-            label = describe(name).label + (f" ({unit})" if unit else "")
-            table.add_row(label, *(text(name, run.figures[name]) if name in run.figures else "" for run in shown))
-    for run in runs:
-        if run.failed:
-            table.caption = f"{table.caption}\n" if table.caption else ""
-            table.caption = f"{table.caption}{title(run)} failed: {run.failed}"
-    return table
+    columns = [Column[str]("figure", "", _label), *(_of_run(run, at) for at, run in enumerate(shown))]
+    rows = [name for name in SPENT if any(name in run.figures for run in shown)]
+    failed = [f"{title(run)} failed: {run.failed}" for run in runs if run.failed]
+    return rich_table("Resource usage of the broker", columns, rows, notes=failed)
+
+
+def _of_run(run: Run, at: int) -> Column[str]:
+    def shown(name: str) -> str:
+        return text(name, run.figures[name]) if name in run.figures else UNKNOWN
+
+    return Column(f"run {at}", title(run), run.figures.get, Kind.COUNT, text=shown)
+
+
+def pair_columns(document: str = "") -> list[Column[Pair]]:
+    """Return the columns of ratios; the name of their document is shown if there are several."""
+    return [
+        Column("ratio", "Ratio", lambda pair: pair_text(pair, document)),
+        Column(
+            "median", "Median", lambda pair: pair.median, Kind.COUNT, text=lambda pair: f"{pair.median:.3f}",
+            tone=lambda pair: Tone.NOTED,
+        ),
+        Column("interval", "Interval", lambda pair: pair.interval, Kind.COUNT, text=interval_text),
+        Column(
+            "sides", "Absolute (medians)", lambda pair: pair.a_value, Kind.COUNT,
+            text=lambda pair: sides(pair.metric, pair.a_value, pair.b_value) or UNKNOWN,
+        ),
+        Column(
+            "pairs", "Pairs", lambda pair: pair.ratios, Kind.COUNT,
+            text=lambda pair: "  ".join(f"{ratio:.3f}" for ratio in pair.ratios),
+        ),
+    ]  # fmt: skip
+
+
+def pair_text(pair: Pair, document: str = "") -> str:
+    """Describe the sides of a ratio, and which direction is better."""
+    metric = describe(pair.metric)
+    better = {True: "higher is better", False: "lower is better", None: ""}[metric.higher_is_better]
+    words = [document, metric.label, pair.label, f"{pair.a} / {pair.b}", better]
+    return ", ".join(word for word in words if word)
 
 
 def pairs_table(pairs: Sequence[Pair]) -> Table:
     """Return the table of each ratio's median, interval and pairs."""
-    table = Table(title="Ratios, pair by pair", title_justify="left")
-    for column in ("", "ratio"):
-        table.add_column(column)
-    for column in ("median", "interval", "absolute (medians)", "pairs"):
-        table.add_column(column, justify="right")
-    for pair in pairs:
-        label = describe(pair.metric).label + (f", {pair.label}" if pair.label else "")
-        table.add_row(
-            label,
-            f"{pair.a} / {pair.b}",
-            f"{pair.median:.3f}",
-            interval_text(pair),
-            sides(pair.metric, pair.a_value, pair.b_value),
-            "  ".join(f"{ratio:.3f}" for ratio in pair.ratios),
-        )
     notes = dict.fromkeys(pair.note for pair in pairs if pair.note)
-    if notes:
-        table.caption = "\n".join(notes)
-    return table
+    return rich_table("Ratios, pair by pair", pair_columns(), pairs, notes=notes)
+
+
+# A function of a profile: its module and its name; REST is the sum of those that are not listed.
+Function = tuple[str, str]
+REST: Function = ("", f"functions after the first {TOP}")
+
+
+def profile_columns(profiles: Sequence[tuple[str, Profile]]) -> list[Column[Function]]:
+    """Return the columns of functions: one for each named profile."""
+    return [
+        Column("function", "Function (share, CPU-s/GB)", lambda function: function[1]),
+        Column("module", "Module", lambda function: function[0]),
+        *(_of_profile(name, profile) for name, profile in profiles),
+    ]
+
+
+def _of_profile(name: str, profile: Profile) -> Column[Function]:
+    found = {(row.module, row.function): row for row in profile.functions}
+
+    def shown(function: Function) -> str:
+        return f"{profile.rest:.1%}" if function == REST else profile_cell(found.get(function))
+
+    return Column(name, name, found.get, Kind.COUNT, text=shown)
 
 
 def profiles_table(profiles: Sequence[Profile], most: int = 20) -> Table:
     """Return the table of the heaviest functions of all targets: share and, if known, CPU seconds per GB of each."""
-    table = Table(title="Where the time goes: share of CPU, and CPU-s/GB", title_justify="left")
-    table.add_column("function")
-    table.add_column("module")
-    for profile in profiles:
-        table.add_column(profile.target, justify="right")
-    found = [{(row.module, row.function): row for row in profile.functions} for profile in profiles]
-    for module, function in heaviest(profiles)[:most]:
-        cells = (profile_cell(rows.get((module, function))) for rows in found)
-        table.add_row(escape(function), escape(module), *cells)
-    table.add_row(f"functions after the first {TOP}", "", *(f"{profile.rest:.1%}" for profile in profiles))
-    table.caption = "\n".join(
+    columns = profile_columns([(profile.target, profile) for profile in profiles])
+    notes = [
         f"{profile.target}: {profile.samples} samples of {profile.event} in {profile.seconds:.1f} s"
         + "".join(f"; {note}" for note in profile.notes)
         for profile in profiles
-    )
-    return table
+    ]
+    return rich_table("Where the time goes", columns, [*heaviest(profiles)[:most], REST], notes=notes)
 
 
 def profile_cell(row: ProfileRow | None) -> str:
-    """Format as `12.3%  0.041`; empty for a function that is not among a target's heaviest."""
+    """Format as `12.3%  0.041`; unknown for a function that is not among a target's heaviest."""
     if row is None:
-        return ""
+        return UNKNOWN
     return f"{row.share:.1%}" + (f"  {row.cpu_s_per_gb:.3f}" if row.cpu_s_per_gb is not None else "")
 
 

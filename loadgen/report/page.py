@@ -10,6 +10,7 @@ from broker_cy.reporting import document
 from broker_cy.reporting.charts import Chart
 from broker_cy.reporting.document import cards, details, section, state
 from broker_cy.reporting.files import replace_file
+from broker_cy.reporting.tables import settings
 from loadgen.command import DATA_WRONG, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED
 from loadgen.report import charts, tables
 from loadgen.report.result import Result
@@ -47,8 +48,8 @@ def render(result: Result) -> str:
         section(
             "Where these figures came from",
             tables.users(result)
-            + tables.settings(result.provenance, "Provenance")
-            + details("All settings of the scenario", tables.settings(result.scenario, "Scenario")),
+            + settings("Provenance", [("Value", result.provenance)])
+            + details("All settings of the scenario", settings("Scenario", [("Value", result.scenario)])),
         ),
     ]
     return document.page(f"{title}: {result.headline}", body, drawn)

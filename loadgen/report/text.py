@@ -7,11 +7,11 @@ from typing import TextIO
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from broker_cy.reporting.numbers import fixed, precise, share
+from broker_cy.reporting.numbers import precise, share
+from broker_cy.reporting.rich_tables import rich_table
 from loadgen.command import DATA_WRONG, GENERATOR_LIMIT, GOOD, THRESHOLD_MISSED
 from loadgen.report import tables
 from loadgen.report.measured import OperationFigures
@@ -38,7 +38,7 @@ def show(result: Result, stream: TextIO | None = None) -> None:
     _errors(console, result)
     _workers(console, result)
     if result.thresholds:
-        console.print(_thresholds(result))
+        console.print(rich_table("Thresholds", tables.THRESHOLDS, result.thresholds))
     _verification(console, result)
     for note in result.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
@@ -64,29 +64,13 @@ def _search(console: Console, result: Result) -> None:
 
 def _figures(result: Result, width: int) -> Table:
     """Return the table of operations; on a narrow terminal without the less important columns."""
-    table = Table(
-        title=f"{escape(str(result.scenario.get('name', '')))}, {result.seconds:,.1f} s",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    wide = width >= WIDE
-    heads = ["/s", "records/s", "MB/s", "failed", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
-    left_out = set() if wide else {"MB/s", "p99.9 ms"}
-    table.add_column("operation", overflow="fold")
-    for head in heads:
-        if head not in left_out:
-            table.add_column(head, justify="right", no_wrap=True)
-    for name, each in result.operations.items():
-        p50, _, p99, p999, _, top, _ = tables.percentiles(each.latency)
-        words = [f"{each.failures:,}"] if each.failures else []
-        if each.unsent:
-            words.append(f"{each.unsent:,} never sent")
-        failed = f"{' + '.join(words)} ({share(each.error_share)})" if words else ""
-        rate, records = fixed(each.requests_per_s, 1), fixed(each.records_per_s, 1)
-        cells = [rate, records, fixed(each.mb_per_s, 2), failed, p50, p99, p999, top]
-        table.add_row(escape(name), *(cell for head, cell in zip(heads, cells, strict=True) if head not in left_out))
-    return table
+    known = {column.key: column for column in (*tables.OPERATIONS, *tables.LATENCIES)}
+    keys = ["operation", "requests_per_s", "records_per_s", "failed", "p50_ms", "p99_ms", "max_ms"]
+    if width >= WIDE:
+        keys[3:4] = ["mb_per_s", "failed", "error_share"]
+        keys[-1:] = ["p999_ms", "max_ms"]
+    title = f"{result.scenario.get('name', '')}, {result.seconds:,.1f} s"
+    return rich_table(title, [known[key] for key in keys], result.operations.items(), box=box.SIMPLE_HEAD)
 
 
 def perf_line(name: str, each: OperationFigures) -> str:
@@ -127,15 +111,6 @@ def _workers(console: Console, result: Result) -> None:
     if result.unsent:
         words.append(f"{result.unsent:,} were never sent")
     console.print(f"generator: {', '.join(words)}", markup=False, soft_wrap=True)
-
-
-def _thresholds(result: Result) -> Table:
-    table = Table(title="Thresholds", title_justify="left")
-    for head in ("verdict", "threshold"):
-        table.add_column(head)
-    for each in result.thresholds:
-        table.add_row("[green]met[/]" if each.is_met else "[red]missed[/]", escape(each.text))
-    return table
 
 
 def _verification(console: Console, result: Result) -> None:

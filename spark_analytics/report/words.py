@@ -6,7 +6,7 @@ from html import escape
 
 from broker_cy.admin.lag import Status
 from broker_cy.reporting.foreign_text import LABEL_MAX, clean
-from broker_cy.reporting.numbers import UNKNOWN, minute, share
+from broker_cy.reporting.numbers import UNKNOWN, share
 from spark_analytics.report.content import DAY_MS, HOUR_MS, NAMES_MAX, Backtest
 
 _STATUS = {
@@ -37,11 +37,6 @@ def names(of: tuple[str, ...]) -> str:
 
 def status(of: Status) -> str:
     return _STATUS[of]
-
-
-def moment(ms: int) -> str:
-    """Return a time as HTML, in one line."""
-    return f'<span class="name">{minute(ms)}</span>'
 
 
 def days(value: float | None) -> str:

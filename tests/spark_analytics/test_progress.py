@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
-from spark_analytics.cells import text_of
+from spark_analytics.cells import table, text_of
 from spark_analytics.progress import Doing, Progress
 from tests.support.wait import until
 
@@ -96,7 +97,11 @@ def test_foreign_text_is_no_command() -> None:
         shown = text_of(each)
         assert not set("\x1b\x07\x9b\n") & set(shown)
         assert "title" in shown
-        assert "\\[red]" in shown
+        assert "[red]" in shown
+        out = io.StringIO()
+        Console(file=out, width=80, color_system=None).print(table(evil, ["a"], [{"a": each}], notes=[evil]))
+        assert not set("\x1b\x07\x9b") & set(out.getvalue())
+        assert out.getvalue().count("[red]") == 3
     assert text_of(b"\xff" * 100).endswith("…")
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.measuring import hdr
+from bench.report.columns import pair_text
 from bench.report.html.entities import Entity, labels
 from bench.report.measured import ladder
 from bench.report.metrics import describe
-from bench.report.result import Document, Latencies, Pair, Run
+from bench.report.result import Document, Latencies, Run
 from broker_cy.reporting.charts import (
     Chart,
     Trace,
@@ -193,11 +194,3 @@ def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
     }  # fmt: skip
     note = "Circles: pairs. Diamond: their median. Bar: its interval. At 1x both are equal."
     return Chart("ratios", "Ratios, pair by pair", note, data, layout, wide=True)
-
-
-def pair_text(pair: Pair, document: str = "") -> str:
-    """Describe the sides of a ratio, and which direction is better."""
-    metric = describe(pair.metric)
-    better = {True: "higher is better", False: "lower is better", None: ""}[metric.higher_is_better]
-    words = [document, metric.label, pair.label, f"{pair.a} / {pair.b}", better]
-    return ", ".join(word for word in words if word)

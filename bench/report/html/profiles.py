@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from bench.report.columns import heaviest, profile_cell
+from bench.report.columns import REST, heaviest, profile_cell, profile_columns
 from bench.report.html.entities import Entity
 from bench.report.result import Profile, ProfileRow
 from broker_cy.reporting.charts import Chart, hover
+from broker_cy.reporting.document import details
+from broker_cy.reporting.tables import html
 
 MOST_MODULES = 12
 MOST_FUNCTIONS = 24
@@ -53,7 +55,7 @@ def _bars(
         rows = {(row.module, row.function): row for row in (profile.modules if modules else profile.functions)}
         texts = [
             f"{hover(entity.name)}<br>{hover(function or module)}{f' ({hover(module)})' if function else ''}<br>"
-            f"{hover(profile_cell(rows.get((module, function))) or 'not among its heaviest')}"
+            f"{hover(profile_cell(rows[module, function]) if (module, function) in rows else 'not among its heaviest')}"
             for module, function in keys
         ]
         data.append({
@@ -92,21 +94,10 @@ def table(known: Profiled) -> str:
     """Return a table of every listed function, with a column for each target."""
     if not known:
         return ""
-    profiles = [profile for _, profile in known]
-    found = [{(row.module, row.function): row for row in profile.functions} for profile in profiles]
-    head = "".join(f'<th class="number">{escape(entity.name)}</th>' for entity, _ in known)
-    rows = [
-        f"<tr><td><code>{escape(function)}</code></td><td>{escape(module)}</td>"
-        + "".join(f'<td class="number">{escape(profile_cell(each.get((module, function))))}</td>' for each in found)
-        + "</tr>"
-        for module, function in heaviest(profiles)
-    ]
-    rest = "".join(f'<td class="number">{profile.rest:.1%}</td>' for profile in profiles)
-    rows.append(f"<tr><td>functions that are not listed</td><td></td>{rest}</tr>")
-    return (
-        '<details><summary>Every listed function</summary><div class="card scroll"><table>'
-        f"<tr><th>Function (share, CPU-s/GB)</th><th>Module</th>{head}</tr>{''.join(rows)}</table></div></details>"
-    )
+    columns = profile_columns([(entity.name, profile) for entity, profile in known])
+    rows = [*heaviest([profile for _, profile in known]), REST]
+    code = {"function": lambda function: f"<code>{escape(function[1])}</code>"}
+    return details("Every listed function", html("Every listed function", columns, rows, code))
 
 
 def about(known: Profiled) -> str:

@@ -72,9 +72,9 @@ def test_absolute_figures_and_the_warm_up_stand_beside_the_ratios() -> None:
     """A ratio of 5 may compare two slow brokers, or have a denominator that was still compiling."""
     text = page.render([("a", document())])
     assert "10,000 : 10,000 /s" in text
-    assert "<th>kafka</th><td>not steady within 60 s</td>" in text
-    assert "1,000&ensp;4,000&ensp;5,000" in text
-    assert "<th>ours</th><td>steady</td>" in text
+    assert '<th scope="row" class=name>kafka</th><td>not steady within 60 s</td>' in text
+    assert "1,000  4,000  5,000" in text
+    assert '<th scope="row" class=name>ours</th><td class=name>steady</td>' in text
     noted = page.render([("a", replace(document(), notes=("the disk was slow",)))])
     assert "<li>compare: the disk was slow</li>" in noted
 
@@ -170,7 +170,7 @@ def test_repeats_are_merged_exactly_in_the_curve() -> None:
 
 def test_figures_table_shows_median_and_range() -> None:
     text = page.render([("a", document(repeats=3))])
-    row: Any = re.search(r"<tr><td>Broker CPU per GB <span.*?</tr>", text, re.S)
+    row: Any = re.search(r'<tr><th scope="row">Broker CPU per GB <span.*?</tr>', text, re.S)
     assert re.findall(r">([\d.,]+)<br>", row[0]) == ["252.500", "505.000"]
     assert "250.000 to 255.000" in row[0]
 
