@@ -11,9 +11,19 @@ from rich.table import Table
 
 from bench.drivers.base import SAMPLE_S, Sample
 from bench.measuring import proc
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.rich_tables import rich_table
 
 MB = 1e6
 LINE_S = 5.0  # between plain lines
+HEADS = ("target", "s", "records/s", "MB/s", "consumed MB/s", "p50 ms", "p99 ms", "broker cores", "RSS MB", "errors")
+
+
+def _column(at: int, head: str) -> Column[tuple[str, ...]]:
+    return Column(head, head, lambda row: row[at], Kind.COUNT if at else Kind.TEXT, text=lambda row: row[at])
+
+
+COLUMNS = [_column(at, head) for at, head in enumerate(HEADS)]
 
 
 class View:
@@ -78,27 +88,11 @@ class View:
             self.live.update(self.table())
         elif time.monotonic() - self.last_line >= LINE_S:
             self.last_line = time.monotonic()
-            names = ("s", "records/s", "MB/s", "consumed MB/s", "p50 ms", "p99 ms", "cores", "RSS MB", "errors")
-            reported = zip(names, self.rows[target][1:], strict=True)
+            reported = zip(HEADS[1:], self.rows[target][1:], strict=True)
             text = "  ".join(f"{name} {value}" for name, value in reported if value)
             self.console.print(f"{target}: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def table(self) -> Table:
         """Return a table of the latest sample of each target."""
-        table = Table(title=f"{self.title}   {self.done}/{self.windows or '?'}   {self.text}", title_justify="left")
-        for name in (
-            "target",
-            "s",
-            "records/s",
-            "MB/s",
-            "consumed MB/s",
-            "p50 ms",
-            "p99 ms",
-            "broker cores",
-            "RSS MB",
-            "errors",
-        ):
-            table.add_column(name, justify="left" if name == "target" else "right")
-        for row in self.rows.values():
-            table.add_row(*row)
-        return table
+        title = f"{self.title}   {self.done}/{self.windows or '?'}   {self.text}"
+        return rich_table(title, COLUMNS, self.rows.values())

@@ -11,11 +11,13 @@ from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.measures import milliseconds
 from broker_cy.reporting.numbers import precise
+from broker_cy.reporting.rich_tables import rich_table
 from loadgen.figures.totals import Operation, Second, Totals, percentile_ms
 
 LINE_S = 5.0  # between plain lines
@@ -86,20 +88,25 @@ class Progress:
         return ", ".join(words)
 
     def _table(self, totals: Totals, second: Second) -> Table:
-        table = Table(title=self._title, title_justify="left")
-        table.add_column("operation")
-        for head in ("/s", "p50 ms", "p99 ms", "max ms", "errors/s", "errors so far"):
-            table.add_column(head, justify="right")
-        for name, each in _busiest(second):
-            whole = totals.operations.get(name, each)
-            latency = [_percentile(each, percent) for percent in (50, 99, 100)]
-            table.add_row(
-                escape(name), f"{each.requests:,}", *latency,
-                f"{each.failures:,}" if each.failures else "", f"{whole.failures:,}" if whole.failures else "",
-            )  # fmt: skip
-        if len(second.operations) > ROWS_MAX:
-            table.caption = f"and {len(second.operations) - ROWS_MAX} further operations"
-        return table
+        columns: list[Column[tuple[str, Operation]]] = [
+            Column("operation", "operation", lambda row: row[0]),
+            Column("rate", "/s", lambda row: row[1].requests, Kind.COUNT),
+            *(_latency(percent, head) for percent, head in ((50, "p50 ms"), (99, "p99 ms"), (100, "max ms"))),
+            _failures("errors/s", lambda row: row[1]),
+            _failures("errors so far", lambda row: totals.operations.get(row[0], row[1])),
+        ]
+        further = len(second.operations) - ROWS_MAX
+        notes = [f"and {further} further operations"] if further > 0 else []
+        return rich_table(self._title, columns, _busiest(second), notes=notes)
+
+
+def _latency(percent: float, head: str) -> Column[tuple[str, Operation]]:
+    return milliseconds(head, head, lambda row: percentile_ms(row[1].latency, percent))
+
+
+def _failures(head: str, of: Callable[[tuple[str, Operation]], Operation]) -> Column[tuple[str, Operation]]:
+    """Return a column of failures, which is empty for operations without any."""
+    return Column(head, head, of, Kind.COUNT, text=lambda row: f"{of(row).failures:,}" if of(row).failures else "")
 
 
 def newest(totals: Totals) -> Second:
