@@ -8,7 +8,7 @@ from broker_cy.core import extras
 
 # Modules of the extra `analytics` (requirements/analytics.in); if they can be imported, it is installed.
 LIBRARIES = ("orjson", "pandas", "pyarrow", "pyspark")
-EXIT_MISSING = 69  # EX_UNAVAILABLE
+EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:

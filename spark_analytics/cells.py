@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from broker_cy.console.record_json import plain_bytes
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import UNKNOWN
@@ -15,6 +16,15 @@ from broker_cy.reporting.rich_tables import rich_table
 
 # Bytes of a key or value that are shown.
 SHOWN_BYTES = 60
+
+
+def json_of(value: Any) -> Any:
+    """Return a value that JSON does not have in one of JSON's types; times are in UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, bytes | bytearray):
+        return plain_bytes(bytes(value))
+    return str(value)
 
 
 def text_of(value: Any, timespec: str = "seconds") -> str:

@@ -1,16 +1,17 @@
 """The command `broker-analytics`: analyses of a cluster's own events and samples over days, on Apache Spark. See
 docs/analytics.md.
 
-Exit codes: 0 good; 64 an option or a plan is wrong; 65 no data was found, the lake is in use, or a segment is damaged;
-69 the broker, Spark, the jars or the cluster are missing, or the lake cannot be written; 70 Spark failed.
+Exit codes: those of all programs (broker_cy.client.program).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,14 @@ import click
 from rich.console import Console
 
 from broker_cy import __version__
+from broker_cy.client import options as cluster_options
+from broker_cy.client.clusters import ClusterEntry, Wanted, default_path, select
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.program import EXIT_INTERRUPTED, end, wants_json
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP, parse_time
+from broker_cy.client.security import SECRETS
 from spark_analytics import schedule as timers
-from spark_analytics.errors import DamagedError, IngestError, NothingError, SetUpError, SparkFailedError
+from spark_analytics.errors import DamagedError, NothingError, SetUpError, SparkFailedError
 from spark_analytics.failures import in_one_line
 from spark_analytics.jars import fetch
 from spark_analytics.lake import Lake, LakeError, Span, check_writable
@@ -29,47 +35,39 @@ from spark_analytics.reassignment import PlanError, read
 from spark_analytics.segments.errors import SegmentsError
 
 if TYPE_CHECKING:
-    from broker_cy.client.security import ClientSecurity
     from spark_analytics.jobs.registry import Job
 
 PROGRAM = "broker-analytics"
-WRONG_USE, NO_DATA, UNAVAILABLE, FAILED = 64, 65, 69, 70
 WIDE = 200
 EPILOG = """\b
 examples:
-  broker-analytics ingest --bootstrap 127.0.0.1:9092 --out lake/
+  broker-analytics ingest --bootstrap 127.0.0.1:9092 --lake lake/
   broker-analytics run lag --lake lake/ --from -1d
   broker-analytics run what-if --lake lake/ --plan plan.json
   broker-analytics report --lake lake/ --out report.html --from -7d
   broker-analytics segments /var/lib/broker-cy --topic orders --from 2026-11-23T08:00 --to 2026-11-23T09:00
-  broker-analytics schedule --bootstrap 127.0.0.1:9092 --out lake/ --every 10m
+  broker-analytics schedule --bootstrap 127.0.0.1:9092 --lake lake/ --every 10m
 """
 
 
 class Program(click.Group):
-    """Exits with the codes above, and a sentence instead of a traceback."""
+    """Ends with the exit codes of all programs, and a sentence instead of a traceback."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def main(self, args: Any = None, *more: Any, **extra: Any) -> Any:
+        argv = list(sys.argv[1:] if args is None else args)
         try:
-            return super().main(*args, **{**extra, "standalone_mode": False})
+            return super().main(argv, *more, **{**extra, "standalone_mode": False})
         except click.ClickException as error:
-            error.show()
-            sys.exit(WRONG_USE)
+            sys.exit(cluster_options.click_error(PROGRAM, error, argv))
         except click.Abort:
-            sys.exit(130)
-        except (LakeError, NothingError, DamagedError) as error:
-            _end(error, NO_DATA)
+            sys.exit(EXIT_INTERRUPTED)
+        except ClientError as error:
+            found = error
         except (SegmentsError, PlanError) as error:
-            _end(error, WRONG_USE)
-        except (SetUpError, IngestError) as error:
-            _end(error, UNAVAILABLE)
-        except SparkFailedError as error:
-            _end(error, FAILED)
-
-
-def _end(error: Exception, code: int) -> None:
-    print(f"{PROGRAM}: {error}", file=sys.stderr)
-    sys.exit(code)
+            found = ClientError(Failure.INVALID, str(error))
+        except (LakeError, NothingError, DamagedError, SetUpError, SparkFailedError) as error:
+            found = ClientError(Failure.REFUSED, str(error))
+        sys.exit(end(PROGRAM, found, as_json=wants_json(argv)))
 
 
 class Memory(click.ParamType[str]):
@@ -107,6 +105,8 @@ _folder = click.Path(file_okay=False, path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
 
 
+_with_json = click.option("--json", "as_json", is_flag=True, help="Print JSON; errors are JSON, too.")
+
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -122,16 +122,16 @@ def _together(*options: Decorator) -> Decorator:
 
 
 _with_source = _together(
-    click.option("--bootstrap", required=True, metavar="HOST:PORT[,..]", help="Brokers of the cluster."),
+    cluster_options.click_options(),
     click.option(
-        "--command-config",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Settings of a Kafka client with the login, such as client.properties.",
+        "--lake", "--out", "lake", cls=cluster_options.shown_without("--out"), required=True, type=_folder,
+        metavar="LAKE", help="The folder of the lake.",
     ),
-    click.option("--out", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
-    click.option("--cluster", metavar="NAME", help="Its name in the lake; by default the cluster's id."),
-)
+    click.option(
+        "--name", metavar="NAME",
+        help="The cluster's name in the lake; by default that of --cluster, else the cluster's id.",
+    ),
+)  # fmt: skip
 _with_lake = _together(
     click.option("--lake", required=True, type=_folder, metavar="LAKE", help="The folder of the lake."),
     click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated."),
@@ -157,34 +157,40 @@ def command() -> None:
 
 
 @command.command()
-def jars() -> None:
+@_with_json
+def jars(as_json: bool) -> None:
     """Download the jars of Spark's own Kafka source, once per machine. Only notebooks and programs that read topics
     with Spark through `spark_analytics.session` need them.
     """
-    for each in fetch():
-        click.echo(str(each))
+    found = [str(each) for each in fetch()]
+    click.echo(json.dumps({"jars": found}) if as_json else "\n".join(found))
 
 
 @command.command()
 @_with_source
 @click.option("--accept-loss", is_flag=True, help="Continue although records were removed before they were ingested.")
 @click.option("--replaces", metavar="ID", help="The cluster id that this broker had before it was formatted again.")
+@_with_json
 def ingest(
-    bootstrap: str,
-    command_config: Path | None,
-    out: Path,
-    cluster: str | None,
+    lake: Path,
+    name: str | None,
     accept_loss: bool,
     replaces: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Read the records since the last ingest into the lake, exactly once.
 
-    Several single-broker clusters can be the nodes of one cluster in the lake: give them the same --cluster.
+    Several single-broker clusters can be the nodes of one cluster in the lake: give them the same --name.
     """
     from spark_analytics import ingest as reading
 
-    source = reading.find(bootstrap, cluster, _security(command_config))
-    done = reading.ingest(Lake(out), source, accept_loss=accept_loss, replaces=replaces, show=_show)
+    cluster = _cluster(options)[1]
+    source = reading.find(_addresses(cluster), _name(cluster, name), cluster.security)
+    done = reading.ingest(Lake(lake), source, accept_loss=accept_loss, replaces=replaces, show=_show)
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
     batches = "1 batch" if done.batches == 1 else f"{done.batches} batches"
     click.echo(f"{done.cluster}: {done.records:,} records in {batches}, {done.seconds:.0f} s")
     if done.left_out:
@@ -199,6 +205,7 @@ def ingest(
 @click.option("--plan", type=_file, metavar="FILE", help="For what-if: a plan of kafka-reassign-partitions.")
 @click.option("--current", type=_file, metavar="FILE", help="For what-if: the current assignment, in the same form.")
 @click.option("--out", type=_folder, metavar="FOLDER", help="Also write all rows here, as Parquet.")
+@_with_json
 @_with_spark
 def run(
     job: str,
@@ -210,6 +217,7 @@ def run(
     plan: Path | None,
     current: Path | None,
     out: Path | None,
+    as_json: bool,
     **of_spark: Any,
 ) -> None:
     """Run a job over the lake: throughput, lag, rebalances, skew, nodes, forecast, end-to-end, what-if, or all.
@@ -229,7 +237,8 @@ def run(
             raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
     spark = session(f"run {job}", **of_spark)
     with in_one_line(of_spark["verbose"]):
-        running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, console=_console())
+        show = running.AsJson() if as_json else running.AsTables(_console())
+        running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, show=show)
 
 
 def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, current: Path | None) -> list[Job]:
@@ -263,6 +272,7 @@ def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, cu
 @_with_lake
 @_with_range
 @click.option("--out", required=True, type=_file, metavar="FILE", help="The page; an older one is replaced.")
+@_with_json
 @_with_spark
 def report(
     lake: Path,
@@ -270,6 +280,7 @@ def report(
     end: datetime | None,
     clusters: tuple[str, ...],
     out: Path,
+    as_json: bool,
     **of_spark: Any,
 ) -> None:
     """Write a page about throughput, lag, rebalances, hot partitions, anomalies, forecasts and disks."""
@@ -286,7 +297,8 @@ def report(
             page.write(collect.collect(spark, there, span, clusters), out)
     except OSError as error:
         raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
-    click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+    size_bytes = out.stat().st_size
+    click.echo(json.dumps({"file": str(out), "bytes": size_bytes}) if as_json else f"{out}: {size_bytes / 1e6:.1f} MB")
 
 
 @command.command()
@@ -301,6 +313,7 @@ def report(
     show_default=True,
     help="At damage: stop, or skip the damaged part and list it.",
 )
+@_with_json
 @_with_spark
 def segments(
     directories: tuple[Path, ...],
@@ -309,6 +322,7 @@ def segments(
     end: datetime | None,
     limit: int,
     on_damage: str,
+    as_json: bool,
     **of_spark: Any,
 ) -> None:
     """Count the records of topics in log directories, by partition, and show the first ones. No broker is needed."""
@@ -318,33 +332,55 @@ def segments(
     span = span_of(start, end)
     spark = session("segments", **of_spark)
     with in_one_line(of_spark["verbose"]):
-        on_disk.show(spark, directories, topics, span=span, limit=limit, on_damage=on_damage, console=_console())
+        show = on_disk.as_json if as_json else on_disk.as_tables(_console())
+        on_disk.show(spark, directories, topics, span=span, limit=limit, on_damage=on_damage, show=show)
 
 
 @command.command()
 @_with_source
 @click.option("--every", default="10m", show_default=True, metavar="TIME", help=f"How often: {DURATION_HELP}.")
-def schedule(bootstrap: str, command_config: Path | None, out: Path, cluster: str | None, every: str) -> None:
+@_with_json
+def schedule(lake: Path, name: str | None, every: str, as_json: bool, **options: Any) -> None:
     """Print a systemd service and timer that ingest again and again."""
-    _security(command_config)
-    login = command_config.resolve() if command_config is not None else None
+    wanted, cluster = _cluster(options)
+    cluster.client_settings()
+    place = cluster.name if cluster.is_named else str(cluster.bootstrap[0])
     try:
-        click.echo(timers.units(sys.executable, bootstrap, out.resolve(), every, cluster, login))
+        text = timers.units(sys.executable, place, _connect(wanted, cluster), lake.resolve(), every, name)
     except ValueError as error:
-        raise click.ClickException(f"--every: {error}") from None
+        raise ClientError(Failure.INVALID, str(error), what="--every") from None
+    click.echo(json.dumps({"units": text}) if as_json else text)
 
 
-def _security(path: Path | None) -> ClientSecurity | None:
-    """The content of the file."""
-    if path is None:
-        return None
-    from broker_cy.client.errors import ClientError
-    from broker_cy.client.security import read_command_config, security_of
+def _cluster(options: dict[str, Any]) -> tuple[Wanted, ClusterEntry]:
+    """Return the options of the cluster, with those of the environment, and the cluster. Raises ClientError."""
+    if options.get("bootstrap") is not None and options.get("cluster") is not None:
+        reason = "--bootstrap and --cluster cannot be used together: the name in the lake is --name"
+        raise ClientError(Failure.INVALID, f"{reason} {options['cluster']}")
+    wanted = cluster_options.take(options)
+    return wanted, select(wanted)
 
-    try:
-        return security_of(read_command_config(path), str(path))
-    except ClientError as error:
-        raise click.ClickException(f"--command-config: {error}") from None
+
+def _addresses(cluster: ClusterEntry) -> str:
+    return ",".join(map(str, cluster.bootstrap))
+
+
+def _name(cluster: ClusterEntry, name: str | None) -> str | None:
+    return name or (cluster.name if cluster.is_named else None)
+
+
+def _connect(wanted: Wanted, cluster: ClusterEntry) -> list[str]:
+    """The options of a unit, which runs with another environment. Raises ClientError: all users can read it."""
+    found = ["--bootstrap", _addresses(cluster)]
+    if cluster.is_named:
+        found = ["--clusters-file", str((wanted.clusters_file or default_path()).resolve()), "--cluster", cluster.name]
+    if cluster.command_config is not None:
+        found += ["--command-config", str(cluster.command_config.resolve())]
+    for name, value in cluster.overrides.items():
+        if name in SECRETS:
+            raise ClientError(Failure.INVALID, f"{name}: all users can read a unit: use --command-config", what="-X")
+        found += ["-X", f"{name}={value}"]
+    return found
 
 
 def _console() -> Console:

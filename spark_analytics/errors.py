@@ -1,12 +1,19 @@
 """Errors before and during the reading of records."""
 
+from __future__ import annotations
+
+from broker_cy.client.errors import ClientError, Failure
+
 
 class SetUpError(Exception):
     """Java, PySpark, the jars or the workers of a cluster are missing; the text says what to do."""
 
 
-class IngestError(Exception):
+class IngestError(ClientError):
     """The records cannot be read; the text says why, and what to do."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Failure.REFUSED, reason)
 
 
 class NothingError(Exception):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from broker_cy.admin import AdminClient, ClientError
+from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reader import Reader
 from broker_cy.client.security import OPEN, ClientSecurity
@@ -57,14 +57,12 @@ class Ingested:
 
 def find(bootstrap: str, cluster: str | None, security: ClientSecurity | None = None) -> Source:
     """Examine the cluster. By default its name in the lake is its id; `security` is for brokers that require it. Raises
-    IngestError if the cluster cannot be reached or has neither topic, and LakeError for an invalid name.
+    ClientError if the cluster cannot be reached, IngestError if it has neither topic, and LakeError for an invalid
+    name.
     """
     if cluster is not None:
         checked(cluster)
-    try:
-        return asyncio.run(_find(bootstrap, cluster, security or OPEN))
-    except ClientError as error:
-        raise IngestError(f"{bootstrap}: {error}") from None
+    return asyncio.run(_find(bootstrap, cluster, security or OPEN))
 
 
 async def _find(bootstrap: str, cluster: str | None, security: ClientSecurity) -> Source:
@@ -104,14 +102,13 @@ def ingest(
     show: Callable[[str], None] = lambda text: None,
 ) -> Ingested:
     """Read everything from the end of the last ingest to that of the source. `replaces` is the id of another source of
-    the same cluster; its nodes belong to this source from now on. Raises IngestError and LakeError.
+    the same cluster; its nodes belong to this source from now on. Raises ClientError, IngestError and
+    LakeError.
     """
     try:
         enter(lake, source, replaces)
         with lake.locked(source.cluster, source.source):
             return _locked(lake, _again(source), accept_loss, show)
-    except ClientError as error:
-        raise IngestError(f"{source.bootstrap}: {error}") from None
     except OSError as error:
         # Arrow adds its own words to the system's message.
         raise IngestError(f"{lake.path}: {os.strerror(error.errno) if error.errno else error}") from None
@@ -119,7 +116,7 @@ def ingest(
 
 def _again(source: Source) -> Source:
     """Examine the source again, now that the lake is locked: another ingest may have read past the earlier ends. Raises
-    IngestError if it is another cluster now.
+    ClientError, and IngestError if it is another cluster now.
     """
     found = find(source.bootstrap, source.cluster, source.security)
     if found.source != source.source:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from spark_analytics.cells import table
+from spark_analytics.cells import json_of, table
 from spark_analytics.cluster import is_local
 from spark_analytics.errors import DamagedError, NothingError
 from spark_analytics.lake import Span
@@ -40,9 +41,9 @@ def show(
     span: Span,
     limit: int,
     on_damage: str,
-    console: Console,
+    show: Callable[[str, Sequence[Any]], None],
 ) -> None:
-    """Print both tables, and the damage that was left out to stderr. Raises SegmentsError for topics that do not exist
+    """Show both tables, and the damage that was left out to stderr. Raises SegmentsError for topics that do not exist
     or cannot be read, NothingError for a span without records, and DamagedError.
     """
     from pyspark.errors import PySparkException
@@ -78,14 +79,14 @@ def show(
         if not of_partitions:
             where = ", ".join(map(str, directories))
             raise NothingError(f"{where}: no records of {', '.join(topics)} from {span}")
-        console.print(_shown("records by partition", of_partitions))
+        show("records by partition", of_partitions)
         first = (
             read(spark, directories, topics, **bounds).orderBy("timestamp", "topic", "partition", "offset").limit(limit)
         )
         columns = ("topic", "partition", "offset", "timestamp", "key", "value")
         with progress.during(f"segments: the first {limit}"):
             of_records = first.select(*columns).collect()
-        console.print(_shown(f"the first {limit}", of_records))
+        show(f"the first {limit}", of_records)
     except PySparkException as error:
         if found := _DAMAGE.search(str(error)):
             raise DamagedError(found[0].replace(HINT, "(--on-damage skip leaves it out)")) from None
@@ -103,6 +104,17 @@ def _print_damage(found: Counters) -> None:
         print(f"  {place}", file=sys.stderr)
     if found.damaged > len(found.places):
         print(f"  and {found.damaged - len(found.places):,} more", file=sys.stderr)
+
+
+def as_tables(console: Console) -> Callable[[str, Sequence[Any]], None]:
+    """Return how tables are shown to people."""
+    return lambda title, rows: console.print(_shown(title, rows))
+
+
+def as_json(title: str, rows: Sequence[Any]) -> None:
+    """Print one JSON object, on a line of the standard output."""
+    fields = {"title": title, "rows": [each.asDict(recursive=True) for each in rows]}
+    print(json.dumps(fields, default=json_of, ensure_ascii=False), flush=True)
 
 
 def _shown(title: str, rows: Sequence[Any]) -> Table:

@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.table import Table
 
-from spark_analytics.cells import table
+from spark_analytics.cells import json_of, table
 from spark_analytics.lake import Lake, LakeError, Span, url
 from spark_analytics.progress import Progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from spark_analytics.jobs.registry import Found, Job
 
 # Columns of a table on a terminal; the files have all columns.
 COLUMNS_MAX = 12
+
+
+class Shown(Protocol):
+    """How results are shown. `result` gets one row more than `limit`, if there are so many."""
+
+    def begin(self, job: Job) -> None: ...
+    def result(self, job: Job, found: Found, rows: Sequence[Row], limit: int) -> None: ...
+    def end(self, job: Job, seconds: float) -> None: ...
+
+
+class AsTables:
+    """Tables for people."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def begin(self, job: Job) -> None:
+        self._console.print(f"{job.name}: {job.help}", style="bold")
+
+    def result(self, job: Job, found: Found, rows: Sequence[Row], limit: int) -> None:
+        self._console.print(_table(found, rows, limit))
+
+    def end(self, job: Job, seconds: float) -> None:
+        self._console.print(f"{job.name} took {seconds:.1f} s", style="dim")
+
+
+class AsJson:
+    """One JSON object per result, on a line of the standard output."""
+
+    def begin(self, job: Job) -> None:
+        pass
+
+    def result(self, job: Job, found: Found, rows: Sequence[Row], limit: int) -> None:
+        shown = [each.asDict(recursive=True) for each in rows[:limit]]
+        fields = {"job": job.name, "result": found.name, "rows": shown, "is_complete": len(rows) <= limit}
+        print(json.dumps(fields, default=json_of, ensure_ascii=False), flush=True)
+
+    def end(self, job: Job, seconds: float) -> None:
+        pass
 
 
 def run(
@@ -32,7 +72,7 @@ def run(
     clusters: Sequence[str],
     limit: int,
     out: Path | None,
-    console: Console,
+    show: Shown,
 ) -> None:
     """Run jobs one after the other. Raises LakeError if the lake has no data in the span, and PlanError for a plan that
     does not fit the lake.
@@ -48,16 +88,16 @@ def run(
         raise LakeError(f"{lake.path} holds nothing from {span} that {', '.join(job.name for job in jobs)} could use")
     for job in jobs:
         began_s = time.monotonic()
-        console.print(f"{job.name}: {job.help}", style="bold")
+        show.begin(job)
         for found in _all_of(job, tables, progress):
             with progress.during(f"{job.name}, {found.name}"):
                 if out is not None:
                     # The shown rows are not computed a second time.
                     found.rows.persist(StorageLevel.DISK_ONLY)
                     found.rows.write.mode("overwrite").parquet(url(out / job.name / found.name))
-                shown = _table(found, limit)
-            console.print(shown)
-        console.print(f"{job.name} took {time.monotonic() - began_s:.1f} s", style="dim")
+                rows = found.rows.limit(limit + 1).collect()
+            show.result(job, found, rows, limit)
+        show.end(job, time.monotonic() - began_s)
         spark.catalog.clearCache()
 
 
@@ -72,9 +112,7 @@ def _all_of(job: Job, tables: Mapping[str, DataFrame], progress: Progress) -> It
         yield found
 
 
-def _table(found: Found, limit: int) -> Table:
-    """Return the first rows of a result."""
-    rows = found.rows.limit(limit + 1).collect()
+def _table(found: Found, rows: Sequence[Row], limit: int) -> Table:
     columns = found.rows.columns
     if len({row["cluster"] for row in rows}) <= 1:
         columns.remove("cluster")

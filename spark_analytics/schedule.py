@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker_cy.client.quantities import parse_duration
@@ -11,27 +12,24 @@ from broker_cy.client.quantities import parse_duration
 _EVERY_LEAST_MS, _EVERY_MOST_MS = 1_000, 366 * 86_400_000
 
 
-def units(
-    python: str, bootstrap: str, lake: Path, every: str, cluster: str | None = None, login: Path | None = None
-) -> str:
-    """Return the text of both units, which are named after the first address, because each broker of a lake may have
-    its own; `login` is the file with the settings of a client. Raises ValueError for a wrong duration `every`.
+def units(python: str, place: str, connect: Sequence[str], lake: Path, every: str, name: str | None = None) -> str:
+    """Return the text of both units. `place` is the cluster's name or its first address: each broker of a lake may have
+    its own units. `connect` are the options that select the cluster and its login, `name` is its name in the lake.
+    Raises ValueError for a wrong duration `every`.
     """
     every_ms = parse_duration(every)
     if not _EVERY_LEAST_MS <= every_ms <= _EVERY_MOST_MS:
         raise ValueError(f"{every!r} is out of range (allowed: 1s to 366d)")
-    words = [python, "-m", "spark_analytics", "ingest", "--bootstrap", bootstrap, "--out", str(lake)]
-    if cluster is not None:
-        words += ["--cluster", cluster]
-    if login is not None:
-        words += ["--command-config", str(login)]
-    name = "broker-analytics-" + re.sub(r"[^A-Za-z0-9]+", "-", bootstrap.split(",")[0]).strip("-")
+    words = [python, "-m", "spark_analytics", "ingest", *connect, "--lake", str(lake)]
+    if name is not None:
+        words += ["--name", name]
+    unit = "broker-analytics-" + re.sub(r"[^A-Za-z0-9]+", "-", place).strip("-")
     # systemd expands % and $ in a command.
     command = shlex.join(words).replace("%", "%%").replace("$", "$$")
     return f"""\
-# /etc/systemd/system/{name}.service
+# /etc/systemd/system/{unit}.service
 [Unit]
-Description=Ingest of the events and samples of {bootstrap.replace("%", "%%")}
+Description=Ingest of the events and samples of {place.replace("%", "%%")}
 Wants=network-online.target
 After=network-online.target
 
@@ -39,7 +37,7 @@ After=network-online.target
 Type=oneshot
 ExecStart={command}
 
-# /etc/systemd/system/{name}.timer
+# /etc/systemd/system/{unit}.timer
 [Unit]
 Description=Repeated ingest of events and samples
 

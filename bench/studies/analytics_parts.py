@@ -139,7 +139,7 @@ def ingest(place: Place, sizes: Sizes) -> Figures:
         size = sum(path.stat().st_size for topic in counts for path in data.glob(f"{topic}-0/*.log"))
         target = BrokerCy(data, {**BROKER_SETTINGS, **own_topics.QUIET})
         with target.running():
-            words = ("ingest", f"--bootstrap={address_of(target)}", f"--out={directory / 'lake'}", "--cluster=bench")
+            words = ("ingest", f"--bootstrap={address_of(target)}", f"--lake={directory / 'lake'}", "--name=bench")
             ran = analytics(directory, *words, timeout_s=ENDS_S)
     if (read := records_of(ran)) != sum(counts.values()):
         raise ProcessError(f"{read} records were ingested of {sum(counts.values())}: {ran.printed[-500:]}")

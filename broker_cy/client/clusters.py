@@ -70,6 +70,11 @@ class ClusterEntry:
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
+    def is_named(self) -> bool:
+        """Whether it is a cluster of the cluster file; otherwise the name is its address."""
+        return bool(self.where)
+
+    @property
     def login(self) -> ClientLogin | None:
         """The login of its connections; None without SASL. Reads files now. Raises ClientError."""
         return login_of(*self.client_settings())

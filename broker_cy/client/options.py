@@ -113,24 +113,34 @@ def click_options(
     return add
 
 
-def _click_option(option: Option, extra: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def shown_without(*hidden: str) -> type[click.Option]:
+    """Return a class of options whose help does not have these spellings."""
     import click
 
     class Shown(click.Option):
-        """An option whose help has no hidden spellings."""
-
         def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-            names, self.opts = self.opts, [name for name in self.opts if name not in option.hidden]
+            names, self.opts = self.opts, [name for name in self.opts if name not in hidden]
             try:
                 return super().get_help_record(ctx)
             finally:
                 self.opts = names
 
+    return Shown
+
+
+def _click_option(option: Option, extra: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    import click
+
     more: dict[str, Any] = {"help": option.help, "multiple": option.is_repeatable}
     if option.is_path:
         more["type"] = click.Path(path_type=Path, dir_okay=False)
     return click.option(
-        *option.names, *option.hidden, option.field, cls=Shown, metavar=option.metavar, **{**more, **extra}
+        *option.names,
+        *option.hidden,
+        option.field,
+        cls=shown_without(*option.hidden),
+        metavar=option.metavar,
+        **{**more, **extra},
     )
 
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
-    found = TlsBroker(tmp_path_factory.mktemp("tls"))
+    found = TlsBroker(tmp_path_factory.mktemp("tls"), {"brokercy.metrics.sample.interval.ms": "1000"})
     try:
         found.start()
         run("broker_cy.cli", "topics", "create", TOPIC, "--bootstrap", found.open_bootstrap)
@@ -167,3 +167,13 @@ def test_the_load_generator(broker: TlsBroker, tmp_path: Path, way: str) -> None
     assert printed == json.loads(result.read_text())
     assert (printed["operations"]["Produce"]["failures"], printed["exit_code"]) == (0, done.returncode)
     assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_analytics(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-analytics` cannot read the samples of a cluster with TLS and a login."""
+    pytest.importorskip("pyspark")
+    argv: list[str | Path] = ["ingest", *ways(broker, tmp_path)[way], "--lake", tmp_path / "lake", "--json"]
+    done = json.loads(run("spark_analytics", *argv))
+    assert done["records"] > 0
+    assert (done["cluster"] == "secured") == (way == "cluster")

@@ -26,7 +26,7 @@ WITH_EXTRAS = (
     ("broker-bench", "bench", 2),
     ("broker-dash", "dashboard", 2),
     ("broker-load", "loadgen", 2),
-    ("broker-analytics", "analytics", 69),
+    ("broker-analytics", "analytics", 2),
 )
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Imports every module of the distribution except those that are programs, and the one that needs the extra `gssapi`,

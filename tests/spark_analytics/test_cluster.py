@@ -118,7 +118,7 @@ def test_a_master_that_does_not_answer_is_named(
     """If this fails, a typing error makes a command wait for a minute and exit with a stack trace."""
     command = [sys.executable, "-m", "spark_analytics", "run", "lag", "--lake", lake.path, "--master", master]
     done = on_cluster(command, Path(python), ROOT)
-    assert done.returncode == 69, done.stderr
+    assert done.returncode == 1, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -130,7 +130,7 @@ def test_workers_without_the_python_are_named(spark: SparkSession, master: str, 
     """If this fails, workers that cannot run Python end a job with the stack traces of a JVM."""
     command = [sys.executable, "-m", "spark_analytics", "run", "lag", "--lake", lake.path, "--master", master]
     done = on_cluster(command, tmp_path / "no-python", ROOT)
-    assert done.returncode == 69, done.stderr
+    assert done.returncode == 1, done.stderr
     assert f'cannot run Python: Cannot run program "{tmp_path / "no-python"}"' in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from broker_cy.client.program import EXIT_FAILED
 from spark_analytics import cli, on_disk, session
 from spark_analytics.errors import DamagedError, NothingError
 from spark_analytics.lake import Lake, Span
@@ -78,7 +79,7 @@ def test_a_job_runs_from_the_command_line(
     assert {(each.group, each.topic) for each in written.collect()} == {("g", "t")}
     assert done.stderr == ""  # no terminal: no progress
     done = CliRunner().invoke(cli.command, [*words, "--to", "1999-01-01"])
-    assert done.exit_code == cli.NO_DATA
+    assert done.exit_code == EXIT_FAILED
     assert "holds nothing from the beginning to 1999-01-01 00:00:00 UTC that lag could use" in done.stderr
 
 
@@ -92,7 +93,7 @@ def test_a_damaged_file_of_the_lake_is_named(spark: SparkSession, lake: Lake) ->
     path.with_name(f".{path.name}.crc").unlink()
     words = ["run", "lag", "--lake", str(lake.path)]
     done = CliRunner().invoke(cli.command, words)
-    assert done.exit_code == cli.FAILED
+    assert done.exit_code == EXIT_FAILED
     assert re.fullmatch(
         rf"broker-analytics: Spark failed: .*{path.name}.*not a Parquet file.* \(--verbose shows more\)\n", done.stderr
     )
@@ -112,7 +113,9 @@ def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: py
     console = Console(width=200)
 
     def show(on_damage: str, end: datetime | None = None) -> None:
-        on_disk.show(spark, [tmp_path], ["t"], span=Span(end=end), limit=1, on_damage=on_damage, console=console)
+        on_disk.show(
+            spark, [tmp_path], ["t"], span=Span(end=end), limit=1, on_damage=on_damage, show=on_disk.as_tables(console)
+        )
 
     with pytest.raises(DamagedError, match=r"where offset 10 is expected: .* \(--on-damage skip leaves it out\)"):
         show("stop")
@@ -128,12 +131,14 @@ def test_damage_on_disk_is_named(spark: SparkSession, tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("run", "lagg", "--lake", "nothing"), 64, "'lagg' is not a job (allowed: all, throughput, lag,"),
-        (("run", "lag", "--lake", "nothing"), 65, "nothing holds no complete batch"),
-        (("run", "lag", "--lake", "nothing", "--from", "soon"), 64, "'soon' is not a time: 2026-01-31"),
-        (("run", "lag", "--lake", "x", "--from", "-1h", "--to", "-2h"), 64, "is not before --to"),
-        (("run", "lag", "--lake", "x", "--memory", "10x"), 64, "'10x' is not an amount of memory (allowed: 512m, 2g)"),
-        (("schedule", "--bootstrap", "a:1", "--out", "lake", "--every", "0s"), 64, "'0s' is out of range (allowed: 1s"),
+        (("run", "lagg", "--lake", "nothing"), 2, "'lagg' is not a job (allowed: all, throughput, lag,"),
+        (("run", "lag", "--lake", "nothing"), 1, "nothing holds no complete batch"),
+        (("run", "lag", "--lake", "nothing", "--from", "soon"), 2, "'soon' is not a time: 2026-01-31"),
+        (("run", "lag", "--lake", "x", "--from", "-1h", "--to", "-2h"), 2, "is not before --to"),
+        (("run", "lag", "--lake", "x", "--memory", "10x"), 2, "'10x' is not an amount of memory (allowed: 512m, 2g)"),
+        (("schedule", "--bootstrap", "a:1", "--lake", "lake", "--every", "0s"), 2, "'0s' is out of range (allowed: 1s"),
+        (("schedule", "-b", "a:1", "--lake", "x", "-X", "sasl.jaas.config=x"), 2, "all users can read a unit"),
+        (("ingest", "-b", "a:1", "--lake", "x", "--cluster", "prod"), 2, "the name in the lake is --name prod"),
     ],
 )
 def test_bad_input(
@@ -148,8 +153,8 @@ def test_bad_input(
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--out", "file/out"), 64, "--out file/out: Not a directory"),
-        (("--master", "local["), 69, "Spark did not start on local[: Could not parse Master URL"),
+        (("--out", "file/out"), 2, "--out file/out: Not a directory"),
+        (("--master", "local["), 1, "Spark did not start on local[: Could not parse Master URL"),
     ],
 )
 def test_what_spark_would_refuse(words: tuple[str, ...], code: int, text: str, lake: Lake, tmp_path: Path) -> None:
@@ -178,13 +183,29 @@ def test_times(text: str, expected: datetime, monkeypatch: pytest.MonkeyPatch) -
     assert cli.Time().convert(text, None, None) == expected
 
 
+def test_units_have_the_cluster_and_its_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a timer reads another cluster than the command, or cannot log in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BROKER_CY_BOOTSTRAP", raising=False)
+    Path("c.toml").write_text('[clusters.prod]\nbootstrap = "a:1"\n')
+    Path("my login").write_text("security.protocol=SSL\n")
+    for options, expected in (
+        (["-b", "a:1", "--command-config", "my login"], f"--bootstrap a:1 --command-config '{tmp_path}/my login'"),
+        (["--clusters-file", "c.toml", "--cluster", "prod"], f"--clusters-file {tmp_path}/c.toml --cluster prod"),
+        (["-b", "a:1", "-X", "security.protocol=SSL"], "--bootstrap a:1 -X security.protocol=SSL"),
+    ):
+        # --out is the spelling of earlier releases.
+        for lake in ("--lake", "--out"):
+            done = CliRunner().invoke(cli.command, ["schedule", *options, lake, "lake"])
+            assert f"ingest {expected} --lake {tmp_path}/lake" in done.stdout, done.stderr
+
+
 def test_units_of_systemd_are_quoted() -> None:
     """If this fails, a folder with a space or a percent sign breaks the timer."""
-    text = units("/usr/bin/python3", "h.de:1,[::1]:2", Path("/my lake/100%"), "10min", "prod")
-    assert "--out '/my lake/100%%' --cluster prod" in text
+    text = units("/usr/bin/python3", "h.de:1", ["-b", "h.de:1,[::1]:2"], Path("/my lake/100%"), "10min", "prod")
+    assert "-b 'h.de:1,[::1]:2' --lake '/my lake/100%%' --name prod" in text
     assert "# /etc/systemd/system/broker-analytics-h-de-1.timer" in text
     assert "OnUnitInactiveSec=600000ms" in text
-    assert "--command-config '/my login'" in units("python3", "a:1", Path("lake"), "1d", login=Path("/my login"))
     for bad in ("often", "0m", "10", "-1h", "10m\nUser=root"):
         with pytest.raises(ValueError, match=r"is not a duration|is out of range"):
-            units("python3", "a:1", Path("lake"), bad)
+            units("python3", "a:1", [], Path("lake"), bad)

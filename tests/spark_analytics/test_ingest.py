@@ -128,7 +128,7 @@ def killed(broker: Target, lake: Path, when: str, chance: random.Random, directo
     """Start an ingest, and kill it: at a random time of its start, when it has begun to write a file, or when it has
     begun that of the commits. Returns whether it was killed in the middle of a batch.
     """
-    words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
+    words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--lake", str(lake), "--name", CLUSTER]
     number = of(lake).complete if Lake(lake).sources(CLUSTER) else 0
     # Files that a killed ingest left say nothing about this one.
     left = files_of(lake, number, TABLES)
@@ -169,7 +169,7 @@ def test_an_ingest_that_is_killed_loses_and_doubles_nothing(
     print(f"killed {times}, in the middle of a batch: {interrupted}")
     # Some of the other ingests had not begun a batch, or had just noted it.
     assert sum(interrupted) >= 3
-    words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--out", str(lake), "--cluster", CLUSTER]
+    words = [*COMMAND, "ingest", "--bootstrap", broker.bootstrap, "--lake", str(lake), "--name", CLUSTER]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{CLUSTER}: " in done.stdout
@@ -336,9 +336,9 @@ async def starts_at(broker: Target, topic: str) -> int:
 @pytest.mark.parametrize(
     ("options", "code", "text"),
     [
-        (("--bootstrap", "127.0.0.1:1", "--out", "lake"), 69, "127.0.0.1:1"),
-        (("--bootstrap", "127.0.0.1:1", "--out", "lake", "--cluster", "a/b"), 65, "'a/b' cannot be the name"),
-        (("--out", "lake"), 64, "--bootstrap"),
+        (("--bootstrap", "127.0.0.1:1", "--lake", "lake"), 3, "connect, broker 127.0.0.1:1: connection refused"),
+        (("--bootstrap", "127.0.0.1:1", "--lake", "lake", "--name", "a/b"), 1, "'a/b' cannot be the name"),
+        (("--bootstrap", "127.0.0.1:1"), 2, "--lake"),
     ],
 )
 def test_bad_input(options: tuple[str, ...], code: int, text: str, tmp_path: Path) -> None:

@@ -124,14 +124,14 @@ def test_all_jobs_without_a_plan(lake: Lake, tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("run", "what-if"), 64, "what-if needs --plan FILE"),
-        (("run", "lag", "--plan", "plan.json"), 64, "--plan and --current are for what-if and all, not for lag"),
-        (("run", "all", "--current", "plan.json"), 64, "--current needs --plan"),
-        (("run", "what-if", "--plan", "none.json"), 64, "none.json cannot be read: No such file or directory"),
-        (("run", "what-if", "--plan", "plan.json", "--cluster", "x"), 65, "x: not in"),
-        (("report", "--out", "plan.json/report.html"), 64, "--out plan.json/report.html: Not a directory"),
-        (("report", "--out", "."), 64, "is a directory"),
-        (("report", "--out", "r.html", "--cluster", "x"), 65, "x: not in"),
+        (("run", "what-if"), 2, "what-if needs --plan FILE"),
+        (("run", "lag", "--plan", "plan.json"), 2, "--plan and --current are for what-if and all, not for lag"),
+        (("run", "all", "--current", "plan.json"), 2, "--current needs --plan"),
+        (("run", "what-if", "--plan", "none.json"), 2, "none.json cannot be read: No such file or directory"),
+        (("run", "what-if", "--plan", "plan.json", "--cluster", "x"), 1, "x: not in"),
+        (("report", "--out", "plan.json/report.html"), 2, "--out plan.json/report.html: Not a directory"),
+        (("report", "--out", "."), 2, "is a directory"),
+        (("report", "--out", "r.html", "--cluster", "x"), 1, "x: not in"),
     ],
 )
 def test_bad_input(

@@ -85,7 +85,7 @@ def test_the_broker_with_more_traffic_is_found(spark: SparkSession, brokers: lis
         for load in loads:
             load.stop()
     for each in brokers:
-        command("ingest", "--bootstrap", each.bootstrap, "--out", "lake", "--cluster", CLUSTER, cwd=tmp_path)
+        command("ingest", "--bootstrap", each.bootstrap, "--lake", "lake", "--name", CLUSTER, cwd=tmp_path)
     print(command("run", "nodes", "--lake", "lake", "--out", "out", cwd=tmp_path))
     found = spark.read.parquet(str(tmp_path / "out" / "nodes" / "anomalies")).collect()
     assert {row.broker for row in found} == {SURGED}, found
