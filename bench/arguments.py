@@ -12,7 +12,7 @@ from bench.modes.keyed_log import KEYS_MAX
 from bench.spec import units
 from bench.steady_clients.programs import CLIENTS
 from bench.targets import faults
-from bench.wire.endpoint import check_config
+from broker_cy.client import options as cluster_options
 
 PAIRS_MAX = 1000
 
@@ -29,30 +29,26 @@ def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
     return convert
 
 
-def client_config(text: str) -> Path:
-    """Check a file with settings of a Kafka client, as an argparse type."""
-    try:
-        check_config(Path(text))
-    except OSError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return Path(text)
+class RefuseFile(argparse.Action):
+    """Refuses the file that --json took in earlier releases."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        if values:
+            parser.error(cluster_options.old_json(values))
+        setattr(namespace, self.dest, True)
 
 
-def add_command_config(parser: argparse.ArgumentParser) -> None:
-    """Add the option of modes whose targets may be addresses."""
-    parser.add_argument(
-        "--command-config",
-        type=client_config,
-        metavar="FILE",
-        help="security settings of a Kafka client, for targets that are HOST:PORT",
-    )
+def add_json(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add --json."""
+    parser.add_argument("--json", dest="as_json", nargs="?", action=RefuseFile, default=False, metavar="", help=text)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; exits with a message if it is invalid."""
-    parser = argparse.ArgumentParser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
+    parser = cluster_options.Parser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
+    cluster_options.add_version(parser, "broker-bench")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
-    common = argparse.ArgumentParser(add_help=False)
+    common = cluster_options.Parser(add_help=False)
     common.add_argument(
         "--duration", type=value(units.duration(0.1, 86400)), help="length of a window, overriding the workload's"
     )
@@ -65,33 +61,34 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="TIME",
         help="longest warm-up of a target before its first window, overriding the workload's",
     )
-    common.add_argument("--json", type=Path, metavar="FILE", help="write the results, with their provenance")
+    add_json(common, "print the results as JSON, instead of the tables")
+    common.add_argument("--json-file", type=Path, metavar="FILE", help="write the results, with their provenance")
     common.add_argument("--html", type=Path, metavar="FILE", help="write the report, as one file that needs no network")
     common.add_argument(
         "--dir", type=Path, help="directory for the data of brokers that the tool starts (a disk, not a tmpfs)"
     )
     named = "a workload file, or the name of one that comes with the tool"
-    single = argparse.ArgumentParser(add_help=False, parents=[common])
+    single = cluster_options.Parser(add_help=False, parents=[common])
     single.add_argument("-w", "--workload", nargs=1, required=True, help=named)
-    many = argparse.ArgumentParser(add_help=False, parents=[common])
+    many = cluster_options.Parser(add_help=False, parents=[common])
     many.add_argument("-w", "--workload", action="append", required=True, help=f"{named}; may be repeated")
-    several = argparse.ArgumentParser(add_help=False)
-    several.add_argument("-t", "--target", action="append", required=True, metavar="TARGET",
+    several = cluster_options.Parser(add_help=False)
+    several.add_argument("-t", "--target", action="append", default=[], metavar="TARGET",
                          help="a target file, ours, kafka, floor or HOST:PORT; may be repeated")  # fmt: skip
-    add_command_config(several)
-    pairs = argparse.ArgumentParser(add_help=False)
+    cluster_options.add_arguments(several)
+    pairs = cluster_options.Parser(add_help=False)
     pairs.add_argument(
         "--pairs",
         type=value(units.integer(1, PAIRS_MAX)),
         default=1,
         help="number of times that each target is measured",
     )
-    profiled = argparse.ArgumentParser(add_help=False)
+    profiled = cluster_options.Parser(add_help=False)
     profiled.add_argument("--profile", action="store_true", help="run one more window of each target, recorded by perf")
-    counts = argparse.ArgumentParser(add_help=False)
+    counts = cluster_options.Parser(add_help=False)
     counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers, separated by commas")
 
-    faulty = argparse.ArgumentParser(add_help=False)
+    faulty = cluster_options.Parser(add_help=False)
     faulty.add_argument(
         "--fault", type=value(faults.parse), help='fault to cause in each target, such as "freeze 1 s at 3 s"'
     )
@@ -104,11 +101,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     compared.add_argument(
         "targets",
-        nargs="+",
+        nargs="*",
         metavar="TARGET",
         help="the first target is compared with each of the others; likewise for workloads",
     )
-    add_command_config(compared)
+    cluster_options.add_arguments(compared)
     # Fewer than six pairs give no 95 % interval.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
     for name, words in (("start", "start to first response"), ("idle", "memory of idle connections"),
@@ -216,10 +213,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     reported = modes.add_parser("report", help="show results side by side, as one HTML file")
     reported.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
     reported.add_argument("-o", "--html", type=Path, default=Path("report.html"))
+    add_json(reported, "print the path as JSON")
     add_record(modes.add_parser("record", help="measure the tables of docs/performance.md and fill them in"))
     check = modes.add_parser("check", help="report errors in workload and target files")
     check.add_argument("-w", "--workload", action="append", default=[])
     check.add_argument("-t", "--target", action="append", default=[])
+    add_json(check, "print the files as JSON")
     return parser.parse_args(argv)
 
 

@@ -1,12 +1,13 @@
 """`broker-bench MODE ...`: measure a Kafka-compatible broker. Modes, files and reports are described in docs/bench.md.
 
-Exit code 0: measured. 1: a run failed, or a file or target cannot be used. 130: stopped by Ctrl-C; the results until
-then are still written.
+Exit codes are those of all programs (broker_cy.client.program): 1 if a run failed, 2 for a wrong option or file, 3 if a
+target at an address cannot be reached, 130 if stopped by Ctrl-C; the results until then are still written.
 """
 
 import argparse
 import contextlib
 import dataclasses
+import json
 import shutil
 import signal
 import sys
@@ -40,12 +41,17 @@ from bench.spec import target as targets
 from bench.spec import workload as workloads
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
+from bench.targets.brokers import Unreached
+from bench.targets.chosen import chosen
 from bench.targets.faults import Freeze
 from bench.window.engine import FAILURES, Session, Stopped
+from broker_cy.client.clusters import Wanted
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.options import wanted as wanted_of
+from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHED, end
 from broker_cy.client.toml_file import SpecError
 
 SPECS = Path(__file__).parent / "specs"
-STOPPED = 130
 OF_CLUSTERS = (
     "run",
     "compare",
@@ -69,13 +75,8 @@ def find(kind: str, name: str) -> Path:
     return known[name]
 
 
-def find_target(name: str, client_config: Path | None = None) -> TargetSpec:
-    """Find a target file, one that the tool includes, or HOST:PORT with the clients' settings `client_config`."""
-    if ":" in name and not name.endswith(".toml"):
-        try:
-            return targets.from_address(name, client_config)
-        except ValueError as error:
-            raise SpecError(f"--target: {error}") from None
+def find_target(name: str) -> TargetSpec:
+    """Find a target file, or one that the tool includes. Raises SpecError."""
     return targets.load(find("targets", name))
 
 
@@ -185,13 +186,17 @@ def windows(options: argparse.Namespace, targets: int) -> int:
 
 
 def run_mode(options: argparse.Namespace) -> int:
-    """Run the mode, print and write its results, and return the exit code. Raises SpecError, PerfError and OSError."""
+    """Run the mode, print and write its results, and return the exit code. Raises ClientError, PerfError, OSError."""
+    with tempfile.TemporaryDirectory(prefix="broker-bench-") as secrets:
+        return run_targets(options, Path(secrets))
+
+
+def run_targets(options: argparse.Namespace, secrets: Path) -> int:
+    """As `run_mode`. Settings of clients are written to the directory `secrets`."""
     asked = workloads_of(options)
-    client_config = getattr(options, "command_config", None)
     names = options.targets if options.mode == "compare" else ["floor"] if options.mode == "floor" else options.target
-    specs = [find_target(name, client_config) for name in names]
-    if client_config is not None and all(spec.kind != "address" for spec in specs):
-        raise SpecError(f"--command-config {client_config}: only for HOST:PORT, not for {', '.join(names)}")
+    wanted = Wanted() if options.mode == "floor" else wanted_of(vars(options))
+    specs = chosen(names, wanted, find_target, secrets)
     if len({spec.name for spec in specs}) < len(specs):
         raise SpecError(f"targets {', '.join(names)}: name each target once")
     if options.mode == "compare" and len(specs) < 2 and len(asked) < 2:
@@ -222,6 +227,8 @@ def run_mode(options: argparse.Namespace) -> int:
                 measure(options, session, asked, specs, outcome)
             except Stopped:
                 pass
+            except Unreached as error:
+                outcome.error, outcome.is_unreached = str(error), True
             except FAILURES as error:
                 outcome.error = f"{type(error).__name__}: {error}"
             except KeyboardInterrupt:
@@ -231,8 +238,10 @@ def run_mode(options: argparse.Namespace) -> int:
     outcome.runs = [each for each in outcome.runs if not each.empty]
     output.tell(options, options.workload, asked, specs, outcome)
     if session.stop.is_set():
-        return STOPPED
-    return 1 if outcome.failed else 0
+        return EXIT_INTERRUPTED
+    if outcome.failed:
+        return EXIT_UNREACHED if outcome.is_unreached else EXIT_FAILED
+    return 0
 
 
 def refuse_clusters(options: argparse.Namespace, specs: Sequence[TargetSpec]) -> None:
@@ -275,27 +284,39 @@ def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) 
 
 def check(options: argparse.Namespace) -> int:
     """Read the files and print a summary."""
-    for name in options.workload:
-        print(workloads.load(find("workloads", name)))
-    for name in options.target:
-        print(find_target(name))
+    asked = [workloads.load(find("workloads", name)) for name in options.workload]
+    with tempfile.TemporaryDirectory(prefix="broker-bench-") as secrets:
+        specs = chosen(options.target, Wanted(), find_target, Path(secrets)) if options.target else []
+    if options.as_json:
+        settings = {workload.name: workload.settings() for workload in asked}
+        print(
+            json.dumps({"workloads": settings, "targets": {spec.name: spec.describe() for spec in specs}}, default=str)
+        )
+        return 0
+    for each in [*asked, *specs]:
+        print(each)
     return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     options = arguments.parse(argv)
+    as_json = getattr(options, "as_json", False)
     try:
         if options.mode == "check":
             return check(options)
         if options.mode == "record":
             return recording.main(options)
         if options.mode == "report":
-            return output.report(options.files, options.html)
+            return output.report(options.files, options.html, as_json=as_json)
         return run_mode(options)
-    except (SpecError, PlanError, output.ResultError, perf.PerfError, OSError) as error:
-        print(f"broker-bench: {error}", file=sys.stderr)
-        return 1
+    except ClientError as error:
+        found = error
+    except (PlanError, output.ResultError) as error:
+        found = ClientError(Failure.INVALID, str(error))
+    except (perf.PerfError, OSError) as error:
+        found = ClientError(Failure.REFUSED, str(error))
+    return end("broker-bench", found, as_json=as_json)
 
 
 if __name__ == "__main__":

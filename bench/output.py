@@ -1,6 +1,7 @@
 """The output of a run: tables on the terminal, the JSON document, the HTML report."""
 
 import argparse
+import json
 import statistics
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from bench.report.result import Document, Profile, ProfileRow, ResultError, Run,
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.window.engine import Measured
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.program import print_error
 
 __all__ = ["ResultError", "report", "tell"]
 
@@ -39,7 +42,7 @@ RATIOS = (
 
 def check_writable(options: argparse.Namespace) -> None:
     """Check that the requested files can be written, before hours of measuring. Raises OSError."""
-    for path in filter(None, (options.json, options.html)):
+    for path in filter(None, (options.json_file, options.html)):
         path.parent.mkdir(parents=True, exist_ok=True)
         existed = path.exists()
         path.open("a").close()
@@ -56,6 +59,24 @@ def tell(
 ) -> None:
     """Print the results and write the requested files."""
     document = document_of(options.mode, workload_info(files, workloads), specs, outcome)
+    if options.as_json:
+        print(document.text(1))
+    else:
+        tell_people(document, outcome)
+    for failure in document.failures:
+        if options.as_json:
+            kind = Failure.UNREACHABLE if outcome.is_unreached else Failure.REFUSED
+            print_error("broker-bench", ClientError(kind, failure), as_json=True)
+        else:
+            print(f"broker-bench: failed: {failure}", file=sys.stderr)
+    if options.json_file is not None:
+        result.write(document, options.json_file)
+    if options.html is not None:
+        options.html.write_text(page.render([(document.workload.name, document)]))
+
+
+def tell_people(document: Document, outcome: Outcome) -> None:
+    """Print the results as tables."""
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for measured in outcome.runs:
         if not measured.failed and measured.result.seconds and not measured.result.starts:
@@ -80,12 +101,6 @@ def tell(
         console.print(columns.warm_up_line(warm_up))
     for note in outcome.notes:
         console.print(note)
-    for failure in document.failures:
-        print(f"broker-bench: failed: {failure}", file=sys.stderr)
-    if options.json is not None:
-        result.write(document, options.json)
-    if options.html is not None:
-        options.html.write_text(page.render([(document.workload.name, document)]))
 
 
 def lines(console: Console, measured: Measured) -> None:
@@ -157,8 +172,8 @@ def profile_of(target: str, counted: Counted, seconds: float, runs: Sequence[Run
     return Profile(target, counted.event, counted.samples, seconds, functions, modules[: perf.TOP], rest, counted.notes)
 
 
-def report(files: Sequence[Path], html: Path) -> int:
+def report(files: Sequence[Path], html: Path, *, as_json: bool) -> int:
     """Write a report of results side by side, and print its path. Raises ResultError."""
     page.write_report(files, html)
-    print(html)
+    print(json.dumps({"file": str(html)}) if as_json else html)
     return 0

@@ -48,7 +48,14 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="the figures are written to this file")
+    parser.add_argument(
+        "--json-file",
+        dest="json",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the figures are written to this file",
+    )
     parser.add_argument("--directory", help="a log directory")
     parser.add_argument("--topic")
     parser.add_argument("--records", type=int, help="that the topic has")

@@ -28,6 +28,7 @@ class Outcome:
     notes: list[str] = dataclasses.field(default_factory=list)  # findings of the mode, as sentences
     warm_ups: list[Warming] = dataclasses.field(default_factory=list)
     workloads: int = 1  # number that were measured alternately: if several, they are the runs' labels
+    is_unreached: bool = False  # the error: no broker answered at an address
     error: str | None = None  # a failure outside of the runs that ended the mode
 
     @property

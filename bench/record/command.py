@@ -9,8 +9,7 @@ from bench.record import plan as plans
 from bench.record import tables
 from bench.record.plan import Measurement, Plan, PlanError
 from bench.record.runner import is_recorded, record
-
-STOPPED = 130
+from broker_cy.client.program import EXIT_INTERRUPTED
 
 
 def main(options: argparse.Namespace) -> int:
@@ -29,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         code = 0 if options.fill or record(wanted, options.out, options.budget, options.again) else 1
     except KeyboardInterrupt:
-        code = STOPPED
+        code = EXIT_INTERRUPTED
     fill(plan, options.out, options.doc)
     return code
 

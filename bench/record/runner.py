@@ -65,7 +65,7 @@ def measure(measurement: Measurement, directory: Path) -> str | None:
         out = Path(name) / "out.json"
         try:
             done = subprocess.run(
-                [*die_with_parent(argv(measurement)), "--json", str(out)],
+                [*die_with_parent(argv(measurement)), "--json-file", str(out)],
                 capture_output=True,
                 text=True,
                 timeout=measurement.seconds * OVERDUE + 60,

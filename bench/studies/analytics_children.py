@@ -41,7 +41,7 @@ def command() -> list[str]:
 def measured(directory: Path, part: str, *words: str, timeout_s: float) -> dict[str, Any]:
     """Run `python -m spark_analytics.measure PART` and return the JSON that it writes. Raises ProcessError."""
     out = directory / f"{part}.json"
-    argv = [sys.executable, "-m", "spark_analytics.measure", part, *words, "--master", MASTER, "--json", str(out)]
+    argv = [sys.executable, "-m", "spark_analytics.measure", part, *words, "--master", MASTER, "--json-file", str(out)]
     _run(argv, directory, f"measure-{part}", timeout_s)
     found: dict[str, Any] = json.loads(out.read_text())
     return found

@@ -317,7 +317,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="how long a topic is followed")
     parser.add_argument("--rate", type=int, default=50_000, help="records per second produced to the followed topic")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--json-file", dest="json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
     wanted = given.only.split(",")

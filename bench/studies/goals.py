@@ -44,7 +44,7 @@ def parser(program: str, description: str | None, parts: Iterable[str]) -> argpa
         prog=f"python -m {program}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--only", default=",".join(parts), help="figures to measure, separated by commas")
-    made.add_argument("--json", metavar="FILE", help="also write the figures to this file")
+    made.add_argument("--json-file", dest="json", metavar="FILE", help="also write the figures to this file")
     made.add_argument("--strict", action="store_true", help="exit code 3 if a goal was missed")
     return made
 

@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--target", metavar="HOST:PORT", help="a running broker, broker-cy or Kafka")
     parser.add_argument("--time", action="store_true", help="also measure the lag in time (not with Apache Kafka)")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--json-file", dest="json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
     relax_collector()

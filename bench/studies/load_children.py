@@ -179,7 +179,7 @@ def bench_p99_ms(directory: Path, bootstrap: str, *, rate: float, connections: i
         bootstrap,
         "--steady",
         "0 s",
-        "--json",
+        "--json-file",
         out,
     ]
     run(argv, timeout_s=seconds + AROUND_S)

@@ -98,7 +98,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.studies.many_partitions", description=__doc__)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--json-file", dest="json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
     least = PARTITIONS_OF_A_TOPIC

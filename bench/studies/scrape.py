@@ -115,7 +115,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.studies.scrape", description=__doc__)
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument(
+        "--json-file", dest="json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
     given = parser.parse_args()
     if given.partitions < PARTITIONS_A_TOPIC or given.partitions % PARTITIONS_A_TOPIC:
         parser.error(f"--partitions {given.partitions}: a multiple of {PARTITIONS_A_TOPIC} is expected")

@@ -18,6 +18,8 @@ from bench.spec.target import BROKER_SETTINGS
 from bench.wire import protocol
 from bench.wire.cluster_requests import metadata
 from bench.wire.endpoint import Endpoint, config_of
+from broker_cy.client.connection import reason_of
+from broker_cy.client.program import unreachable
 
 START_TIMEOUT_S = 90.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
@@ -31,6 +33,10 @@ Address = tuple[str, int]
 
 class TargetError(Exception):
     """A target could not be started, or is not available."""
+
+
+class Unreached(TargetError):
+    """No broker answers at the address of a target."""
 
 
 class Target:
@@ -132,11 +138,15 @@ class Attached(Target):
         try:
             if self.pid:
                 proc.usage(self.pid)  # checks that the process exists
+        except OSError as error:
+            raise TargetError(f"{host}:{port}: there is no process {self.pid}: {error}") from error
+        try:
             with protocol.Client(self.address, ATTACH_TIMEOUT_S) as client:
                 client.api_versions()
         except OSError as error:
-            process = f", or there is no process {self.pid}" if self.pid else ""
-            raise TargetError(f"{host}:{port} does not answer{process}: {error}") from error
+            if isinstance(error, ConnectionRefusedError) and error.errno is None:
+                raise TargetError(f"{host}:{port}: {error}") from error  # the login
+            raise Unreached(str(unreachable(reason_of(error), Endpoint(host, port).text))) from error
 
     def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
         """Return the address at which each partition is written and read. Raises TargetError if one has no leader."""

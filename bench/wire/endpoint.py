@@ -6,8 +6,10 @@ and no secret is in a process list, a report or a message between processes.
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -53,6 +55,22 @@ def check_config(path: Path) -> ClientSecurity:
         return security_of(read_command_config(path), str(path))
     except ClientError as error:
         raise OSError(str(error)) from None
+
+
+def write_config(settings: Mapping[str, str], path: Path) -> Path:
+    """Write settings of a Kafka client to a file that only this user can read. Raises OSError."""
+    lines = [f"{name}={_escaped(value)}\n" for name, value in settings.items()]
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    return path
+
+
+def _escaped(value: str) -> str:
+    """Return a value as Java reads it from a properties file: ASCII, and the units of UTF-16 of other signs."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    units = text.encode("utf-16-be")
+    codes = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
 def for_librdkafka(address: tuple[str, int]) -> dict[str, str]:

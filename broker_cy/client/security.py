@@ -225,6 +225,28 @@ def librdkafka_settings(settings: Mapping[str, str], where: str) -> dict[str, st
     return found | {"ssl.endpoint.identification.algorithm": "https" if wanted.checks_host else "none"}
 
 
+def java_settings(settings: Mapping[str, str], where: str) -> dict[str, str]:
+    """The same settings by the names that Kafka's own clients know: secrets of files and variables are values, also for
+    sasl.username. Raises ClientError about `where`.
+    """
+    found = dict(settings)
+    for name, user, endings in (
+        *((name, name, (f"{name}.file", f"{name}.env")) for name in _SECRETS),
+        (CLIENT_SECRET, CLIENT_ID, (SECRET_FILE, SECRET_VARIABLE)),
+    ):
+        if any(ending in found for ending in endings):
+            found[name] = _secret(settings, where, user, *endings)
+            for ending in endings:
+                found.pop(ending, None)
+    if USER in found:
+        user, mechanism = found.pop(USER), settings.get(MECHANISM, "")
+        password = _secret(settings, where, USER, PASSWORD_FILE, PASSWORD_VARIABLE)
+        found.pop(PASSWORD_FILE, None)
+        found.pop(PASSWORD_VARIABLE, None)
+        found[JAAS] = jaas.client_text(mechanism, user, password)
+    return found
+
+
 def login_of(settings: Mapping[str, str], where: str) -> ClientLogin | None:
     """The login in the settings; None without SASL. Raises ClientError about `where`."""
     if protocol_of(settings, where) not in WITH_SASL:

@@ -107,6 +107,16 @@ def login(mechanism: str, text: str) -> Login:
     return Login(mechanism, user, password, is_token=is_token)
 
 
+def client_text(mechanism: str, user: str, password: str) -> str:
+    """Return the setting of a client that logs in with a user and a password: what `login` reads."""
+
+    def quoted(text: str) -> str:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    return f"{MODULES[mechanism]} required username={quoted(user)} password={quoted(password)};"
+
+
 def kerberos(text: str, service: str | None, *, is_server: bool = False) -> KerberosLogin:
     """The Kerberos login of a client or a listener. `service` is sasl.kerberos.service.name. Raises JaasError."""
     options = _module_of(GSSAPI, text).options

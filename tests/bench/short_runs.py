@@ -46,7 +46,7 @@ def measure(files: Path, mode: str, workload: str, *arguments: str) -> dict[str,
     """Run a mode in this process; returns its JSON document."""
     out = files / "out.json"
     argv = [mode, *quickly(files, arguments), "-w", str(files / f"{workload}.toml")]
-    argv += ["--json", str(out), "--dir", str(files / "data")]
+    argv += ["--json-file", str(out), "--dir", str(files / "data")]
     assert cli.main(argv) == 0
     assert result.read(out).failed is None
     assert not list((files / "data").iterdir()), "data of a broker that was started is left"

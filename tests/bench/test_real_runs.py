@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import cli
+from broker_cy.client.program import EXIT_INTERRUPTED
 from tests.bench.short_runs import ON_SCHEDULE, QUICK, WORKLOAD, labels, measure, quickly, written
 from tests.support import needs
 
@@ -87,8 +88,8 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
     """A user who stops a long run keeps what it measured; no broker keeps running."""
     out = files / "out.json"
     command = [sys.executable, "-m", "bench.cli", "run", "-t", "ours", "-w", str(files / "fast.toml")]
-    command += ["--duration", "60 s", "--json", str(out), "--dir", str(files / "data")]
-    assert stopped(command, "records/s") == cli.STOPPED
+    command += ["--duration", "60 s", "--json-file", str(out), "--dir", str(files / "data")]
+    assert stopped(command, "records/s") == EXIT_INTERRUPTED
     (run,) = json.loads(out.read_text())["runs"]
     assert run["failed"] is None
     assert run["figures"]["records_per_s"] > 0
@@ -121,7 +122,7 @@ def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: 
     out = files / "out.json"
     workload = {"rebalance": "scheduled", "compaction": "producing"}.get(mode[0], "fast")
     command = [sys.executable, "-m", "bench.cli", *quickly(files, mode), "-w", str(files / f"{workload}.toml")]
-    assert stopped([*command, "--json", str(out), "--dir", str(files / "data")], when) == cli.STOPPED
+    assert stopped([*command, "--json-file", str(out), "--dir", str(files / "data")], when) == EXIT_INTERRUPTED
     runs = json.loads(out.read_text())["runs"]
     assert [run["failed"] for run in runs] == [None] * measured
     for figures in (run["figures"] for run in runs):
@@ -156,7 +157,7 @@ def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFix
         pid = target.pid
         out = files / "out.json"
         argv = ["run", "-t", str(files / "there.toml"), "-w", str(files / "fast.toml"), "--duration", "20 s"]
-        command = [sys.executable, "-m", "bench.cli", *argv, "--json", str(out), "--dir", str(files / "data")]
+        command = [sys.executable, "-m", "bench.cli", *argv, "--json-file", str(out), "--dir", str(files / "data")]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         while "records/s" not in process.stderr.readline():
@@ -177,7 +178,7 @@ def test_a_target_that_answers_with_errors_fails_the_run(
     """The JSON has the number and the first text, the page shows it, exit code 1; also for errors in the warm-up."""
     (files / "small.toml").write_text('kind = "ours"\n[settings]\n"message.max.bytes" = 5000\n')
     argv = ["run", "-t", str(files / "small.toml"), "-w", str(files / "fast.toml"), "--warm-up", warm_up]
-    argv += ["--json", str(files / "out.json"), "--html", str(files / "out.html"), "--dir", str(files / "data")]
+    argv += ["--json-file", str(files / "out.json"), "--html", str(files / "out.html"), "--dir", str(files / "data")]
     assert cli.main(argv) == 1
     (run,) = json.loads((files / "out.json").read_text())["runs"]
     assert run["errors"]["count"] > 0

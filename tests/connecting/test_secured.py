@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy import __version__
 from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.clusters import ClusterEntry
@@ -177,3 +178,44 @@ def test_the_analytics(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     done = json.loads(run("spark_analytics", *argv))
     assert done["records"] > 0
     assert (done["cluster"] == "secured") == (way == "cluster")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_benchmark(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-bench` cannot measure a cluster with TLS and a login, or reports its password."""
+    result = tmp_path / "result.json"
+    argv: list[str | Path] = ["run", "-w", "produce-1kb", *ways(broker, tmp_path)[way], "--json-file", result, "--json"]
+    times = ("--duration", "300ms", "--warm-up", "0s", "--steady", "0s", "--dir", tmp_path / "data")
+    document = json.loads(run("bench", *argv, *times))
+    assert document == json.loads(result.read_text())
+    (measured,) = document["runs"]
+    assert not measured["failed"]
+    assert measured["figures"]["records_per_s"] > 0
+    assert list(document["targets"]) == ["secured" if way == "cluster" else broker.sasl_bootstrap]
+    assert PASSWORD not in result.read_text()
+
+
+@pytest.mark.parametrize(
+    ("module", "argv"),
+    [
+        ("broker_cy.cli", ["topics", "list"]),
+        ("loadgen", ["run", "--quiet"]),
+        ("spark_analytics", ["ingest", "--lake", "lake"]),
+        ("bench", ["run", "-w", "produce-1kb"]),
+    ],
+)
+def test_an_unreachable_broker_has_one_wording(module: str, argv: list[str], tmp_path: Path) -> None:
+    """If this fails, a script has to know each program to recognize that a broker is away."""
+    where = ["--bootstrap", "127.0.0.1:1"]
+    words = "connect, broker 127.0.0.1:1: connection refused: no process listens there\n"
+    assert run(module, *argv, *where, code=3).endswith(words)
+    # The benchmark shows its progress before.
+    error = json.loads(run(module, *argv, *where, "--json", code=3).splitlines()[-1])["error"]
+    assert error["failure"] == "unreachable"
+    assert "connection refused: no process listens there" in error["reason"]
+
+
+@pytest.mark.parametrize("module", ["broker_cy.cli", "admin_tui", "dashboard", "loadgen", "spark_analytics", "bench"])
+def test_every_program_has_a_version(module: str) -> None:
+    """If this fails, a user cannot say which version has a fault."""
+    assert run(module, "--version").split()[1] == __version__

@@ -18,7 +18,17 @@ SOAK_ROUNDS = 20
 def run(directory: Path, *options: str) -> dict[str, float]:
     """Return the errors of each client for each kind of failure."""
     out = directory / "out.json"
-    arguments = ["failover", "-t", "ours-3", "--clients", "librdkafka", "--json", str(out), "--dir", str(directory)]
+    arguments = [
+        "failover",
+        "-t",
+        "ours-3",
+        "--clients",
+        "librdkafka",
+        "--json-file",
+        str(out),
+        "--dir",
+        str(directory),
+    ]
     assert cli.main([*arguments, *options]) == 0
     return {run["label"]: run["figures"]["errors"] for run in json.loads(out.read_text())["runs"]}
 

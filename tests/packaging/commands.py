@@ -142,7 +142,7 @@ def run_broker_bench(program: Path, directory: Path) -> None:
             "--steady",
             "0 s",
         ]
-        argv += ["--json", result, "--html", directory / f"{name}.html", "--dir", directory / "bench"]
+        argv += ["--json-file", result, "--html", directory / f"{name}.html", "--dir", directory / "bench"]
         run(argv, cwd=directory, env=env, timeout_s=240)
         assert json.loads(result.read_text())
         assert "plotly" in (directory / f"{name}.html").read_text().lower()

@@ -113,7 +113,7 @@ def test_a_target_of_another_host_has_no_profile(capsys: pytest.CaptureFixture[s
     """If this fails, a process id of this host that belongs to another program is recorded instead."""
     from bench import cli
 
-    assert cli.main(["run", "-w", "produce-1kb", "-t", "127.0.0.1:9", "--profile"]) == 1
+    assert cli.main(["run", "-w", "produce-1kb", "-t", "127.0.0.1:9", "--profile"]) == 2
     assert "no process on this host" in capsys.readouterr().err
 
 
@@ -158,7 +158,7 @@ def test_a_profile_is_in_document_page_and_picture(tmp_path: Path) -> None:
     out, page, png = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "r.png"
     common = ["--duration", "0.5 s", "--warm-up", "0.1 s", "--steady", "0 s", "--dir", str(tmp_path)]
     assert cli.main(["run", "-w", "produce-1kb", "-t", "ours", "--profile", *common,
-                     "--json", str(out), "--html", str(page)]) == 0  # fmt: skip
+                     "--json-file", str(out), "--html", str(page)]) == 0  # fmt: skip
     (profile,) = result.read(out).profiles
     assert profile.target == "ours"
     assert sum(row.share for row in profile.functions) + profile.rest == pytest.approx(1)

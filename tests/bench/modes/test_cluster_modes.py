@@ -41,7 +41,7 @@ S = 1_000_000
 def measure(directory: Path, *arguments: str) -> dict[str, Any]:
     """Run a mode, check that no run failed, and return its document."""
     out = directory / "out.json"
-    assert cli.main([*arguments, "--json", str(out), "--dir", str(directory / "data")]) == 0
+    assert cli.main([*arguments, "--json-file", str(out), "--dir", str(directory / "data")]) == 0
     assert not list((directory / "data").iterdir()), "data of a node is left"
     document: dict[str, Any] = json.loads(out.read_text())
     assert all(run["failed"] is None for run in document["runs"])
@@ -51,7 +51,7 @@ def measure(directory: Path, *arguments: str) -> dict[str, Any]:
 def refusal(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
     """Return the error message of a refused command."""
     with suppress(SystemExit):
-        assert cli.main([*arguments]) == 1
+        assert cli.main([*arguments]) == 2
     return capsys.readouterr().err
 
 
@@ -74,7 +74,7 @@ def test_a_cluster_is_measured_like_a_node(tmp_path: Path) -> None:
 def test_a_running_cluster_is_measured_at_its_leaders(tmp_path: Path) -> None:
     """If this fails, only clusters that the tool starts can be measured: not all leaders are on the node named."""
     (tmp_path / "w.toml").write_text(SCHEDULED + "[consumers]\ncount = 1\n")
-    spec = cli.find_target("ours-3", None)
+    spec = cli.find_target("ours-3")
     with Cluster(tmp_path / "cluster", spec).running() as cluster:
         host, port = cluster.address
         target = Attached(cluster.address, None)

@@ -22,7 +22,7 @@ batch = "64 KiB"
 def measure(directory: Path, *arguments: str) -> list[dict[str, Any]]:
     """Run a mode on our broker; returns the runs of its document."""
     out = directory / "out.json"
-    assert cli.main([*arguments, "-t", "ours", "--json", str(out), "--dir", str(directory / "data")]) == 0
+    assert cli.main([*arguments, "-t", "ours", "--json-file", str(out), "--dir", str(directory / "data")]) == 0
     runs: list[dict[str, Any]] = json.loads(out.read_text())["runs"]
     return runs
 
@@ -69,7 +69,7 @@ def test_a_log_that_lost_its_end_fails_the_run(place: Path, monkeypatch: pytest.
     (place / "w.toml").write_text(PRODUCING)
     argv = ["through", "-w", str(place / "w.toml"), "-t", "ours", "--size", "20 MB", "--dir", str(place / "data")]
     out = place / "out.json"
-    assert cli.main([*argv, "--json", str(out)]) == 1
+    assert cli.main([*argv, "--json-file", str(out)]) == 1
     (run,) = json.loads(out.read_text())["runs"]
     assert "acknowledged records are missing" in run["failed"]
     assert not run["figures"]
@@ -86,7 +86,7 @@ def test_committed_offsets_are_known_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["start", "idle", "offsets"])
 def test_a_target_that_runs_already_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str) -> None:
     """The mode would have to stop it."""
-    assert cli.main([mode, "-t", "127.0.0.1:1", "--dir", str(tmp_path)]) == 1
+    assert cli.main([mode, "-t", "127.0.0.1:1", "--dir", str(tmp_path)]) == 2
     assert "allowed: ours, kafka" in capsys.readouterr().err
 
 

@@ -105,9 +105,9 @@ def test_producers_reports_the_cost_of_an_open_one(files: Path) -> None:
 def test_what_cannot_be_measured_is_refused(
     files: Path, capsys: pytest.CaptureFixture[str], mode: str, workload: str, arguments: list[str], reported: str
 ) -> None:
-    """The message names the requirement or the allowed values; exit code 1."""
+    """The message names the requirement or the allowed values; exit code 2."""
     argv = [mode, "-w", str(files / f"{workload}.toml"), "--dir", str(files / "data"), *arguments]
-    assert cli.main(argv if "-t" in arguments else [*argv, "-t", "ours"]) == 1
+    assert cli.main(argv if "-t" in arguments else [*argv, "-t", "ours"]) == 2
     assert reported in capsys.readouterr().err
 
 

@@ -40,7 +40,7 @@ def with_spark() -> None:
 def test_the_parts_are_measured_and_shown(parts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, the recorded table has rows without figures, or an hour-long run ends with an exception."""
     path = tmp_path / "analytics.json"
-    assert analytics.main([*SMALL, "--only", parts, "--dir", str(tmp_path), "--json", str(path)]) == 0
+    assert analytics.main([*SMALL, "--only", parts, "--dir", str(tmp_path), "--json-file", str(path)]) == 0
     found = json.loads(path.read_text())
     of_parts = tuple(
         f"analytics_{each}" for each in (*parts.split(","), *(("segments", "official") if "sources" in parts else ()))

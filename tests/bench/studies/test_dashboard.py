@@ -24,7 +24,7 @@ from tests.support import needs
 def measured(tmp_path: Path, parts: str, *options: str) -> dict[str, float]:
     """Run some parts with small sizes, and return their figures."""
     path = tmp_path / "figures.json"
-    argv = ["--only", parts, "--repeats", "1", "--seconds", "0.2", "--json", str(path), *options]
+    argv = ["--only", parts, "--repeats", "1", "--seconds", "0.2", "--json-file", str(path), *options]
     assert dashboard.main(argv) == 0
     found: dict[str, float] = json.loads(path.read_text())
     return found

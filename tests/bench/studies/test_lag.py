@@ -14,7 +14,7 @@ def test_the_benchmark_prints_its_figure(tmp_path: Path) -> None:
     out = tmp_path / "lag.json"
     shape = ["--groups", "6", "--partitions", "3", "--topics", "2", "--repeats", "1", "--time"]
     done = run(
-        [sys.executable, "-m", "bench.studies.lag", *shape, "--json", out], cwd=Path(__file__).resolve().parents[3]
+        [sys.executable, "-m", "bench.studies.lag", *shape, "--json-file", out], cwd=Path(__file__).resolve().parents[3]
     )
     assert b"lag of 6 groups x 3 partitions" in done.stdout
     assert set(json.loads(out.read_text())) == {

@@ -43,7 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_part_is_measured_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If this fails, the recorded table has rows without figures, or a 15-minute measurement ends with an exception."""
     path = tmp_path / "load.json"
-    assert load.main([*SMALL, "--json", str(path)]) == 0
+    assert load.main([*SMALL, "--json-file", str(path)]) == 0
     found = json.loads(path.read_text())
     (table,) = [each for each in plans.load().tables if each.name == "load"]
     assert {row.metric for row in table.rows if not row.text} <= found.keys()

@@ -17,8 +17,10 @@ from bench.drivers.transactions import TransactionDriver
 from bench.spec import target as targets
 from bench.spec.workload import Rate, Size, Transactions
 from bench.targets.brokers import Attached, BrokerCy
+from bench.targets.chosen import chosen
 from bench.wire import protocol
 from bench.wire.endpoint import Endpoint, connect
+from broker_cy.client.options import wanted
 from broker_cy.client.toml_file import SpecError
 from tests.bench.drivers.test_raw_driver import check_sums, workload
 from tests.support import needs
@@ -140,11 +142,11 @@ def test_kafkas_own_tools(tmp_path: Path) -> None:
         assert result.records > 0
 
 
-def test_a_running_broker_is_measured_with_the_file_of_its_clients(broker: BrokerCy) -> None:
+def test_a_running_broker_is_measured_with_the_file_of_its_clients(broker: BrokerCy, tmp_path: Path) -> None:
     options = arguments.parse(
         ["run", "-w", "produce-1kb", "-t", Endpoint(*broker.address).text, "--command-config", str(config(broker))]
     )
-    spec = cli.find_target(options.target[0], options.command_config)
+    (spec,) = chosen(options.target, wanted(vars(options)), cli.find_target, tmp_path)
     assert spec.bootstrap is not None
     target = Attached(spec.bootstrap, spec.pid, spec.client_config)
     target.start()
@@ -190,10 +192,9 @@ def test_what_a_target_file_may_not_say(tmp_path: Path, text: str, expected: str
 def test_a_file_of_clients_needs_an_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "client.properties"
     path.write_text("security.protocol=SSL\n")
-    assert cli.main(["run", "-w", "produce-1kb", "-t", "ours", "--command-config", str(path)]) != 0
+    assert cli.main(["run", "-w", "produce-1kb", "-t", "ours", "--command-config", str(path)]) == 2
     assert "only for HOST:PORT" in capsys.readouterr().err
     wrong = tmp_path / "wrong.properties"
     wrong.write_text("security.protocol=TLS\n")
-    with pytest.raises(SystemExit):
-        cli.main(["run", "-w", "produce-1kb", "-t", "h:1", "--command-config", str(wrong)])
+    assert cli.main(["run", "-w", "produce-1kb", "-t", "h:1", "--command-config", str(wrong)]) == 2
     assert "security.protocol=TLS is not known" in capsys.readouterr().err

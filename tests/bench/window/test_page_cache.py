@@ -46,7 +46,7 @@ def measure(directory: Path) -> tuple[int, list[dict[str, object]]]:
     """Return exit code and runs of a small backlog."""
     (directory / "w.toml").write_text(WORKLOAD)
     out = directory / "out.json"
-    argv = ["backlog", "-w", str(directory / "w.toml"), "-t", "ours", "--size", "20 MB", "--json", str(out)]
+    argv = ["backlog", "-w", str(directory / "w.toml"), "-t", "ours", "--size", "20 MB", "--json-file", str(out)]
     code = cli.main([*argv, "--dir", str(directory / "data")])
     return code, json.loads(out.read_text())["runs"]
 
