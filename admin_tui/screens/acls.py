@@ -13,7 +13,8 @@ from textual.widgets import Static
 
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.acls import (
     asked_of,
     explain_form,
@@ -23,9 +24,10 @@ from broker_cy.console.acts.acls import (
     verdict_lines,
 )
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.columns import access
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.security.acl_words import shown, shown_resource, word_of
-from broker_cy.security.acls import Binding, Permission
+from broker_cy.security.acl_words import shown, word_of
+from broker_cy.security.acls import Binding
 from broker_cy.security.explain import authorizer_of, explain
 
 HINT = "x explains a decision by the current ACLs"
@@ -69,11 +71,11 @@ an ACL, `ctrl+d` deletes the marked ones, or the selected one."""
     def body(self) -> ComposeResult:
         yield Grid[Binding](
             [
-                Column("Resource", lambda row: clean(shown_resource(row)), 22, shown_resource, flex=True, letter="R"),
-                Column("Permission", _permission, 10, lambda row: row.permission, letter="P"),
-                Column("Principal", lambda row: clean(row.principal), 20, lambda row: row.principal, letter="U"),
-                Column("Operation", lambda row: word_of(row.operation), 17, lambda row: row.operation, letter="O"),
-                Column("Host", lambda row: clean(row.host), 12, lambda row: row.host, letter="H", drop=1),
+                grid_column(access.RESOURCE, flex=True, letter="R"),
+                grid_column(access.PERMISSION, letter="P"),
+                grid_column(access.PRINCIPAL, letter="U"),
+                grid_column(access.OPERATION, letter="O"),
+                grid_column(access.HOST, letter="H", drop=1),
             ],
             key=lambda row: row,
             text=shown,
@@ -138,7 +140,3 @@ an ACL, `ctrl+d` deletes the marked ones, or the selected one."""
         }
         verdict = explain(authorizer_of(bindings), bindings, asked)
         self.query_one("#answer", Static).update(answer_text(verdict_lines(asked, verdict)))
-
-
-def _permission(row: Binding) -> Text:
-    return Text(word_of(row.permission), "bold red" if row.permission is Permission.DENY else "green")

@@ -9,14 +9,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.console.acts.moves import plan_cancel
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.columns import reassignments
 from broker_cy.console.moving import MovingPartition, throttle_text
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, percent, size
+from broker_cy.reporting.numbers import count, duration, size
 
 
 class MovesView(View):
@@ -39,12 +40,12 @@ also a throttle that was left behind."""
         yield Facts("Moves", id="facts")
         yield Grid[MovingPartition](
             [
-                Column("Partition", lambda row: clean(str(row.partition)), 20, lambda row: row.partition, flex=True),
-                Column("Before", lambda row: _ids(row.reassignment.before), 10, drop=1),
-                Column("After", lambda row: _ids(row.reassignment.after), 10),
-                Column("Copied", lambda row: size(row.copied_bytes), 10, lambda row: row.copied_bytes, "right"),
-                Column("Of", lambda row: size(row.total_bytes), 10, lambda row: row.total_bytes, "right"),
-                Column("Done", lambda row: percent(row.copied_bytes, row.total_bytes), 5, None, "right"),
+                grid_column(reassignments.PARTITION, flex=True),
+                grid_column(reassignments.BEFORE, drop=1),
+                grid_column(reassignments.AFTER),
+                grid_column(reassignments.COPIED),
+                grid_column(reassignments.TOTAL),
+                grid_column(reassignments.DONE),
             ],
             key=lambda row: row.partition,
             text=lambda row: str(row.partition),
@@ -87,7 +88,3 @@ also a throttle that was left behind."""
             return await plan_cancel(self.client, self.command, wanted, words)
 
         self.act(plan)
-
-
-def _ids(replicas: tuple[int, ...]) -> str:
-    return ",".join(map(str, replicas))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts, toned
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.cluster import FeatureRange
-from broker_cy.admin.quorum import QuorumReplica
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.quorum import (
     add_voter_form,
@@ -22,12 +21,12 @@ from broker_cy.console.acts.quorum import (
     plan_upgrade,
     remove_voter_form,
 )
+from broker_cy.console.columns import quorum
 from broker_cy.console.session import now_ms
 from broker_cy.console.voters import voters_fact
-from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
 
-_Replica = tuple[str, QuorumReplica]
+_Replica = quorum.QuorumRow
 
 
 class QuorumView(View):
@@ -51,13 +50,13 @@ class QuorumView(View):
         yield Facts("Metadata quorum", id="facts")
         yield Grid[_Replica](
             [
-                Column("Id", lambda row: str(row[1].replica_id), 6, lambda row: row[1].replica_id, "right"),
-                Column("Role", lambda row: Text(row[0], "cyan" if row[0] == "leader" else ""), 9),
-                Column("Log end", lambda row: count(row[1].log_end_offset), 14, None, "right"),
-                Column("Behind", lambda row: count(row[1].lag), 10, lambda row: row[1].lag, "right"),
-                Column("Caught up", lambda row: _ago(row[1].last_caught_up_ms), 14, None, "right", drop=1),
-                Column("Endpoints", lambda row: clean(" ".join(map(str, row[1].endpoints))) or "-", 27, flex=True),
-                Column("Directory", _directory, 24, drop=2),
+                grid_column(quorum.NODE),
+                grid_column(quorum.ROLE),
+                grid_column(quorum.LOG_END),
+                grid_column(quorum.LAG),
+                grid_column(quorum.CAUGHT_UP, drop=1, time=_ago),
+                grid_column(quorum.ENDPOINTS, flex=True),
+                grid_column(quorum.DIRECTORY_ID, drop=2),
             ],
             # The leader shows an observer for minutes after its directory was formatted again.
             key=lambda row: (row[1].replica_id, row[1].directory_id),
@@ -66,9 +65,9 @@ class QuorumView(View):
         )
         yield Grid[FeatureRange](
             [
-                Column("Feature", lambda row: clean(row.name), 24, lambda row: row.name, flex=True, letter="F"),
-                Column("Level", lambda row: "-" if row.finalized is None else str(row.finalized), 6, None, "right"),
-                Column("Supported", lambda row: f"{row.supported_min} to {row.supported_max}", 10, None, "right"),
+                grid_column(quorum.FEATURE, flex=True, letter="F"),
+                grid_column(quorum.FINALIZED),
+                grid_column(quorum.SUPPORTED),
             ],
             key=lambda row: row.name,
             title="Features",
@@ -76,27 +75,26 @@ class QuorumView(View):
         )
 
     def connect(self) -> None:
-        quorum, features = self.session.quorum(), self.session.features()
-        self.link(quorum, self.query_one("#replicas"), self._show)
-        self.link(quorum, self.query_one("#facts"), lambda: None)
+        described, features = self.session.quorum(), self.session.features()
+        self.link(described, self.query_one("#replicas"), self._show)
+        self.link(described, self.query_one("#facts"), lambda: None)
         self.link(features, self.query_one("#features"), self._show_features)
         self.query_one("#replicas").focus()
 
     def _show(self) -> None:
-        quorum = self.session.quorum().value
-        if quorum is None:
+        found = self.session.quorum().value
+        if found is None:
             return
-        has_leader = quorum.leader_id >= 0
+        has_leader = found.leader_id >= 0
         facts: list[Any] = [
-            ("leader", str(quorum.leader_id) if has_leader else "none", "bold green" if has_leader else "bold red"),
-            ("epoch", str(quorum.leader_epoch)),
-            ("high watermark", count(quorum.high_watermark)),
-            *toned([voters_fact(quorum)]),
-            ("observers", str(len(quorum.observers))),
+            ("leader", str(found.leader_id) if has_leader else "none", "bold green" if has_leader else "bold red"),
+            ("epoch", str(found.leader_epoch)),
+            ("high watermark", count(found.high_watermark)),
+            *toned([voters_fact(found)]),
+            ("observers", str(len(found.observers))),
         ]
         self.query_one(Facts).set_facts(facts)
-        rows = [("leader" if each.replica_id == quorum.leader_id else "voter", each) for each in quorum.voters]
-        self.query_one("#replicas", Grid).set_rows(rows + [("observer", each) for each in quorum.observers])
+        self.query_one("#replicas", Grid).set_rows(quorum.quorum_rows(found))
 
     def _selected(self, *roles: str) -> int | None:
         """The node of the selected replica, if it has one of these roles."""
@@ -127,9 +125,5 @@ class QuorumView(View):
             self.query_one("#features", Grid).set_rows(features)
 
 
-def _directory(row: _Replica) -> str:
-    return clean(row[1].directory_id) if row[1].has_directory else "-"
-
-
-def _ago(ms: int | None) -> str:
-    return "-" if ms is None else f"{duration(max(0, now_ms() - ms))} ago"
+def _ago(ms: int) -> str:
+    return f"{duration(max(0, now_ms() - ms))} ago"

@@ -12,7 +12,8 @@ from textual.widgets import Static
 
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.quotas import (
     change_quota_form,
@@ -22,10 +23,11 @@ from broker_cy.console.acts.quotas import (
     plan_remove_quotas,
     plan_set_quota,
 )
+from broker_cy.console.columns import quotas
 from broker_cy.console.figures import newest_of
-from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses, shown_quota
+from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, percent
+from broker_cy.reporting.numbers import count
 
 HINT = "x shows which quotas apply to a user, a client id or an address"
 
@@ -60,11 +62,9 @@ removes the marked ones, or the selected one."""
     def body(self) -> ComposeResult:
         yield Grid[QuotaRow](
             [
-                Column("Of", lambda row: clean(row.whose), 24, lambda row: row.whose, flex=True, letter="O"),
-                Column("Quota", lambda row: clean(row.key), 24, lambda row: row.key, letter="Q"),
-                Column(
-                    "Value", lambda row: shown_quota(row.key, row.value), 14, lambda row: row.value, "right", letter="V"
-                ),
+                grid_column(quotas.ENTITY, flex=True, letter="E"),
+                grid_column(quotas.QUOTA, letter="Q"),
+                grid_column(quotas.VALUE, letter="V"),
             ],
             key=lambda row: row.id,
             text=lambda row: f"{row.whose} {row.key}",
@@ -75,22 +75,20 @@ removes the marked ones, or the selected one."""
         )
         yield Grid[QuotaUse](
             [
-                Column("Used by", lambda row: clean(row.whose), 18, lambda row: row.whose, flex=True, letter="U"),
-                Column("Broker", lambda row: str(row.broker), 6, lambda row: row.broker, "right", drop=3),
-                Column("Quota", lambda row: clean(row.key), 24, lambda row: row.key, letter="K"),
-                Column("Rate", _rate, 11, lambda row: row.rate or 0.0, "right", drop=1, letter="R"),
-                Column(
-                    "Limit", lambda row: shown_quota(row.key, row.limit), 11, lambda row: row.limit, "right", drop=2
-                ),
-                Column("Used", _used, 6, lambda row: row.share or 0.0, "right", letter="S"),
-                Column("Waits", lambda row: count(row.waits), 7, lambda row: row.waits, "right", letter="W"),
-                Column("Waited", _waited, 9, lambda row: row.waited_ms, "right", letter="T"),
+                grid_column(quotas.USE_ENTITY, 18, flex=True, letter="E"),
+                grid_column(quotas.BROKER, drop=4),
+                grid_column(quotas.USE_QUOTA, letter="Q"),
+                grid_column(quotas.RATE, drop=2, letter="R"),
+                grid_column(quotas.LIMIT, drop=3),
+                grid_column(quotas.USED, letter="U"),
+                grid_column(quotas.THROTTLED, drop=1, letter="D"),
+                grid_column(quotas.THROTTLE_TIME, letter="T"),
             ],
             key=lambda row: (row.broker, row.key, row.user, row.client_id),
             text=lambda row: f"{row.whose} {row.key}",
             title="Use, of the last 10 s",
             id="uses",
-            sort="Waited",
+            sort="Throttle time",
             descending=True,
         )
         yield Static(Text(HINT, "bright_black"), id="answer")
@@ -167,22 +165,3 @@ removes the marked ones, or the selected one."""
         for line in others:
             text.append(f"\n{clean(line)}", "not bold")
         self.query_one("#answer", Static).update(text)
-
-
-def _rate(row: QuotaUse) -> str:
-    return "-" if row.rate is None else shown_quota(row.key, row.rate)
-
-
-def _used(row: QuotaUse) -> Text:
-    share = row.share
-    if share is None:
-        return Text("-")
-    return Text(percent(share, 1), "bold red" if share >= 1 else "yellow" if share >= _NEAR else "")
-
-
-def _waited(row: QuotaUse) -> Text:
-    return Text(duration(row.waited_ms) if row.waits else "-", "bold red" if row.waits else "")
-
-
-# A share of a limit that deserves attention.
-_NEAR = 0.8

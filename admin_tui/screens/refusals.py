@@ -12,11 +12,12 @@ from textual.widgets import Static
 
 from admin_tui.screens.acls import answer_text
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid, time_columns
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid, time_columns
 from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
+from broker_cy.console.columns import access
 from broker_cy.console.refusals import Refusal, asked_texts, details, refusals_of
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count
 from broker_cy.security.explain import authorizer_of, explain
 
 
@@ -42,11 +43,11 @@ class RefusalsView(View):
         yield Grid[Refusal](
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
-                Column("Who", lambda row: clean(row.who), 16, lambda row: row.who, letter="W"),
-                Column("From", lambda row: clean(row.host), 12, lambda row: row.host, letter="F", drop=1),
-                Column("What", lambda row: clean(row.what), 22, lambda row: row.what, letter="A", flex=True),
-                Column("Times", lambda row: count(row.times), 6, lambda row: row.times, "right", letter="T"),
-                Column("Why", lambda row: clean(row.why), 20, flex=True, drop=2),
+                grid_column(access.DENIED_PRINCIPAL, letter="P"),
+                grid_column(access.DENIED_HOST, letter="H", drop=1),
+                grid_column(access.DENIED_OPERATION, letter="O", flex=True),
+                grid_column(access.DENIED_COUNT, letter="T"),
+                grid_column(access.DENIED_REASON, flex=True, drop=2),
             ],
             key=_key,
             text=lambda row: f"{row.who} {row.host} {row.what} {row.why}",

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.transactions import HangingTransaction
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
+from broker_cy.admin.transactions import HangingTransaction, TransactionListing
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
+from broker_cy.console.columns import transactions
 from broker_cy.console.session import OpenTransaction
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration
-
-_STYLES = {"Ongoing": "cyan", "PrepareCommit": "yellow", "PrepareAbort": "yellow"}
 
 
-def _open(row: OpenTransaction) -> Text:
-    if row.open_ms is None:
-        return Text("-", "bright_black")
-    late = row.timeout_ms is not None and row.open_ms > row.timeout_ms
-    return Text(duration(row.open_ms), "bold red" if late else "")
+def _listing(row: OpenTransaction) -> TransactionListing:
+    return row.listing
 
 
 class TransactionsView(View):
@@ -52,26 +46,13 @@ aborts one."""
     def body(self) -> ComposeResult:
         yield Grid[OpenTransaction](
             [
-                Column(
-                    "Transactional id",
-                    lambda row: clean(row.listing.transactional_id),
-                    18,
-                    lambda row: row.listing.transactional_id,
-                    flex=True,
-                    letter="I",
-                ),
-                Column(
-                    "State",
-                    lambda row: Text(row.listing.state, _STYLES.get(row.listing.state, "")),
-                    14,
-                    lambda row: row.listing.state,
-                    letter="S",
-                ),
-                Column("Open for", _open, 10, lambda row: row.open_ms, "right", letter="O"),
-                Column("Timeout", lambda row: duration(row.timeout_ms), 8, None, "right", drop=3),
-                Column("Producer", lambda row: str(row.listing.producer_id), 10, None, "right", drop=1),
-                Column("Parts", lambda row: count(len(row.partitions)), 5, lambda row: len(row.partitions), "right"),
-                Column("Coord", lambda row: str(row.listing.coordinator_id), 5, None, "right", drop=2),
+                grid_column(transactions.TRANSACTIONAL_ID.of(_listing), flex=True, letter="I"),
+                grid_column(transactions.STATE.of(_listing), letter="S"),
+                grid_column(transactions.OPEN_FOR, letter="O"),
+                grid_column(transactions.TIMEOUT, drop=3),
+                grid_column(transactions.PRODUCER_ID.of(_listing), 11, drop=1),
+                grid_column(transactions.PARTITIONS),
+                grid_column(transactions.COORDINATOR.of(_listing), drop=2),
             ],
             key=lambda row: row.listing.transactional_id,
             text=lambda row: f"{row.listing.transactional_id} {row.listing.state} {row.listing.producer_id}",
@@ -81,12 +62,12 @@ aborts one."""
         )
         yield Grid[HangingTransaction](
             [
-                Column("Partition", lambda row: clean(str(row.partition)), 16, lambda row: row.partition, flex=True),
-                Column("Producer", lambda row: str(row.producer.producer_id), 12, None, "right"),
-                Column("Epoch", lambda row: str(row.producer.producer_epoch), 5, None, "right", drop=2),
-                Column("Since offset", lambda row: count(row.producer.txn_start_offset), 14, None, "right", drop=1),
-                Column("Idle", lambda row: duration(row.idle_ms), 10, lambda row: row.idle_ms, "right", letter="I"),
-                Column("Transactional id", lambda row: clean(row.transactional_id or "-"), 18, drop=3),
+                grid_column(transactions.HANGING_PARTITION, flex=True),
+                grid_column(transactions.HANGING_PRODUCER_ID, 12),
+                grid_column(transactions.HANGING_EPOCH, drop=2),
+                grid_column(transactions.HANGING_START_OFFSET, drop=1),
+                grid_column(transactions.HANGING_IDLE, letter="I"),
+                grid_column(transactions.HANGING_ID, drop=3),
             ],
             key=lambda row: (row.partition, row.producer.producer_id),
             title="Hanging",
@@ -102,7 +83,7 @@ aborts one."""
         rows = self.session.transactions().value
         if rows is not None:
             self.query_one("#listed", Grid).set_rows(
-                row for row in rows if not self._only_open or row.listing.state in _STYLES
+                row for row in rows if not self._only_open or row.listing.state in transactions.OPEN_TONES
             )
 
     def _show_hanging(self) -> None:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.users import password_form, plan_delete_credential, plan_password
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count
+from broker_cy.console.columns import access
 
 
 class UsersView(ListView):
@@ -35,9 +35,9 @@ login."""
     def make_grid(self) -> Grid[Any]:
         return Grid[ScramCredential](
             [
-                Column("User", lambda row: clean(row.user), 24, lambda row: row.user, flex=True, letter="U"),
-                Column("Mechanism", lambda row: row.mechanism, 16, lambda row: row.mechanism, letter="M"),
-                Column("Iterations", lambda row: count(row.iterations), 10, lambda row: row.iterations, "right"),
+                grid_column(access.USER, flex=True, letter="U"),
+                grid_column(access.MECHANISM, letter="M"),
+                grid_column(access.ITERATIONS),
             ],
             key=lambda row: (row.user, row.mechanism),
             text=lambda row: f"{row.user} {row.mechanism}",

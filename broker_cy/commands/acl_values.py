@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from broker_cy.commands.output import Cell
 from broker_cy.commands.values import Parsed
 from broker_cy.security.acl_words import (
     check_operation,
@@ -16,8 +15,6 @@ from broker_cy.security.acl_words import (
     parse_permission,
     parse_principal,
     parse_resource,
-    resource_text,
-    word_of,
 )
 from broker_cy.security.acls import Binding, Operation, ResourceType
 
@@ -44,17 +41,6 @@ def checked_operation(operation: Operation, resource_type: ResourceType) -> Oper
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return operation
-
-
-def acl_row(binding: Binding) -> list[Cell]:
-    return [
-        resource_text(binding.resource_type, binding.name),
-        word_of(binding.pattern_type),
-        word_of(binding.permission),
-        binding.principal,
-        binding.host,
-        word_of(binding.operation),
-    ]
 
 
 def acl_json(binding: Binding) -> dict[str, Any]:

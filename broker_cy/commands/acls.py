@@ -18,11 +18,11 @@ from broker_cy.commands.acl_values import (
     PRINCIPAL,
     RESOURCE,
     acl_json,
-    acl_row,
     checked_operation,
 )
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.console.columns import access
 from broker_cy.reporting.numbers import plural
 from broker_cy.security.acl_words import RESOURCE_HELP
 from broker_cy.security.acls import WILDCARD, Binding, Filter, Operation, PatternType, Permission, ResourceType
@@ -36,7 +36,7 @@ examples:
   broker-cy acls delete --principal User:alice --resource topic:orders
   broker-cy acls explain alice write topic:orders
 """
-COLUMNS = ["RESOURCE", "PATTERN", "PERMISSION", "PRINCIPAL", "HOST", "OPERATION"]
+COLUMNS = (access.NAME, access.PATTERN, access.PERMISSION, access.PRINCIPAL, access.HOST, access.OPERATION)
 # ACLs that are listed before they are deleted.
 LISTED_MAX = 50
 
@@ -188,8 +188,7 @@ async def delete(target: Target, client: AdminClient, every: bool, dry_run: bool
 
 
 def _print(found: Sequence[Binding], *, err: bool = False) -> None:
-    rows: list[Sequence[Cell]] = [acl_row(each) for each in found]
-    print_table(COLUMNS, rows, err=err)
+    print_rows(COLUMNS, found, err=err)
 
 
 acl_reasons.add_to(command)

@@ -15,7 +15,7 @@ from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.features import parse_level, plan_finalize
-from broker_cy.console.columns import brokers
+from broker_cy.console.columns import brokers, quorum
 from broker_cy.console.described import described_now
 from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
 from broker_cy.console.voters import away_text, quorum_now, spare_text
@@ -69,8 +69,7 @@ async def features(target: Target, client: AdminClient, broker: int | None) -> N
     if target.as_json:
         print_json(found)
         return
-    rows = [[each.name, f"{each.supported_min} to {each.supported_max}", number(each.finalized)] for each in found]
-    print_table(["FEATURE", "SUPPORTED", ">FINALIZED"], rows)
+    print_rows((quorum.FEATURE, quorum.SUPPORTED, quorum.FINALIZED), found)
 
 
 @command.command("finalize", epilog=EPILOG)

@@ -8,15 +8,25 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.commands.context import Target, cluster_command, complete_topics
-from broker_cy.commands.output import Cell, duration, number, plain, print_json, print_table
+from broker_cy.commands.output import plain, print_json, print_rows
 from broker_cy.commands.values import PARTITIONS, chosen
-from broker_cy.console.values import parse_time
+from broker_cy.console.columns import transactions
 
 EPILOG = """\b
 examples:
   broker-cy producers orders
   broker-cy producers orders -p 0-3 --json
 """
+
+
+_COLUMNS = (
+    transactions.PARTITION,
+    transactions.PARTITION_PRODUCER_ID,
+    transactions.EPOCH,
+    transactions.LAST_SEQUENCE,
+    transactions.IDLE,
+    transactions.START_OFFSET,
+)
 
 
 @click.command("producers", epilog=EPILOG)
@@ -36,20 +46,7 @@ async def command(target: Target, client: AdminClient, topic: str, partitions: S
             ]
         )
         return target.tell_failures([outcome])
-    now_ms = parse_time("now")
-    rows: list[Sequence[Cell]] = [
-        [
-            key.partition,
-            producer.producer_id,
-            producer.producer_epoch,
-            number(producer.last_sequence),
-            duration(max(0, now_ms - producer.last_timestamp_ms)),
-            number(producer.txn_start_offset),
-        ]
-        for key, producers in outcome.found.items()
-        for producer in producers
-    ]
-    print_table([">PARTITION", ">PRODUCER", ">EPOCH", ">SEQUENCE", ">IDLE FOR", ">TRANSACTION START"], rows)
+    print_rows(_COLUMNS, [(key, producer) for key, producers in outcome.found.items() for producer in producers])
     return target.tell_failures([outcome])
 
 

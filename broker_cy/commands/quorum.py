@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.quorum import QuorumEndpoint, QuorumReplica
+from broker_cy.admin.quorum import QuorumEndpoint
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, duration, number, print_json, print_table
+from broker_cy.commands.output import duration, print_json, print_rows
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quorum import parse_endpoint, plan_add_voter, plan_remove_voter, plan_upgrade
+from broker_cy.console.columns import quorum as columns
 from broker_cy.console.values import parse_time
+from broker_cy.reporting.column import Column
+from broker_cy.reporting.numbers import UNKNOWN
 
 EPILOG = """\b
 examples:
@@ -58,25 +61,19 @@ async def show(target: Target, client: AdminClient) -> None:
     now_ms = parse_time("now")
 
     def ago(at_ms: int | None) -> str:
-        return duration(None if at_ms is None else max(0, now_ms - at_ms))
+        return UNKNOWN if at_ms is None else f"{duration(max(0, now_ms - at_ms))} ago"
 
-    def row(role: str, replica: QuorumReplica) -> Sequence[Cell]:
-        # Another node with the id of the leader is an observer.
-        is_leader = role == "voter" and replica.replica_id == described.leader_id
-        return [
-            replica.replica_id,
-            "leader" if is_leader else role,
-            number(replica.log_end_offset),
-            number(replica.lag),
-            "-" if is_leader else ago(replica.last_fetch_ms),
-            "-" if is_leader else ago(replica.last_caught_up_ms),
-            " ".join(map(str, replica.endpoints)) or None,
-            replica.directory_id,
-        ]
-
-    rows = [row("voter", each) for each in described.voters] + [row("observer", each) for each in described.observers]
-    columns = [">NODE", "ROLE", ">END", ">LAG", ">FETCHED AGO", ">CAUGHT UP AGO", "ENDPOINTS", "DIRECTORY"]
-    print_table(columns, rows)
+    shown: list[Column[columns.QuorumRow]] = [
+        columns.NODE,
+        columns.ROLE,
+        columns.LOG_END,
+        columns.LAG,
+        columns.FETCHED.by(columns.FETCHED.value, text=lambda row: ago(columns.FETCHED.value(row))),
+        columns.CAUGHT_UP.by(columns.CAUGHT_UP.value, text=lambda row: ago(columns.CAUGHT_UP.value(row))),
+        columns.ENDPOINTS,
+        columns.DIRECTORY_ID,
+    ]
+    print_rows(shown, columns.quorum_rows(described))
 
 
 @command.command("add", epilog=EPILOG)

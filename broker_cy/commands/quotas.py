@@ -11,12 +11,14 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.commands.output import Cell, confirm, print_json, print_rows, print_table
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quotas import effect_form
-from broker_cy.console.quotas import DEFAULT, effect_lines, parse_quota
+from broker_cy.console.columns import quotas as columns
+from broker_cy.console.quotas import DEFAULT, QuotaRow, effect_lines, parse_quota, quota_rows
 from broker_cy.console.values import parse_setting
 from broker_cy.metrics.events import entity_text
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
@@ -83,10 +85,9 @@ async def list_quotas(
     if target.as_json:
         print_json(entries)
         return
-    rows: list[Sequence[Cell]] = [
-        [entity_text(each.entity), key, f"{value:.15g}"] for each in entries for key, value in each.values.items()
-    ]
-    print_table(["ENTITY", "QUOTA", "VALUE"], rows)
+    # Exact values, as `quotas set` accepts them.
+    exact: Column[QuotaRow] = columns.VALUE.by(lambda row: row.value, text=lambda row: f"{row.value:.15g}")
+    print_rows((columns.ENTITY, columns.QUOTA, exact), quota_rows(entries))
 
 
 @command.command("set", epilog=EPILOG)

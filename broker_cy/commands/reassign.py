@@ -14,7 +14,7 @@ from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.quantities import BYTES_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option
-from broker_cy.commands.output import Cell, print_json, print_table, size
+from broker_cy.commands.output import Cell, print_json, print_rows, print_table, size
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.values import BYTES, COUNT, TOPIC_PARTITIONS
 from broker_cy.console.acts.moves import (
@@ -26,8 +26,8 @@ from broker_cy.console.acts.moves import (
     plan_moves,
     read_moves,
 )
+from broker_cy.console.columns import reassignments
 from broker_cy.console.moving import moving_now, pace_text, throttle_text
-from broker_cy.reporting.numbers import percent
 
 EPILOG = """\b
 examples:
@@ -220,18 +220,17 @@ async def status(target: Target, client: AdminClient) -> None:
                     "throttle": {"rates": now.throttle.rates, "replicas": now.throttle.replicas}})  # fmt: skip
         return
     if now.partitions:
-        rows: list[Sequence[Cell]] = [
-            [
-                str(each.partition),
-                ",".join(map(str, each.reassignment.before)),
-                ",".join(map(str, each.reassignment.after)),
-                size(each.copied_bytes),
-                size(each.total_bytes),
-                percent(each.copied_bytes, each.total_bytes),
-            ]
-            for each in now.partitions
-        ]
-        print_table(["PARTITION", "BEFORE", "AFTER", ">COPIED", ">OF", ">DONE"], rows)
+        print_rows(
+            (
+                reassignments.PARTITION,
+                reassignments.BEFORE,
+                reassignments.AFTER,
+                reassignments.COPIED,
+                reassignments.TOTAL,
+                reassignments.DONE,
+            ),
+            now.partitions,
+        )
         copied = f"{size(now.copied_bytes)} of {size(now.total_bytes)}"
         click.echo(", ".join([copied, *pace_text(now.rate_bytes_per_s, now.left_s)]))
     else:

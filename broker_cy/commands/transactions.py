@@ -8,12 +8,16 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.transactions import MAX_TIMEOUT_MS
+from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, TransactionDescription
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, duration, number, print_json, print_table
+from broker_cy.commands.output import confirm, duration, print_json, print_rows
 from broker_cy.commands.values import DURATION
+from broker_cy.console.columns import topics as topics_columns
+from broker_cy.console.columns import transactions as columns
+from broker_cy.console.rows import assignment_text
 from broker_cy.console.values import parse_time
+from broker_cy.reporting.column import Column
 
 EPILOG = """\b
 examples:
@@ -56,10 +60,7 @@ async def list_transactions(
     if target.as_json:
         print_json(found)
     else:
-        rows: list[Sequence[Cell]] = [
-            [each.transactional_id, each.state, each.producer_id, each.coordinator_id] for each in found
-        ]
-        print_table(["TRANSACTIONAL ID", "STATE", ">PRODUCER", ">COORDINATOR"], rows)
+        print_rows((columns.TRANSACTIONAL_ID, columns.STATE, columns.PRODUCER_ID, columns.COORDINATOR), found)
     return target.tell_failures([outcome])
 
 
@@ -73,19 +74,16 @@ async def describe(target: Target, client: AdminClient, ids: Sequence[str]) -> i
         print_json(list(outcome.found.values()))
         return target.tell_failures([outcome])
     now_ms = parse_time("now")
-    rows: list[Sequence[Cell]] = [
-        [
-            each.transactional_id,
-            each.state,
-            each.producer_id,
-            each.producer_epoch,
-            duration(None if each.start_ms is None else max(0, now_ms - each.start_ms)),
-            duration(each.timeout_ms),
-            " ".join(map(str, each.partitions)),
-        ]
-        for each in outcome.found.values()
+    described: list[Column[TransactionDescription]] = [
+        columns.TRANSACTIONAL_ID.by(lambda row: row.transactional_id),
+        columns.STATE.by(lambda row: row.state),
+        columns.PRODUCER_ID.by(lambda row: row.producer_id),
+        columns.EPOCH.by(lambda row: row.producer_epoch),
+        columns.OPEN_FOR.by(lambda row: None if row.start_ms is None else max(0, now_ms - row.start_ms)),
+        columns.TIMEOUT.by(lambda row: row.timeout_ms),
+        columns.IN_THE_TRANSACTION.by(lambda row: assignment_text(row.partitions) or None),
     ]
-    print_table(["TRANSACTIONAL ID", "STATE", ">PRODUCER", ">EPOCH", ">OPEN FOR", ">TIMEOUT", "PARTITIONS"], rows)
+    print_rows(described, outcome.found.values())
     return target.tell_failures([outcome])
 
 
@@ -109,19 +107,15 @@ async def hanging(target: Target, client: AdminClient, topics: Sequence[str], ma
     if target.as_json:
         print_json(found)
         return
-    rows: list[Sequence[Cell]] = [
-        [
-            each.partition.topic,
-            each.partition.partition,
-            each.producer.producer_id,
-            each.transactional_id,
-            number(each.producer.txn_start_offset),
-            duration(each.idle_ms),
-        ]
-        for each in found
+    hanging_columns: list[Column[HangingTransaction]] = [
+        topics_columns.TOPIC.by(lambda row: row.partition.topic),
+        topics_columns.PARTITION.by(lambda row: row.partition.partition),
+        columns.HANGING_PRODUCER_ID,
+        columns.HANGING_ID,
+        columns.HANGING_START_OFFSET,
+        columns.HANGING_IDLE,
     ]
-    columns = ["TOPIC", ">PARTITION", ">PRODUCER", "TRANSACTIONAL ID", ">SINCE OFFSET", ">IDLE FOR"]
-    print_table(columns, rows)
+    print_rows(hanging_columns, found)
 
 
 @command.command("abort", epilog=EPILOG)

@@ -11,9 +11,10 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.scram_users import CredentialKey, NewCredential, is_unknown
 from broker_cy.commands.context import Target, cluster_command, completer, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.commands.output import confirm, print_json, print_rows
 from broker_cy.commands.passwords import password_of, password_options
 from broker_cy.commands.values import Parsed
+from broker_cy.console.columns import access
 from broker_cy.console.values import parse_int
 from broker_cy.core import scram
 from broker_cy.core.scram import Mechanism
@@ -113,8 +114,7 @@ async def list_users(target: Target, client: AdminClient, users: Sequence[str]) 
     if target.as_json:
         print_json(found)
     else:
-        rows: list[Sequence[Cell]] = [[each.user, each.mechanism, each.iterations] for each in found]
-        print_table(["USER", "MECHANISM", ">ITERATIONS"], rows)
+        print_rows((access.USER, access.MECHANISM, access.ITERATIONS), found)
     return target.tell_failures([outcome])
 
 

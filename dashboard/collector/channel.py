@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.feeds import Feed
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
-from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.frames import Health
 from dashboard.collector.ordering import window_of
@@ -213,17 +212,6 @@ class Column(Generic[Row]):
     hint: str = ""
     is_flex: bool = False
     is_time: bool = False
-
-
-# Of rows with a `partition`.
-PARTITION: Final[Column[Any]] = Column(
-    "partition",
-    "Partition",
-    lambda row: clean(str(row.partition)),
-    lambda row: row.partition,
-    width=200,
-    is_flex=True,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import TypeVar
 from broker_cy.reporting import column as reporting
 from broker_cy.reporting.column import Kind
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import UNKNOWN
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column
 
@@ -16,14 +15,11 @@ R = TypeVar("R")
 
 def table_column(column: reporting.Column[R], width: int = 120, *, is_flex: bool = False, hint: str = "") -> Column[R]:
     """Return the column of a table. `width` is in pixels; `hint` replaces the column's own."""
-    is_time = column.kind is Kind.TIME and column.text is None
+    is_time = column.kind is Kind.TIME
 
     def text(row: R) -> str | Cell:
-        if is_time:
-            value = column.value(row)
-            found = UNKNOWN if value is None else f"@{value}"
-        else:
-            found = clean(column.shown(row))
+        value = column.value(row) if is_time else None
+        found = clean(column.shown(row)) if value is None else f"@{value}"
         tone = column.tone_of(row)
         return found if tone is Tone.PLAIN else Cell(found, tone)
 

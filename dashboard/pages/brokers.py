@@ -86,11 +86,6 @@ class Replication(_Counted, FactsChannel):
         return facts
 
 
-def ids(brokers: Iterable[int]) -> str:
-    """Return broker ids as `1, 2, 3`; a dash if there are none."""
-    return ", ".join(map(str, brokers)) or "-"
-
-
 @channel("troubled-partitions")
 class TroubledPartitions(_Counted, TableChannel[PartitionHealth]):
     """Offline partitions first, then those with replicas that are not in sync."""

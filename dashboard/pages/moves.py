@@ -17,6 +17,7 @@ from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.moves import plan_cancel, progress_text
 from broker_cy.console.acts.plan import Plan, Report
+from broker_cy.console.columns import reassignments
 from broker_cy.console.feeds import Feed
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
@@ -26,7 +27,6 @@ from broker_cy.reporting.numbers import count, duration, percent, size
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import (
-    PARTITION,
     Cell,
     Column,
     FactsChannel,
@@ -35,12 +35,12 @@ from dashboard.collector.channel import (
     channel,
     linked,
 )
+from dashboard.collector.columns import table_column
 from dashboard.collector.move_runs import KEPT_MAX, MoveRuns, Run
 from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, link, listing, page_path, panel, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.pages.brokers import ids
 from dashboard.pages.group import parse_partition
 from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
@@ -91,13 +91,13 @@ class MovingPartitions(SupportedChannel, TableChannel[MovingPartition]):
 
     SORT = "partition"
     COLUMNS = (
-        PARTITION,
-        Column("before", "Before", lambda row: ids(row.reassignment.before), width=130),
-        Column("after", "After", lambda row: ids(row.reassignment.after), width=130),
-        Column("adding", "Copies to", lambda row: ids(row.reassignment.adding), width=110),
-        Column("copied", "Copied", lambda row: size(row.copied_bytes), lambda row: row.copied_bytes, True, 110),
-        Column("total", "Of", lambda row: size(row.total_bytes), lambda row: row.total_bytes, True, 110),
-        Column("done", "Done", lambda row: percent(row.copied_bytes, row.total_bytes), None, True, 90),
+        table_column(reassignments.PARTITION, 200, is_flex=True),
+        table_column(reassignments.BEFORE, 130),
+        table_column(reassignments.AFTER, 130),
+        table_column(reassignments.ADDING, 110),
+        table_column(reassignments.COPIED, 110),
+        table_column(reassignments.TOTAL, 110),
+        table_column(reassignments.DONE, 90),
     )
 
     def feed(self) -> Feed[Any]:

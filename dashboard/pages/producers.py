@@ -7,33 +7,19 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.transactions import ProducerState
+from broker_cy.console.columns import transactions
 from broker_cy.console.listeners import Source
-from broker_cy.console.session import now_ms
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration
+from broker_cy.reporting.numbers import count
 from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Column, TableChannel, channel
+from dashboard.collector.channel import Cell, TableChannel, channel
+from dashboard.collector.columns import table_column
 from dashboard.components.panel import page_path, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages.group import record_path
 
-Row = tuple[TopicPartition, ProducerState]
-
-
-def _open(row: Row) -> Cell:
-    start = row[1].txn_start_offset
-    return Cell("-", Tone.MUTED) if start is None else Cell(count(start), Tone.NOTED)
-
-
-def _written(row: Row) -> str:
-    return "-" if row[1].last_timestamp_ms < 0 else f"@{row[1].last_timestamp_ms}"
-
-
-def _idle(row: Row) -> str:
-    return "-" if row[1].last_timestamp_ms < 0 else duration(max(0, now_ms() - row[1].last_timestamp_ms))
+Row = transactions.Producer
 
 
 @channel("producers")
@@ -42,48 +28,14 @@ class Producers(TableChannel[Row]):
     REQUIRED = frozenset({"topic"})
     SORT = "partition"
     COLUMNS = (
-        Column("partition", "Partition", lambda row: str(row[0].partition), lambda row: row[0].partition, True, 100),
-        Column(
-            "producer", "Producer id", lambda row: str(row[1].producer_id), lambda row: row[1].producer_id, True, 140
-        ),
-        Column("epoch", "Epoch", lambda row: str(row[1].producer_epoch), lambda row: row[1].producer_epoch, True, 90),
-        Column(
-            "sequence",
-            "Last sequence",
-            lambda row: count(row[1].last_sequence),
-            lambda row: row[1].last_sequence,
-            True,
-            130,
-            "Sequence number of the last record",
-        ),
-        Column(
-            "written",
-            "Last write",
-            _written,
-            lambda row: row[1].last_timestamp_ms,
-            width=190,
-            is_flex=True,
-            is_time=True,
-        ),
-        Column("idle", "Idle", _idle, lambda row: -row[1].last_timestamp_ms, True, 120, "Since the last write"),
-        Column(
-            "open",
-            "Open since offset",
-            _open,
-            lambda row: row[1].txn_start_offset,
-            True,
-            150,
-            "First offset of the open transaction; opens its record",
-        ),
-        Column(
-            "coordinator",
-            "Coordinator epoch",
-            lambda row: str(row[1].coordinator_epoch),
-            None,
-            True,
-            150,
-            "-1: no transaction of the producer has ended here",
-        ),
+        table_column(transactions.PARTITION, 100),
+        table_column(transactions.PARTITION_PRODUCER_ID, 140),
+        table_column(transactions.EPOCH, 90),
+        table_column(transactions.LAST_SEQUENCE, 130),
+        table_column(transactions.LAST_WRITE, 190, is_flex=True),
+        table_column(transactions.IDLE, 120),
+        table_column(transactions.START_OFFSET, 150, hint="First offset of the open transaction; opens its record"),
+        table_column(transactions.COORDINATOR_EPOCH, 150),
     )
 
     def sources(self) -> Sequence[Source]:

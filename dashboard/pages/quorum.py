@@ -10,7 +10,6 @@ from typing import Any
 from dash.development.base_component import Component
 
 from broker_cy.admin.cluster import FeatureRange
-from broker_cy.admin.quorum import QuorumReplica
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.quorum import (
     add_voter_form,
@@ -19,15 +18,16 @@ from broker_cy.console.acts.quorum import (
     plan_upgrade,
     remove_voter_form,
 )
+from broker_cy.console.columns import quorum as columns
 from broker_cy.console.feeds import Feed
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.voters import voters_fact
-from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Cell, Column, FactsChannel, SupportedChannel, TableChannel, channel
+from dashboard.collector.channel import FactsChannel, SupportedChannel, TableChannel, channel
+from dashboard.collector.columns import table_column
 from dashboard.components.panel import act_button, link, listing, page_path, panel
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -59,61 +59,29 @@ class Quorum(SupportedChannel, FactsChannel):
         ]
 
 
-QuorumRow = tuple[str, QuorumReplica]
-
-
-def _lag(row: QuorumRow) -> Cell:
-    return Cell(count(row[1].lag), Tone.WARN if row[1].lag else Tone.PLAIN)
-
-
-def _fetched(row: QuorumRow) -> str:
-    """The leader does not fetch."""
-    return "-" if row[0] == "leader" or row[1].last_fetch_ms is None else f"@{row[1].last_fetch_ms}"
-
-
-def _directory(row: QuorumRow) -> str:
-    return clean(row[1].directory_id) if row[1].has_directory else "-"
-
-
-def _endpoints(row: QuorumRow) -> str:
-    return clean(" ".join(map(str, row[1].endpoints))) or "-"
-
-
-def _caught_up(row: QuorumRow) -> str:
-    return "-" if row[1].last_caught_up_ms is None else f"@{row[1].last_caught_up_ms}"
-
-
 @channel("quorum-replicas")
-class QuorumReplicas(SupportedChannel, TableChannel[QuorumRow]):
+class QuorumReplicas(SupportedChannel, TableChannel[columns.QuorumRow]):
     """Voters and observers, and the number of records of the metadata log that each lacks."""
 
     COLUMNS = (
-        Column("id", "Id", lambda row: str(row[1].replica_id)),
-        Column("role", "Role", lambda row: Cell(row[0], Tone.GOOD if row[0] == "leader" else Tone.PLAIN)),
-        Column("end", "Log end", lambda row: count(row[1].log_end_offset), None, True),
-        Column("behind", "Behind", _lag, None, True),
-        Column("fetched", "Fetched", _fetched, is_time=True),
-        Column("caught-up", "Caught up", _caught_up, is_time=True),
-        Column("endpoints", "Endpoints", _endpoints, is_flex=True),
-        Column(
-            "directory",
-            "Directory id",
-            lambda row: clean(row[1].directory_id) if row[1].has_directory else "-",
-            is_flex=True,
-        ),
+        table_column(columns.NODE),
+        table_column(columns.ROLE),
+        table_column(columns.LOG_END),
+        table_column(columns.LAG),
+        table_column(columns.FETCHED),
+        table_column(columns.CAUGHT_UP),
+        table_column(columns.ENDPOINTS, is_flex=True),
+        table_column(columns.DIRECTORY_ID, is_flex=True),
     )
 
     def feed(self) -> Feed[Any]:
         return self.session.quorum()
 
-    def rows(self) -> Iterable[QuorumRow] | None:
+    def rows(self) -> Iterable[columns.QuorumRow] | None:
         quorum = self.session.quorum().value
-        if quorum is None:
-            return None
-        voters = [("leader" if each.replica_id == quorum.leader_id else "voter", each) for each in quorum.voters]
-        return voters + [("observer", each) for each in quorum.observers]
+        return None if quorum is None else columns.quorum_rows(quorum)
 
-    def row_id(self, row: QuorumRow) -> str:
+    def row_id(self, row: columns.QuorumRow) -> str:
         return f"{row[1].replica_id} {row[1].directory_id}"
 
 
@@ -122,9 +90,9 @@ class Features(SupportedChannel, TableChannel[FeatureRange]):
     """Feature levels: those that the cluster has finalized, and those that brokers support."""
 
     COLUMNS = (
-        Column("feature", "Feature", lambda row: clean(row.name), is_flex=True),
-        Column("level", "Level", lambda row: "-" if row.finalized is None else str(row.finalized), None, True),
-        Column("supported", "Supported", lambda row: f"{row.supported_min} to {row.supported_max}", None, True),
+        table_column(columns.FEATURE, is_flex=True),
+        table_column(columns.FINALIZED),
+        table_column(columns.SUPPORTED),
     )
 
     def feed(self) -> Feed[Any]:

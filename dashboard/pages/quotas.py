@@ -14,12 +14,12 @@ from dash.development.base_component import Component
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.quotas import effect_form
+from broker_cy.console.columns import quotas as columns
 from broker_cy.console.listeners import Source
-from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses, shown_quota
+from broker_cy.console.quotas import QuotaRow, QuotaUse, effect_lines, quota_rows, quota_uses
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, percent
-from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Column, Params, TableChannel, channel
+from dashboard.collector.channel import Column, Params, TableChannel, channel
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import BrokerChart, recent, require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State
 from dashboard.components.explain import explain_box
@@ -35,8 +35,6 @@ NAME: Final = "quotas"
 HIDDEN: Final = "Quotas are those of all users and clients; your account may see only some topics or groups."
 ASKED: Final = ("user", "client_id", "ip")
 _LINES_MAX: Final = 10
-# A share of a limit that deserves attention.
-_NEAR: Final = 0.8
 
 
 @channel("quotas")
@@ -45,9 +43,9 @@ class Quotas(TableChannel[QuotaRow]):
 
     SORT = "whose"
     COLUMNS = (
-        Column("whose", "Of", lambda row: clean(row.whose), lambda row: row.whose, width=280, is_flex=True),
-        Column("key", "Quota", lambda row: clean(row.key), lambda row: row.key, width=220),
-        Column("value", "Value", lambda row: shown_quota(row.key, row.value), lambda row: row.value, True, 140),
+        table_column(columns.ENTITY, 280, is_flex=True),
+        table_column(columns.QUOTA, 220),
+        table_column(columns.VALUE, 140),
     )
 
     def sources(self) -> Sequence[Source]:
@@ -65,13 +63,6 @@ class Quotas(TableChannel[QuotaRow]):
         return f"{row.whose} {row.key}"
 
 
-def _used(row: QuotaUse) -> str | Cell:
-    share = row.share
-    if share is None:
-        return "-"
-    return Cell(percent(share, 1), Tone.BAD if share >= 1 else Tone.WARN if share >= _NEAR else Tone.PLAIN)
-
-
 @channel("quota-use")
 class QuotaUses(OfSamples, TableChannel[QuotaUse]):
     """The use of each client's quota at each broker, for clients that use some of it or were throttled."""
@@ -80,28 +71,14 @@ class QuotaUses(OfSamples, TableChannel[QuotaUse]):
     IS_DESCENDING = True
     SUBJECT = frozenset({"broker"})
     COLUMNS = (
-        Column("whose", "Used by", lambda row: clean(row.whose), lambda row: row.whose, width=200, is_flex=True),
-        Column("key", "Quota", lambda row: clean(row.key), lambda row: row.key, width=205),
-        Column("broker", "Broker", lambda row: str(row.broker), lambda row: row.broker, True, 90),
-        Column(
-            "rate",
-            "Rate",
-            lambda row: "-" if row.rate is None else shown_quota(row.key, row.rate),
-            lambda row: row.rate or 0.0,
-            True,
-            115,
-        ),
-        Column("limit", "Limit", lambda row: shown_quota(row.key, row.limit), lambda row: row.limit, True, 115),
-        Column("used", "Used", _used, lambda row: row.share or 0.0, True, 85),
-        Column("waits", "Waits", lambda row: count(row.waits), lambda row: row.waits, True, 85),
-        Column(
-            "waited",
-            "Waited",
-            lambda row: Cell(duration(row.waited_ms), Tone.BAD) if row.waits else "-",
-            lambda row: row.waited_ms,
-            True,
-            105,
-        ),
+        table_column(columns.USE_ENTITY, 200, is_flex=True),
+        table_column(columns.USE_QUOTA, 205),
+        table_column(columns.BROKER, 90),
+        table_column(columns.RATE, 115),
+        table_column(columns.LIMIT, 115),
+        table_column(columns.USED, 85),
+        table_column(columns.THROTTLED, 100),
+        table_column(columns.THROTTLE_TIME, 125),
     )
 
     def rows(self) -> Iterable[QuotaUse] | None:

@@ -14,19 +14,20 @@ from dash.development.base_component import Component
 from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
+from broker_cy.console.columns import access
 from broker_cy.console.listeners import Source
 from broker_cy.console.refusals import Refusal, asked_texts, refusals_of
 from broker_cy.console.session import now_ms
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import AccessDenied, LoginFailed
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count
 from broker_cy.reporting.tone import Tone
-from broker_cy.security.acl_words import shown, shown_resource, word_of
-from broker_cy.security.acls import Binding, Permission
+from broker_cy.security.acl_words import shown
+from broker_cy.security.acls import Binding
 from broker_cy.security.explain import authorizer_of, explain
 from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged, TimeChannel
+from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
 from dashboard.collector.history_marks import LIMIT_MAX
 from dashboard.collector.holdings import require_all_subjects, sees_all_subjects
@@ -97,11 +98,11 @@ class Refusals(_OfRefusals, TableChannel[Refusal]):
     SUBJECT = frozenset({"range"})
     COLUMNS = (
         Column("time", "Time", lambda row: f"@{row.time_ms}", width=200, is_time=True),
-        Column("who", "Who", lambda row: clean(row.who), lambda row: row.who, width=130),
-        Column("what", "What", lambda row: clean(row.what), lambda row: row.what, width=200),
-        Column("why", "Why", lambda row: clean(row.why), width=300, is_flex=True),
-        Column("times", "Times", lambda row: count(row.times), lambda row: row.times, True, 75),
-        Column("host", "From", lambda row: clean(row.host), lambda row: row.host, width=115),
+        table_column(access.DENIED_PRINCIPAL, 130),
+        table_column(access.DENIED_OPERATION, 200),
+        table_column(access.DENIED_REASON, 300, is_flex=True),
+        table_column(access.DENIED_COUNT, 75),
+        table_column(access.DENIED_HOST, 115),
     )
 
     def __init__(self, *arguments: Any) -> None:
@@ -168,19 +169,11 @@ class Acls(_OfAcls, TableChannel[Binding]):
 
     SORT = "resource"
     COLUMNS = (
-        Column("resource", "Resource", lambda row: clean(shown_resource(row)), shown_resource, width=220, is_flex=True),
-        Column(
-            "permission",
-            "Permission",
-            lambda row: Cell(word_of(row.permission), Tone.BAD if row.permission is Permission.DENY else Tone.GOOD),
-            lambda row: word_of(row.permission),
-            width=110,
-        ),
-        Column("principal", "Principal", lambda row: clean(row.principal), lambda row: row.principal, width=200),
-        Column(
-            "operation", "Operation", lambda row: word_of(row.operation), lambda row: word_of(row.operation), width=160
-        ),
-        Column("host", "Host", lambda row: clean(row.host), lambda row: row.host, width=140),
+        table_column(access.RESOURCE, 220, is_flex=True),
+        table_column(access.PERMISSION, 110),
+        table_column(access.PRINCIPAL, 200),
+        table_column(access.OPERATION, 160),
+        table_column(access.HOST, 140),
     )
 
     def rows(self) -> Iterable[Binding] | None:
@@ -197,9 +190,9 @@ class ScramUsers(TableChannel[ScramCredential]):
 
     SORT = "user"
     COLUMNS = (
-        Column("user", "User", lambda row: clean(row.user), lambda row: row.user, width=220, is_flex=True),
-        Column("mechanism", "Mechanism", lambda row: row.mechanism, lambda row: row.mechanism, width=180),
-        Column("iterations", "Iterations", lambda row: count(row.iterations), lambda row: row.iterations, True, 120),
+        table_column(access.USER, 220, is_flex=True),
+        table_column(access.MECHANISM, 180),
+        table_column(access.ITERATIONS),
     )
 
     def sources(self) -> Sequence[Source]:

@@ -13,19 +13,17 @@ from typing import Any, Final
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.admin.transactions import HangingTransaction, TransactionListing
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
+from broker_cy.console.columns import transactions
 from broker_cy.console.listeners import Source
-from broker_cy.console.rows import assignment_text
 from broker_cy.console.session import OpenTransaction
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration
-from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import PARTITION, Cell, Column, TableChannel, channel, linked
+from dashboard.collector.channel import TableChannel, channel, linked
 from dashboard.collector.charts import HistoryChart
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import sees_all_subjects
 from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, page_path, panel, table
@@ -35,7 +33,6 @@ from dashboard.context import Context, Page
 from dashboard.pages.group import parse_partition, record_path
 from dashboard.security.roles import EVERYTHING, Need, Role
 
-_OPEN_TONES = {"Ongoing": Tone.NOTED, "PrepareCommit": Tone.WARN, "PrepareAbort": Tone.WARN}
 # The maximum age of the list of hanging transactions that a plan is made from; the list is refreshed every 15 s.
 HANGING_AGE_S: Final = 20.0
 HIDDEN: Final = (
@@ -44,15 +41,8 @@ HIDDEN: Final = (
 )
 
 
-def _state(row: OpenTransaction) -> Cell:
-    return Cell(clean(row.listing.state), _OPEN_TONES.get(row.listing.state, Tone.PLAIN))
-
-
-def _open(row: OpenTransaction) -> Cell:
-    if row.open_ms is None:
-        return Cell("-", Tone.MUTED)
-    is_late = row.timeout_ms is not None and row.open_ms > row.timeout_ms
-    return Cell(duration(row.open_ms), Tone.BAD if is_late else Tone.PLAIN)
+def _listing(row: OpenTransaction) -> TransactionListing:
+    return row.listing
 
 
 @channel("transactions")
@@ -62,25 +52,14 @@ class Transactions(TableChannel[OpenTransaction]):
     SUBJECT = frozenset({"open"})
     SORT = "id"
     COLUMNS = (
-        Column(
-            "id",
-            "Transactional id",
-            lambda row: clean(row.listing.transactional_id),
-            lambda row: row.listing.transactional_id,
-            width=200,
-            is_flex=True,
-        ),
-        Column("state", "State", _state, lambda row: row.listing.state, width=140),
-        Column("open", "Open for", _open, lambda row: row.open_ms, True, 110, "Red: for longer than its timeout"),
-        Column("timeout", "Timeout", lambda row: duration(row.timeout_ms), lambda row: row.timeout_ms, True, 100),
-        Column("producer", "Producer id", lambda row: str(row.listing.producer_id), None, True, 120),
-        Column(
-            "count", "Partitions", lambda row: count(len(row.partitions)), lambda row: len(row.partitions), True, 100
-        ),
-        Column(
-            "partitions", "In the transaction", lambda row: clean(assignment_text(row.partitions)) or "-", width=200
-        ),
-        Column("coordinator", "Coordinator", lambda row: str(row.listing.coordinator_id), None, True, 105, "Broker id"),
+        table_column(transactions.TRANSACTIONAL_ID.of(_listing), 200, is_flex=True),
+        table_column(transactions.STATE.of(_listing), 140),
+        table_column(transactions.OPEN_FOR, 110),
+        table_column(transactions.TIMEOUT, 100),
+        table_column(transactions.PRODUCER_ID.of(_listing)),
+        table_column(transactions.PARTITIONS, 100),
+        table_column(transactions.IN_THE_TRANSACTION, 200),
+        table_column(transactions.COORDINATOR.of(_listing), 105),
     )
 
     def sources(self) -> Sequence[Source]:
@@ -93,7 +72,7 @@ class Transactions(TableChannel[OpenTransaction]):
     def _rows(self, found: Iterable[OpenTransaction]) -> Iterable[OpenTransaction]:
         only_open = self.params.get("open") == "1"
         for row in found:
-            if only_open and row.listing.state not in _OPEN_TONES:
+            if only_open and row.listing.state not in transactions.OPEN_TONES:
                 continue
             if self.scope.topics == EVERYTHING:
                 yield row
@@ -114,28 +93,12 @@ class Hanging(TableChannel[HangingTransaction]):
     SORT = "idle"
     IS_DESCENDING = True
     COLUMNS = (
-        PARTITION,
-        Column("producer", "Producer id", lambda row: str(row.producer.producer_id), None, True, 120),
-        Column("epoch", "Epoch", lambda row: str(row.producer.producer_epoch), None, True, 80),
-        Column(
-            "start",
-            "Since offset",
-            lambda row: count(row.producer.txn_start_offset),
-            None,
-            True,
-            130,
-            "Opens its first record",
-        ),
-        Column(
-            "idle",
-            "Idle",
-            lambda row: duration(row.idle_ms),
-            lambda row: row.idle_ms,
-            True,
-            110,
-            "Since the producer's last write",
-        ),
-        Column("id", "Transactional id", lambda row: clean(row.transactional_id or "-"), width=200),
+        table_column(transactions.HANGING_PARTITION, 200, is_flex=True),
+        table_column(transactions.HANGING_PRODUCER_ID),
+        table_column(transactions.HANGING_EPOCH, 80),
+        table_column(transactions.HANGING_START_OFFSET, 130, hint="Opens the first record of the transaction"),
+        table_column(transactions.HANGING_IDLE, 110),
+        table_column(transactions.HANGING_ID, 200),
     )
 
     def sources(self) -> Sequence[Source]:

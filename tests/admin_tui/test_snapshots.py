@@ -14,11 +14,12 @@ import pytest
 
 from admin_tui.app import Console
 from admin_tui.picture import svg_of
-from admin_tui.screens import messages, producers, quorum, tokens
+from admin_tui.screens import messages, quorum, tokens
 from admin_tui.settings import Settings
 from admin_tui.widgets.grid import _GAP, Grid
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
 from broker_cy.console.alerts.watch import Alerting, Finding
+from broker_cy.console.columns import transactions
 from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of
@@ -96,7 +97,7 @@ def is_cut(grid: Grid[Any]) -> bool:
 
 @pytest.fixture(autouse=True)
 def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (producers, quorum, tokens):
+    for module in (transactions, quorum, tokens):
         monkeypatch.setattr(module, "now_ms", lambda: NOW_MS)
     monkeypatch.setattr(messages.MessagesView, "_begin", frozen_scan)
 

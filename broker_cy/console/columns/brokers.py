@@ -30,7 +30,7 @@ ADDRESS: Final = Column[BrokerRow]("address", "Address", _address, sorts=False, 
 RACK: Final = Column[BrokerRow]("rack", "Rack", lambda row: row.info.rack or None, width=8)
 # Of a state and its tone: a state depends on events and on the caller (console/broker_state.py).
 STATE: Final = Column[tuple[str, Tone]](
-    "state", "State", lambda state: state[0], tone=lambda state: state[1], sorts=False, width=28
+    "state", "State", lambda state: state[0], tone=lambda state: state[1], sorts=False, width=27
 )
 CONTROLLER: Final = Column[BrokerRow](
     "controller", "Controller", lambda row: "yes" if row.is_controller else "", sorts=False

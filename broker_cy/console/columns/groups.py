@@ -94,7 +94,9 @@ STATE: Final = Column[GroupListing](
 )
 TYPE: Final = Column[GroupListing]("type", "Type", lambda row: row.group_type or None, width=8)
 PROTOCOL: Final = Column[GroupListing]("protocol", "Protocol", lambda row: row.protocol_type or None)
-COORDINATOR: Final = Column[int]("coordinator", "Coordinator", lambda row: row, Kind.NUMBER, hint="Broker id", width=11)
+COORDINATOR: Final = Column[int](
+    "coordinator", "Coordinator", lambda row: row, Kind.NUMBER, sorts=False, hint="Broker id", width=11
+)
 MEMBERS: Final = Column[int]("members", "Members", lambda row: row, Kind.COUNT, sorts=False, width=7)
 
 PARTITIONS: Final = Column[GroupSummary](

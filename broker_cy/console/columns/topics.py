@@ -53,7 +53,7 @@ def _partition_tone(row: PartitionRow) -> Tone:
     return Tone.BAD if row.is_offline else Tone.WARN if row.is_behind else Tone.GOOD
 
 
-PARTITION: Final = Column[PartitionRow]("partition", "Partition", lambda row: row.partition, Kind.NUMBER, width=9)
+PARTITION: Final = Column[PartitionRow]("partition", "Partition", lambda row: row.partition, Kind.NUMBER, width=10)
 LEADER: Final = Column[PartitionRow](
     "leader",
     "Leader",

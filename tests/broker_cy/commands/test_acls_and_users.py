@@ -185,7 +185,7 @@ def test_users_are_created_altered_and_deleted(cli: Cli, password: list[str]) ->
     cli("users", "delete", "bob", "--mechanism", "SCRAM-SHA-256", code=4)
     cli("users", "delete", "bob", "--mechanism", "SCRAM-SHA-256", "--yes")
     rows = [[cell.strip() for cell in row] for row in cli("users", "list", "bob").rows()]
-    assert rows == [["bob", "SCRAM-SHA-512", "5000"]]
+    assert rows == [["bob", "SCRAM-SHA-512", "5,000"]]
     assert "only SCRAM-SHA-512" in cli("users", "delete", "bob", "--mechanism", "SCRAM-SHA-256", "--yes", code=1).err
     cli("users", "delete", "bob", "--yes")
     assert "has no credentials" in cli("users", "delete", "bob", "--yes", code=1).err
