@@ -114,12 +114,13 @@ def test_a_broker_that_is_killed_loses_nothing(make_broker: Callable[..., Target
             broker.restart()
 
         killing = gevent.spawn(kill)
-        figures = load.run(4.0)
+        # On a busy machine, the restart alone took over 3 s.
+        figures = load.run(10.0)
         killing.join()
         found = load.verify()
     assert found.is_good
     assert found.total.acknowledged == figures.requests > 200
-    assert figures.requests + figures.failures == 800
+    assert figures.requests + figures.failures == 2000
 
 
 @pytest.mark.full
