@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
 from broker_cy.coordinator.step import GroupStep, Record
@@ -54,9 +55,9 @@ def _described(member: ClassicMember, protocol: str | None) -> messages.Describe
 
 
 def list_groups(
-    machine: GroupMachine, states: Iterable[str], types: Iterable[str]
+    groups: Iterable[Group], states: Iterable[str], types: Iterable[str]
 ) -> list[messages.ListGroupsResponse.ListedGroup]:
-    """The groups of every type that match both filters. An empty filter matches all; names are compared
+    """Those of the groups that match both filters. An empty filter matches all; names are compared
     case-insensitively.
     """
     wanted_states = {state.strip().lower() for state in states}
@@ -68,7 +69,7 @@ def list_groups(
             group_state=group.state_name,
             group_type=group.group_type.value,
         )
-        for group in machine.groups.values()
+        for group in groups
     ]
     return [
         group

@@ -372,7 +372,7 @@ class World:
                 self.late_commits = [c for c in self.late_commits if c[0] != group_id]
         else:
             admin.describe(self.harness.machine, group_id, 6)
-            admin.list_groups(self.harness.machine, [], [])
+            admin.list_groups(self.harness.machine.groups.values(), [], [])
 
     def sweep(self) -> None:
         self.harness.run(expiry.sweep)

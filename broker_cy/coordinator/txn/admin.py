@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker_cy.coordinator.txn.pattern import Pattern
 from broker_cy.coordinator.txn.state import BY_LABEL, Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.step import Now
 from broker_cy.wire import messages
 
 
@@ -34,18 +34,18 @@ class Filter(NamedTuple):
         )
         return wanted, [name for name in dict.fromkeys(request.state_filters) if name not in BY_LABEL]
 
-    def takes(self, transaction: Transaction, now: Now) -> bool:
+    def takes(self, transaction: Transaction, wall_ms: int) -> bool:
         if self.producer_ids and transaction.producer_id not in self.producer_ids:
             return False
         if self.states is not None and transaction.state not in self.states:
             return False
-        if self.duration_ms >= 0 and now.wall_ms - transaction.start_ms <= self.duration_ms:
+        if self.duration_ms >= 0 and wall_ms - transaction.start_ms <= self.duration_ms:
             return False
         return self.pattern is None or self.pattern.matches(transaction.transactional_id)
 
 
 def list_transactions(
-    machine: TransactionTable, wanted: Filter, now: Now
+    transactions: Iterable[Transaction], wanted: Filter, wall_ms: int
 ) -> list[messages.ListTransactionsResponse.TransactionState]:
     return [
         messages.ListTransactionsResponse.TransactionState(
@@ -53,8 +53,8 @@ def list_transactions(
             producer_id=transaction.producer_id,
             transaction_state=transaction.state.label,
         )
-        for transaction in machine.transactions.values()
-        if wanted.takes(transaction, now)
+        for transaction in transactions
+        if wanted.takes(transaction, wall_ms)
     ]
 
 

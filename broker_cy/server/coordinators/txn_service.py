@@ -13,7 +13,7 @@ from broker_cy.coordinator.txn import admin, end, init, partitions
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition
+from broker_cy.coordinator.txn.state import ProducerIdAndEpoch, TopicPartition, Transaction
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -192,13 +192,11 @@ class TransactionService(CoordinatorService[TransactionRuntime, TransactionMachi
             transactional_id=transactional_id, error_code=code
         )
 
-    def list_transactions(self, wanted: admin.Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
-        """ListTransactions. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS)."""
-        return [
-            found
-            for runtime in self._loaded_runtimes()
-            for found in admin.list_transactions(runtime.machine, wanted, runtime.now())
-        ]
+    def readable_transactions(self) -> list[Transaction]:
+        """All transactional ids of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while some are still
+        being loaded.
+        """
+        return [found for runtime in self._loaded_runtimes() for found in runtime.machine.transactions.values()]
 
 
 class _Adding:

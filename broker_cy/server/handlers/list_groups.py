@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
+
 from broker_cy.coordinator import admin
+from broker_cy.coordinator.group import Group
 from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.server.context import RequestContext
+from broker_cy.server.coordinators.listing import in_parts
 from broker_cy.server.registry import handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -16,17 +20,22 @@ from broker_cy.wire.frame import ApiKey
     versions=(0, 5),
     requires="DESCRIBE on the cluster, or on each group; other groups are left out",
 )
-def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+def list_groups(
+    ctx: RequestContext, request: messages.ListGroupsRequest
+) -> messages.ListGroupsResponse | Awaitable[messages.ListGroupsResponse]:
     try:
         machines = ctx.broker.groups.readable_machines()
     except KafkaError as error:
         return messages.ListGroupsResponse(error_code=error.code)
-    groups = [
-        group
-        for machine in machines
-        for group in admin.list_groups(machine, request.states_filter, request.types_filter)
-    ]
-    if not ctx.allows_cluster(Operation.DESCRIBE, in_list=True):
-        shown = ctx.allowed(Operation.DESCRIBE, ResourceType.GROUP, (group.group_id for group in groups), in_list=True)
-        groups = [group for group in groups if group.group_id in shown]
-    return messages.ListGroupsResponse(groups=groups)
+    is_all = ctx.allows_cluster(Operation.DESCRIBE, in_list=True)
+
+    def look(part: Sequence[Group]) -> list[messages.ListGroupsResponse.ListedGroup]:
+        found = admin.list_groups(part, request.states_filter, request.types_filter)
+        if is_all:
+            return found
+        ids = (group.group_id for group in found)
+        shown = ctx.allowed(Operation.DESCRIBE, ResourceType.GROUP, ids, in_list=True)
+        return [group for group in found if group.group_id in shown]
+
+    groups = [group for machine in machines for group in machine.groups.values()]
+    return in_parts(groups, look, lambda found: messages.ListGroupsResponse(groups=found))

@@ -46,17 +46,17 @@ def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
     """If this fails, kafka-consumer-groups --list --state stable shows nothing."""
     h.stable("a")
     h.commit("c", 1, group_id="simple")
-    assert {g.group_id for g in admin.list_groups(h.machine, [], [])} == {GROUP, "simple"}
-    (found,) = admin.list_groups(h.machine, [" stable "], ["Classic"])
+    assert {g.group_id for g in admin.list_groups(h.machine.groups.values(), [], [])} == {GROUP, "simple"}
+    (found,) = admin.list_groups(h.machine.groups.values(), [" stable "], ["Classic"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         GROUP,
         "consumer",
         "Stable",
         "classic",
     )
-    assert admin.list_groups(h.machine, [], ["consumer"]) == []
-    assert admin.list_groups(h.machine, [], ["nonsense"]) == []
-    assert [g.group_id for g in admin.list_groups(h.machine, ["EMPTY"], [])] == ["simple"]
+    assert admin.list_groups(h.machine.groups.values(), [], ["consumer"]) == []
+    assert admin.list_groups(h.machine.groups.values(), [], ["nonsense"]) == []
+    assert [g.group_id for g in admin.list_groups(h.machine.groups.values(), ["EMPTY"], [])] == ["simple"]
 
 
 def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.server.coordinators import listing
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, commit_request, run
 
@@ -251,6 +253,27 @@ def test_offsets_are_fetched_in_every_version(tmp_path: Path, version: int) -> N
                 group = FetchGroup(group_id=GROUP, topics=[strange])
                 answer = await broker.call(messages.OffsetFetchRequest(groups=[group]), version)
                 assert answer.groups[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(work)
+
+
+def test_groups_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, groups are missing in a long list, or all requests wait while it is made."""
+    monkeypatch.setattr(listing, "LISTED_PER_TURN", 2)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            ids = {f"group-{number}" for number in range(5)}
+            for each in ids:
+                assert await broker.commit(1, group_id=each) is ErrorCode.NONE
+            listed = asyncio.ensure_future(broker.call(messages.ListGroupsRequest(), 5))
+            turns = 0
+            while not listed.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert {group.group_id for group in (await listed).groups} == ids
+            assert turns > 2
 
     run(work)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.server.coordinators import listing
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import run, until
 from tests.broker_cy.server.txn_broker import ID, P0, P1, TxnBroker
@@ -221,6 +223,31 @@ def test_list_transactions(tmp_path: Path, version: int) -> None:
                 assert len(await broker.states(version, transactional_id_pattern="")) == 2
                 request = messages.ListTransactionsRequest(transactional_id_pattern="(")
                 assert code(await broker.call(request, version)) == "INVALID_REGULAR_EXPRESSION"
+
+    run(work)
+
+
+@pytest.mark.parametrize("per_turn", [2, 3, 5])
+def test_transactions_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_turn: int) -> None:
+    """If this fails, all requests wait for half a second while 100,000 transactional ids are compared with a pattern;
+    or ids are missing in a long list.
+    """
+    monkeypatch.setattr(listing, "LISTED_PER_TURN", per_turn)
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path) as broker:
+            await broker.prepare_txn()
+            ids = [f"id-{number}" for number in range(5)]
+            for each in ids:
+                await broker.producer(each)
+            listed = asyncio.ensure_future(broker.states())
+            turns = 0
+            while not listed.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert sorted(await listed) == ids
+            assert (turns > 2) == (per_turn < 5)
+            assert sorted(await broker.states(transactional_id_pattern="id-[24]")) == ["id-2", "id-4"]
 
     run(work)
 
