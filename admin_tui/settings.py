@@ -11,14 +11,13 @@ alerts = "alerts.toml"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from broker_cy.client.clusters import default_path
-from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.toml_file import Table, read
 
 _TYPES = {"theme": str, "utc": bool, "readonly": bool, "alerts": str, "keys": dict}
 
@@ -40,21 +39,17 @@ def default_settings_path(clusters: Path | None = None) -> Path:
 
 
 def load_settings(path: Path) -> Settings:
-    """The settings of the file at `path`. Raises ClientError, which names file and field, where it is invalid."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _invalid(path, f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _invalid(path, f"is not TOML: {error}") from None
+    """The settings of the file at `path`. Raises ClientError, which names file, line and key, where it is invalid."""
+    top = read(path)
+    data = top.values
     for name, value in data.items():
         if name not in _TYPES:
-            raise _invalid(path, f"{name} is not known; allowed are {', '.join(_TYPES)}")
+            raise top.error(name, f"is not known; allowed are {', '.join(_TYPES)}")
         if not isinstance(value, _TYPES[name]):
-            raise _invalid(path, f"{name} = {value!r}: {_TYPES[name].__name__} is expected")
-    keys = _keys(path, data.get("keys", {}))
+            raise top.error(name, f"{value!r}: {_TYPES[name].__name__} is expected")
+    keys = _keys(top, data.get("keys", {}))
     theme = data.get("theme", Settings.theme)
-    _check_theme(path, theme)
+    _check_theme(top, theme)
     alerts = data.get("alerts")
     return Settings(
         theme,
@@ -66,7 +61,7 @@ def load_settings(path: Path) -> Settings:
     )
 
 
-def _keys(path: Path, table: Mapping[str, Any]) -> dict[str, str]:
+def _keys(top: Table, table: Mapping[str, Any]) -> dict[str, str]:
     if not table:
         return {}
     from admin_tui.registry import binding_ids
@@ -77,18 +72,14 @@ def _keys(path: Path, table: Mapping[str, Any]) -> dict[str, str]:
             near = ", ".join(sorted(each for each in known if each.split(".")[0] == name.split(".")[0])) or ", ".join(
                 sorted(known)
             )
-            raise _invalid(path, f"keys.{name} is not known; allowed are {near}")
+            raise top.error(f"keys.{name}", f"is not known; allowed are {near}")
         if not isinstance(value, str) or not value.strip():
-            raise _invalid(path, f'keys.{name} = {value!r}: keys separated by commas are expected, such as "j,down"')
+            raise top.error(f"keys.{name}", f'{value!r}: keys separated by commas are expected, such as "j,down"')
     return dict(table)
 
 
-def _check_theme(path: Path, theme: str) -> None:
+def _check_theme(top: Table, theme: str) -> None:
     from textual.theme import BUILTIN_THEMES
 
     if theme not in BUILTIN_THEMES:
-        raise _invalid(path, f"theme = {theme!r}: the themes are {', '.join(sorted(BUILTIN_THEMES))}")
-
-
-def _invalid(path: Path, reason: str) -> ClientError:
-    return ClientError(Failure.INVALID, reason, what=str(path))
+        raise top.error("theme", f"{theme!r}: the themes are {', '.join(sorted(BUILTIN_THEMES))}")

@@ -26,21 +26,22 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from broker_cy.client.address import parse_address
 from broker_cy.client.clusters import default_path
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.toml_file import Table, read
 from broker_cy.console.alerts.rules import default_rules_path
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
 from dashboard.security.addresses import PROXIES_MAX, Network
 from dashboard.security.users import USERS_FILE, default_users_path
 
-DEFAULT_LISTEN = "127.0.0.1:8050"
+DEFAULT_PORT = 8050
+DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 # The colours of pages (assets/style.css); a cluster without an environment has none.
 ENVIRONMENTS = ("production", "staging", "test", "development")
 _FIELDS: Mapping[str, tuple[type, str]] = {
@@ -123,10 +124,10 @@ def default_state() -> Path:
 
 def parse_listen(text: str, where: str) -> tuple[str, int]:
     """Parse HOST:PORT, also [::1]:8050. Port 0 selects a free one. Raises ClientError."""
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]+)):([0-9]{1,5})", text)
-    if match is None or int(match[3]) > 65_535:
-        raise ClientError(Failure.INVALID, f"{text!r}: HOST:PORT is expected, such as {DEFAULT_LISTEN}", what=where)
-    return match[1] or match[2], int(match[3])
+    try:
+        return parse_address(text, DEFAULT_PORT, needs_port=True, port_min=0)
+    except ValueError as error:
+        raise ClientError(Failure.INVALID, str(error), what=where) from None
 
 
 def load_config(path: Path | None, clusters: Path | None = None) -> DashboardConfig:
@@ -165,39 +166,33 @@ def _find(directory: Path) -> DashboardConfig | None:
 
 def _load(file: Path) -> DashboardConfig:
     """Raises ClientError."""
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _invalid(file, f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _invalid(file, f"is not TOML: {error}") from None
-    for name, value in data.items():
+    top = read(file)
+    for name, value in top.values.items():
         if name not in _FIELDS:
-            raise _invalid(file, f"{name!r} is not a known field; the fields are {', '.join(_FIELDS)}")
+            raise top.refuse(f"{name!r} is not a known field; the fields are {', '.join(_FIELDS)}")
         kind, expected = _FIELDS[name]
         if not isinstance(value, kind):
-            raise _invalid(file, f"{name} = {value!r}: {expected} is expected")
-    return _config(file, data)
+            raise top.refuse(f"{name} = {value!r}: {expected} is expected")
+    return _config(file, top)
 
 
-def _config(file: Path, data: Mapping[str, Any]) -> DashboardConfig:
+def _config(file: Path, top: Table) -> DashboardConfig:
+    data, refuse = top.values, top.refuse
+
     def path_of(name: str) -> Path | None:
         return None if name not in data else file.absolute().parent / Path(data[name]).expanduser()
 
-    def refuse(reason: str) -> ClientError:
-        return _invalid(file, reason)
-
     hosts = data.get("hosts", [])
     if not all(isinstance(each, str) for each in hosts):
-        raise _invalid(file, f"hosts = {hosts!r}: a list of texts is expected")
+        raise refuse(f"hosts = {hosts!r}: a list of texts is expected")
     environments = data.get("environments", {})
     for name, environment in environments.items():
         if environment not in ENVIRONMENTS:
-            raise _invalid(file, f"environments.{name} = {environment!r}: one of {', '.join(ENVIRONMENTS)} is expected")
+            raise refuse(f"environments.{name} = {environment!r}: one of {', '.join(ENVIRONMENTS)} is expected")
     if ("tls_certificate" in data) != ("tls_key" in data):
-        raise _invalid(file, "tls_certificate and tls_key belong together")
+        raise refuse("tls_certificate and tls_key belong together")
     if "tls_certificate" in data and data.get("behind_tls_proxy"):
-        raise _invalid(file, "behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
+        raise refuse("behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
     host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), f"{file}: listen")
     return DashboardConfig(
         host,
@@ -227,7 +222,3 @@ def _proxies(found: list[Any], refuse: Callable[[str], ClientError]) -> tuple[Ne
         return tuple(ipaddress.ip_network(each) for each in found)
     except ValueError as error:
         raise refuse(f"trusted_proxies = {found!r}: {error}") from None
-
-
-def _invalid(path: Path, reason: str) -> ClientError:
-    return ClientError(Failure.INVALID, reason, what=str(path))

@@ -2,11 +2,12 @@
 
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from broker_cy.client.toml_file import SpecError, read
 
 FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
@@ -94,11 +95,13 @@ class Plan:
 def load(path: Path = FILE) -> Plan:
     """Read the plan. Raises PlanError."""
     try:
-        found = tomllib.loads(path.read_text())
+        found = read(path).values
         plan = Plan(
             tuple(_measurement(each) for each in found["measurement"]),
             tuple(_table(each) for each in found["table"]),
         )
+    except SpecError as error:
+        raise PlanError(str(error)) from None
     except (KeyError, ValueError, TypeError) as error:
         raise PlanError(f"{path}: {type(error).__name__}: {error}") from None
     names = [each.name for each in plan.measurements]

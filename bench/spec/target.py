@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
+from broker_cy.client.address import parse_address
 from broker_cy.client.toml_file import Table, read
 
 # No data is removed by age or size during a measurement, and files of a deleted topic are removed before the next one.
@@ -91,10 +92,9 @@ def _nodes(value: Any) -> int:
 
 
 def _bootstrap(value: Any) -> tuple[str, int]:
-    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not isinstance(value, str):
         raise ValueError(f"{value!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
+    return parse_address(value, needs_port=True)
 
 
 def _settings(value: Any) -> dict[str, str]:

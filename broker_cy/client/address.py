@@ -17,13 +17,15 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(text: str, default_port: int = DEFAULT_PORT) -> Address:
-    """Parse `host:port`, `host` (the default port), `[ipv6]:port` or `[ipv6]`. Raises ValueError, which says what is
-    allowed, for anything else.
+def parse_address(
+    text: str, default_port: int = DEFAULT_PORT, *, needs_port: bool = False, port_min: int = 1
+) -> Address:
+    """Parse `host:port`, `host` (the default port, unless a port is needed), `[ipv6]:port` or `[ipv6]`. Raises
+    ValueError, which says what is allowed, for anything else.
     """
     host, colon, port = text.strip().rpartition(":")
     if not colon or port.endswith("]"):
-        host, port = text.strip(), str(default_port)
+        host, port = text.strip(), "" if needs_port else str(default_port)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -31,8 +33,8 @@ def parse_address(text: str, default_port: int = DEFAULT_PORT) -> Address:
     # isdecimal alone is true for the digits of other scripts.
     if not host or any(sign.isspace() for sign in host) or not (port.isascii() and port.isdecimal()):
         raise ValueError(f"{text!r} is not an address: HOST:PORT is expected, such as 127.0.0.1:{default_port}")
-    if not 1 <= int(port) <= 65_535:
-        raise ValueError(f"{text!r}: port {port} is out of range; ports are 1 to 65535")
+    if not port_min <= int(port) <= 65_535:
+        raise ValueError(f"{text!r}: port {port} is out of range; ports are {port_min} to 65535")
     return Address(host, int(port))
 
 

@@ -15,6 +15,8 @@ from broker_cy.client.errors import ClientError, Failure
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.-]+|\"[^\"]*\"|'[^']*')\s*=")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+# The path of a key at the beginning of an error.
+_PATH = re.compile(r"[^\s:=]+")
 _MISSING = object()
 T = TypeVar("T")
 
@@ -54,10 +56,18 @@ class Table:
         full = self._full(key)
         if option := self.options.get(full):
             return SpecError(why, what=option)
-        found = full
-        while found and found not in self.lines:
-            found = found[: max(found.rfind("."), found.rfind("["), 0)]
-        return SpecError(f"{full}: {why}" if full else why, what=f"{self.file}:{self.lines.get(found, 1)}")
+        return self.at(full, f"{full}: {why}" if full else why)
+
+    def at(self, path: str, reason: str) -> SpecError:
+        """Return an error whose reason names the key; `path` is the whole path of the key in the file."""
+        while path and path not in self.lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return SpecError(reason, what=f"{self.file}:{self.lines.get(path, 1)}")
+
+    def refuse(self, reason: str) -> SpecError:
+        """Return an error whose reason begins with the whole path of the key, at its line."""
+        found = _PATH.match(reason)
+        return self.at(found[0].strip("'") if found is not None else "", reason)
 
     def take(self, key: str, parse: Callable[[Any], T], default: Any = _MISSING) -> T:
         """Return the value of `key` as parsed by `parse`. Raises SpecError if `parse` raises ValueError or a required

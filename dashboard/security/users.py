@@ -25,7 +25,6 @@ import logging
 import os
 import re
 import stat
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,8 @@ import argon2
 
 from broker_cy.client.clusters import find_beside
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.toml_file import Table as TomlTable
+from broker_cy.client.toml_file import parse
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid, locked, read_private, replace_private
 from dashboard.security.roles import Role, Scope
@@ -124,40 +125,37 @@ def default_users_path(clusters: Path | None = None) -> Path:
 
 
 def load_users(path: Path) -> dict[str, User]:
-    """Load the users file. Raises ClientError, which names file and field, if others can read it or it is invalid."""
+    """Load the users file. Raises ClientError with file, line and key if others can read it or it is not valid."""
     return _parse(path, read_private(path, FILE_BYTES_MAX)[0])
 
 
 def _parse(path: Path, content: bytes) -> dict[str, User]:
-    try:
-        data = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(path, f"is not TOML: {error}") from None
-    unknown = sorted(set(data) - {"users"})
+    top = parse(path, content)
+    unknown = sorted(set(top.values) - {"users"})
     if unknown:
-        raise invalid(path, f"{unknown[0]!r} is not a known field; the only one is users")
-    tables = data.get("users", {})
+        raise top.refuse(f"{unknown[0]!r} is not a known field; the only one is users")
+    tables = top.values.get("users", {})
     if not isinstance(tables, dict):
-        raise invalid(path, "users must be a table of tables, [users.NAME]")
+        raise top.refuse("users must be a table of tables, [users.NAME]")
     if len(tables) > USERS_MAX:
         raise invalid(path, f"has {len(tables):,} users: {USERS_MAX:,} are allowed")
-    return {name: _user(path, name, fields) for name, fields in tables.items()}
+    return {name: _user(top, name, fields) for name, fields in tables.items()}
 
 
-def _user(path: Path, name: str, fields: Any) -> User:
+def _user(top: TomlTable, name: str, fields: Any) -> User:
     try:
         check_name(name)
     except ValueError as error:
-        raise invalid(path, str(error)) from None
-    table = Table(fields, f"users.{name}", lambda reason: invalid(path, reason), _FIELDS)
+        raise top.at(f"users.{name}", str(error)) from None
+    table = Table(fields, f"users.{name}", top.refuse, _FIELDS)
     encoded = table.text("hash")
     if not _is_usable(encoded):
         # A part of a hash, or a password entered here by mistake, must not be printed.
-        raise invalid(path, f"users.{name}.hash is not an argon2id hash; set a password with broker-dash user add")
+        raise top.refuse(f"users.{name}.hash is not an argon2id hash; set a password with broker-dash user add")
     try:
         role = Role.parse(table.text("role"))
     except ValueError as error:
-        raise invalid(path, f"users.{name}.role: {error}") from None
+        raise top.refuse(f"users.{name}.role: {error}") from None
     return User(name, encoded, role, table.scope())
 
 

@@ -176,12 +176,12 @@ def test_keys_can_be_rebound(broker_cy: BrokerProcess, name: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("them = 1", "them is not known; allowed are theme, utc"),
-        ("theme = 5", "theme = 5: str is expected"),
+        ("them = 1", "tui.toml:1: them: is not known; allowed are theme, utc"),
+        ("theme = 5", "tui.toml:1: theme: 5: str is expected"),
         ('theme = "plaid"', "the themes are"),
-        ('[keys]\n"grid.dwn" = "j"', "keys.grid.dwn is not known; allowed are grid.down"),
+        ('[keys]\n"grid.dwn" = "j"', "tui.toml:2: keys.grid.dwn: is not known; allowed are grid.down"),
         ('[keys]\n"grid.down" = 5', "keys separated by commas"),
-        ("theme = ", "is not TOML"),
+        ("theme = ", "not TOML"),
     ],
 )
 def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) -> None:

@@ -24,8 +24,6 @@ url = "https://hooks.example.com/alerts"
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -34,7 +32,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from broker_cy.client.clusters import default_path
-from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.errors import ClientError
+from broker_cy.client.toml_file import Table, read
 
 RULES_MAX: Final = 1_000
 _NUMBER: Final = (int, float)
@@ -121,14 +120,8 @@ def default_rules_path(clusters: Path | None = None) -> Path:
 
 def load_settings(path: Path) -> AlertSettings:
     """Return the built-in rules with the changes of a file. Raises ClientError, which names file, line and key."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except OSError as error:
-        raise ClientError(Failure.INVALID, f"cannot be read: {error.strerror}", what=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ClientError(Failure.INVALID, f"is not TOML: {error}", what=str(path)) from None
-    lines = _Lines(path, text)
+    top = read(path)
+    data, lines = top.values, _Lines(top)
     for key in data:
         if key not in ("rule", "webhook"):
             raise lines.error(None, key, f"{key} is not known; allowed are [[rule]] and [webhook]")
@@ -150,24 +143,16 @@ def check_url(url: str) -> str:
 
 
 class _Lines:
-    """Finds the lines of keys in the file, which the parser does not report."""
+    """Errors at keys of the file."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        self._path = path
-        self._lines = text.splitlines()
-        self._starts = [at for at, line in enumerate(self._lines) if re.match(r"\s*\[\[\s*rule\s*\]\]", line)]
+    def __init__(self, top: Table) -> None:
+        self._top = top
 
     def error(self, rule: int | None, key: str, reason: str) -> ClientError:
-        """Return an error at `key` of the rule with that number (None: of the file)."""
-        low, high = 0, len(self._lines)
-        if rule is not None and rule < len(self._starts):
-            low = self._starts[rule]
-            high = self._starts[rule + 1] if rule + 1 < len(self._starts) else high
-        found = low
-        if key:
-            pattern = re.compile(rf'\s*(\[+\s*)?"?{re.escape(key)}"?\s*[=\]]')
-            found = next((at for at in range(low, high) if pattern.match(self._lines[at])), low)
-        return ClientError(Failure.INVALID, reason, what=f"{self._path}, line {found + 1}")
+        """Return an error at `key` of the rule with that number (None: of the file, or of [webhook])."""
+        if rule is not None:
+            return self._top.at(f"rule[{rule}].{key}", reason)
+        return self._top.at(key if key in self._top.values else f"webhook.{key}", reason)
 
 
 def _rules(lines: _Lines, tables: Iterable[dict[str, Any]]) -> tuple[Rule, ...]:

@@ -100,7 +100,10 @@ def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, rep
         ('kind = "redpanda"', "t.toml:1: kind: 'redpanda' is not allowed (allowed: ours, kafka, floor, address)"),
         ("[settings]\n", "t.toml:1: kind: is missing"),
         ('kind = "address"', "bootstrap: is required"),
-        ('kind = "address"\nbootstrap = "here"', "t.toml:2: bootstrap: 'here' is not HOST:PORT"),
+        (
+            'kind = "address"\nbootstrap = "here"',
+            "t.toml:2: bootstrap: 'here' is not an address: HOST:PORT is expected",
+        ),
         ('kind = "ours"\npid = 3', "t.toml:2: pid: only for"),
         ('kind = "ours"\njvm = ["-Xmx1G"]', "t.toml:2: jvm: only for"),
         ('kind = "ours"\n[settings]\nlog.retention.ms = 1', "quote names with dots"),
