@@ -437,7 +437,7 @@ def test_clusters_are_listed_and_selected(bare: Cli, tmp_path: Path) -> None:
     text = '# ours\n[clusters.one]\nbootstrap = "a:1"\n[clusters."t w.o"]\nbootstrap = "b:2,c:3"\nreadonly = true\n'
     path = clusters_file(tmp_path, text + 'security.protocol = "SSL"\n')
     path.chmod(0o600)
-    where = ["--clusters-file", path]
+    where = ["--clusters-file", str(path)]
     listed = bare("clusters", "list", *where, "--json").json
     assert [(each["name"], each["security_protocol"], each["is_default"]) for each in listed] == [
         ("one", "PLAINTEXT", False),
