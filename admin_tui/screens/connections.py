@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from admin_tui.screens.view import ListView
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
+from broker_cy.console.columns import requests
 from broker_cy.console.figures import connection_rates, newest_of
 from broker_cy.metrics.sample import Connection
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, short, size
+from broker_cy.reporting.numbers import count
 
 
 class ConnectionsView(ListView):
@@ -23,31 +24,14 @@ class ConnectionsView(ListView):
     def make_grid(self) -> Grid[Any]:
         return Grid[Connection](
             [
-                Column(
-                    "Client id",
-                    lambda row: clean(row.client_id or "-"),
-                    16,
-                    lambda row: row.client_id,
-                    flex=True,
-                    letter="C",
-                ),
-                Column("Host", lambda row: clean(row.host), 16, lambda row: row.host, letter="H"),
-                Column("Listener", lambda row: clean(row.listener), 10, drop=2),
-                Column(
-                    "Open for",
-                    lambda row: duration(row.age_ms),
-                    10,
-                    lambda row: row.age_ms,
-                    "right",
-                    drop=1,
-                    letter="F",
-                ),
-                Column(
-                    "Requests/s", lambda row: short(row.requests), 10, lambda row: row.requests, "right", letter="R"
-                ),
-                Column("In/s", lambda row: size(row.in_bytes), 9, lambda row: row.in_bytes, "right", letter="I"),
-                Column("Out/s", lambda row: size(row.out_bytes), 9, lambda row: row.out_bytes, "right", letter="O"),
-                Column("Id", lambda row: clean(row.id), 14, drop=3),
+                grid_column(requests.CLIENT_ID, flex=True, letter="C"),
+                grid_column(requests.HOST, letter="H"),
+                grid_column(requests.LISTENER, drop=2),
+                grid_column(requests.OPEN_FOR, drop=1, letter="F"),
+                grid_column(requests.CONNECTION_REQUESTS, letter="R"),
+                grid_column(requests.CONNECTION_IN, letter="I"),
+                grid_column(requests.CONNECTION_OUT, letter="O"),
+                grid_column(requests.CONNECTION_ID, drop=3),
             ],
             key=lambda row: row.id,
             text=lambda row: f"{row.client_id} {row.host} {row.id}",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.chart import Chart
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts, toned
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
+from broker_cy.console.columns import requests
 from broker_cy.console.figures import ApiRow, PhaseRow, api_p99_us, api_rows, newest_of, phase_rows, process_facts
-from broker_cy.reporting.numbers import count, micros, short, size
+from broker_cy.reporting.numbers import micros
 
 
 class MetricsView(View):
@@ -37,25 +38,14 @@ class MetricsView(View):
         yield Facts("Process", id="process")
         yield Grid[ApiRow](
             [
-                Column("API", lambda row: row.name, 18, lambda row: row.name, flex=True, letter="A"),
-                Column("Requests/s", lambda row: short(row.per_s), 10, lambda row: row.per_s, "right", letter="R"),
-                Column(
-                    "Errors",
-                    lambda row: Text(count(row.errors), "bold red" if row.errors else "bright_black"),
-                    7,
-                    lambda row: row.errors,
-                    "right",
-                    letter="E",
-                ),
-                Column(
-                    "In/s", lambda row: size(row.in_per_s), 9, lambda row: row.in_per_s, "right", drop=1, letter="I"
-                ),
-                Column(
-                    "Out/s", lambda row: size(row.out_per_s), 9, lambda row: row.out_per_s, "right", drop=2, letter="O"
-                ),
-                Column("Mean", lambda row: micros(row.mean_us), 9, lambda row: row.mean_us, "right", letter="M"),
-                Column("p99", lambda row: micros(row.p99_us), 9, lambda row: row.p99_us, "right", letter="P"),
-                Column("Max", lambda row: micros(row.max_us), 9, lambda row: row.max_us, "right", drop=3, letter="X"),
+                grid_column(requests.API, flex=True, letter="A"),
+                grid_column(requests.REQUESTS, letter="R"),
+                grid_column(requests.ERRORS, letter="E"),
+                grid_column(requests.IN, drop=1, letter="I"),
+                grid_column(requests.OUT, drop=2, letter="O"),
+                grid_column(requests.MEAN, letter="M"),
+                grid_column(requests.P99, letter="P"),
+                grid_column(requests.MAX, drop=3, letter="X"),
             ],
             key=lambda row: row.name,
             title="APIs",
@@ -66,12 +56,12 @@ class MetricsView(View):
         with Horizontal(id="phase-row"):
             yield Grid[PhaseRow](
                 [
-                    Column("Phase", lambda row: row.name, 10, flex=True),
-                    Column("Mean", lambda row: micros(row.mean_us), 9, align="right"),
-                    Column("p50", lambda row: micros(row.p50_us), 9, align="right", drop=2),
-                    Column("p99", lambda row: micros(row.p99_us), 9, align="right"),
-                    Column("Max", lambda row: micros(row.max_us), 9, align="right", drop=1),
-                    Column("Share", lambda row: row.share, 5, align="right"),
+                    grid_column(requests.PHASE, flex=True),
+                    grid_column(requests.PHASE_MEAN),
+                    grid_column(requests.PHASE_P50, drop=2),
+                    grid_column(requests.PHASE_P99),
+                    grid_column(requests.PHASE_MAX, drop=1),
+                    grid_column(requests.PHASE_SHARE),
                 ],
                 key=lambda row: row.name,
                 title="Phases",

@@ -11,9 +11,11 @@ from textual.containers import Horizontal
 from admin_tui.screens.view import View
 from admin_tui.tones import STYLES
 from admin_tui.widgets.chart import Chart
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.client.event_text import kind_of, line_of, subject_of
+from broker_cy.console.columns import requests
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
     BusyTopic,
@@ -26,8 +28,7 @@ from broker_cy.console.figures import (
 )
 from broker_cy.metrics.events import Rebalance, Stamped
 from broker_cy.metrics.sample import Sample
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import micros, short, size, when
+from broker_cy.reporting.numbers import micros, size, when
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,27 +59,10 @@ actions."""
         with Horizontal(id="lists"):
             yield Grid[BusyTopic](
                 [
-                    Column("Topic", lambda row: clean(row.name), 12, lambda row: row.name, flex=True, letter="T"),
-                    Column(
-                        "Records/s",
-                        lambda row: short(row.records_per_s),
-                        9,
-                        lambda row: row.records_per_s,
-                        "right",
-                        letter="R",
-                    ),
-                    Column(
-                        "In/s", lambda row: size(row.in_per_s), 9, lambda row: row.in_per_s, "right", drop=1, letter="I"
-                    ),
-                    Column(
-                        "Out/s",
-                        lambda row: size(row.out_per_s),
-                        9,
-                        lambda row: row.out_per_s,
-                        "right",
-                        drop=2,
-                        letter="O",
-                    ),
+                    grid_column(requests.BUSY_TOPIC, 12, flex=True, letter="T"),
+                    grid_column(requests.BUSY_RECORDS, letter="R"),
+                    grid_column(requests.BUSY_IN, drop=1, letter="I"),
+                    grid_column(requests.BUSY_OUT, drop=2, letter="O"),
                 ],
                 key=lambda row: row.name,
                 title="Busiest topics",

@@ -11,43 +11,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid, time_columns
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid, time_columns
+from broker_cy.console.columns import rebalances
 from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import duration
-
-# A longer stall of a partition is shown in red.
-STALL_NOTED_MS = 5_000
-
-
-def _rebalance(row: Stamped) -> Rebalance | None:
-    return row.event if isinstance(row.event, Rebalance) else None
-
-
-def _reason(row: Stamped) -> Text:
-    event = _rebalance(row)
-    if event is None:
-        return Text("static replacement", "cyan")
-    reasons = ", ".join(dict.fromkeys(trigger.reason.replace("_", " ") for trigger in event.triggers))
-    return Text(clean(reasons or "-"), "yellow" if "timeout" in reasons else "")
-
-
-def _stall(row: Stamped) -> Text:
-    event = _rebalance(row)
-    if event is None:
-        return Text("-")
-    return Text(duration(event.stall_max_ms), "bold red" if event.stall_max_ms > STALL_NOTED_MS else "")
-
-
-def _who(row: Stamped) -> str:
-    event = row.event
-    if isinstance(event, StaticReplacement):
-        return clean(event.instance_id)
-    if isinstance(event, Rebalance) and event.triggers:
-        first = event.triggers[0]
-        return clean(first.client_id or first.instance_id or first.member_id)
-    return "-"
 
 
 class RebalancesView(View):
@@ -76,34 +44,16 @@ class RebalancesView(View):
         yield Grid[Stamped](
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
-                Column("Group", lambda row: clean(row.event.key), 12, lambda row: row.event.key, flex=True, letter="O"),
-                Column("Gen", lambda row: str(getattr(row.event, "generation", "-")), 5, None, "right", drop=3),
-                Column("Why", _reason, 15),
-                Column("Who", _who, 12, drop=2),
-                Column(
-                    "Members",
-                    lambda row: (
-                        "-" if (event := _rebalance(row)) is None else f"{event.members_before}->{event.members_after}"
-                    ),
-                    7,
-                    None,
-                    "right",
-                    drop=1,
-                ),
-                Column("Join", lambda row: _ms(row, "join_ms"), 8, None, "right", drop=4),
-                Column("Sync", lambda row: _ms(row, "sync_ms"), 8, None, "right", drop=4),
-                Column(
-                    "Total", lambda row: _ms(row, "total_ms"), 8, lambda row: _of(row, "total_ms"), "right", letter="T"
-                ),
-                Column(
-                    "Moved",
-                    lambda row: str(getattr(row.event, "moves_total", "-")),
-                    6,
-                    lambda row: _of(row, "moves_total"),
-                    "right",
-                    letter="M",
-                ),
-                Column("Stall", _stall, 9, lambda row: _of(row, "stall_max_ms"), "right", letter="S"),
+                grid_column(rebalances.GROUP, flex=True, letter="O"),
+                grid_column(rebalances.GENERATION, drop=5),
+                grid_column(rebalances.CAUSE),
+                grid_column(rebalances.MEMBER, drop=3),
+                grid_column(rebalances.MEMBERS, drop=2),
+                grid_column(rebalances.JOIN, drop=4),
+                grid_column(rebalances.SYNC, drop=4),
+                grid_column(rebalances.TOTAL, drop=1, letter="T"),
+                grid_column(rebalances.MOVED, letter="M"),
+                grid_column(rebalances.LONGEST_STALL, letter="S"),
             ],
             key=lambda row: (row.time_ms, row.event.key, row.event.TYPE),
             title="Rebalances",
@@ -129,11 +79,3 @@ class RebalancesView(View):
         row: Any = self.grid.selected
         shown = "" if row is None else detail_of(row, utc=self.console_app.settings.utc)
         self.query_one(Static).update(Text(shown))
-
-
-def _of(row: Stamped, name: str) -> int | None:
-    return getattr(row.event, name, None)
-
-
-def _ms(row: Stamped, name: str) -> str:
-    return duration(_of(row, name))

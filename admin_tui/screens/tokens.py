@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.tokens import DelegationToken
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.tokens import (
@@ -21,8 +21,7 @@ from broker_cy.console.acts.tokens import (
     renew_form,
     token_time,
 )
-from broker_cy.console.session import now_ms
-from broker_cy.reporting.foreign_text import clean
+from broker_cy.console.columns import tokens
 
 
 class TokensView(ListView):
@@ -45,21 +44,13 @@ with it are disconnected."""
     def make_grid(self) -> Grid[Any]:
         return Grid[DelegationToken](
             [
-                Column("Owner", lambda row: clean(row.owner), 14, lambda row: row.owner, flex=True, letter="O"),
-                Column("Id", lambda row: clean(row.token_id), 22, lambda row: row.token_id, letter="I"),
-                Column(
-                    "Renewers",
-                    lambda row: clean(", ".join(row.renewers)) or "-",
-                    16,
-                    lambda row: row.renewers,
-                    flex=True,
-                    drop=2,
-                    letter="R",
-                ),
-                Column("Requester", lambda row: clean(row.requester), 14, lambda row: row.requester, drop=4),
-                Column("Issued", lambda row: self._time(row.issued_ms), 19, lambda row: row.issued_ms, drop=3),
-                Column("Expires", self._expiry, 19, lambda row: row.expires_ms, letter="E"),
-                Column("End of life", lambda row: self._time(row.max_ms), 19, lambda row: row.max_ms, drop=1),
+                grid_column(tokens.OWNER, flex=True, letter="O"),
+                grid_column(tokens.TOKEN_ID, letter="I"),
+                grid_column(tokens.RENEWERS, flex=True, drop=2, letter="R"),
+                grid_column(tokens.REQUESTER, drop=4),
+                grid_column(tokens.ISSUED, drop=3, time=self._time),
+                grid_column(tokens.EXPIRES, letter="E", time=self._time),
+                grid_column(tokens.END_OF_LIFE, drop=1, time=self._time),
             ],
             key=lambda row: row.token_id,
             text=lambda row: f"{row.owner} {row.token_id} {' '.join(row.renewers)} {row.requester}",
@@ -72,10 +63,6 @@ with it are disconnected."""
         # To the second: nothing about a token needs more.
         shown = token_time(ms, utc=self.console_app.settings.utc)
         return shown.partition(".")[0]
-
-    def _expiry(self, row: DelegationToken) -> Text:
-        is_over = row.expires_ms <= now_ms()
-        return Text(self._time(row.expires_ms), "bold red" if is_over else "")
 
     def connect(self) -> None:
         self.link(self.session.tokens(), self.grid, self._show)

@@ -214,7 +214,7 @@ def _print_apis(window: Window, names: Collection[str]) -> None:
             if names or share >= SMALL_SHARE:
                 rows.append([f"  {share:>4.0%} {phase}", "", "", "", "", *_times(times)])
         errors += [[name, error, number(count), _per_s(window, count)] for error, count in sorted(api.errors.items())]
-    print_table(["API", ">REQ/S", ">ERR/S", ">IN/S", ">OUT/S", ">P50", ">P99", ">MAX"], rows)
+    print_table(["API", ">REQUESTS/S", ">ERRORS/S", ">IN/S", ">OUT/S", ">P50", ">P99", ">MAX"], rows)
     if errors:
         click.echo()
         print_table(["API", "ERROR", ">COUNT", ">COUNT/S"], errors)
@@ -257,7 +257,7 @@ def _print_clients(window: Window) -> None:
         ]
         for name, use in found
     ]
-    print_table(["CLIENT ID", ">CONNECTIONS", ">REQ/S", ">IN/S", ">OUT/S"], rows)
+    print_table(["CLIENT ID", ">CONNECTIONS", ">REQUESTS/S", ">IN/S", ">OUT/S"], rows)
     if window.last.busy_left_out:
         click.echo(f"{plural(window.last.busy_left_out, 'less busy connection')} not shown")
 

@@ -13,8 +13,10 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.tokens import DelegationToken, TokenSecret
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, plain, print_json, print_table
+from broker_cy.commands.output import confirm, plain, print_json, print_rows
 from broker_cy.commands.values import DURATION
+from broker_cy.console.columns import tokens as columns
+from broker_cy.reporting.column import Column
 
 EPILOG = """\b
 examples:
@@ -136,21 +138,19 @@ def _show(target: Target, found: Sequence[tuple[DelegationToken, TokenSecret]], 
             listed.append({**fields, "hmac": secret.password} if show_hmac else fields)
         print_json(listed)
         return
-    columns = ["ID", "OWNER", "REQUESTER", "RENEWERS", "ISSUED", "EXPIRES", "END OF LIFE", *(["HMAC"] * show_hmac)]
-    rows: list[Sequence[Cell]] = [
-        [
-            token.token_id,
-            token.owner,
-            token.requester,
-            " ".join(token.renewers) or None,
-            _time(token.issued_ms),
-            _time(token.expires_ms),
-            _time(token.max_ms),
-            *([secret.password] * show_hmac),
-        ]
-        for token, secret in found
+    shown: list[Column[tuple[DelegationToken, TokenSecret]]] = [
+        *(column.of(_token) for column in (columns.TOKEN_ID, columns.OWNER, columns.REQUESTER, columns.RENEWERS)),
+        columns.ISSUED.by(lambda row: row[0].issued_ms, text=lambda row: _time(row[0].issued_ms)),
+        columns.EXPIRES.by(lambda row: row[0].expires_ms, text=lambda row: _time(row[0].expires_ms)),
+        columns.END_OF_LIFE.by(lambda row: row[0].max_ms, text=lambda row: _time(row[0].max_ms)),
     ]
-    print_table(columns, rows)
+    if show_hmac:
+        shown.append(Column("hmac", "HMAC", lambda row: row[1].password))
+    print_rows(shown, found)
+
+
+def _token(row: tuple[DelegationToken, TokenSecret]) -> DelegationToken:
+    return row[0]
 
 
 def _time(at_ms: int) -> str:

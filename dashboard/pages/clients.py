@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from dash import html
 from dash.development.base_component import Component
 
+from broker_cy.console.columns import brokers, requests
 from broker_cy.console.figures import Fact, connection_rates
 from broker_cy.metrics.sample import Connection
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, percent, short, size
+from broker_cy.reporting.numbers import count, percent
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import BrokerChart, recent, require_all_subjects, sees_all_subjects
 from dashboard.collector.patches import State
 from dashboard.components.panel import listing, panel, table
@@ -56,21 +58,14 @@ class Connections(_OfConnections, TableChannel[Connection]):
     SORT = "in"
     IS_DESCENDING = True
     COLUMNS = (
-        Column(
-            "client",
-            "Client id",
-            lambda row: clean(row.client_id or "-"),
-            lambda row: row.client_id,
-            width=160,
-            is_flex=True,
-        ),
-        Column("host", "Host", lambda row: clean(row.host), lambda row: row.host, width=150),
-        Column("listener", "Listener", lambda row: clean(row.listener), lambda row: row.listener, width=120),
-        Column("age", "Open for", lambda row: duration(row.age_ms), lambda row: row.age_ms, True, 110),
-        Column("requests", "Requests/s", lambda row: short(row.requests), lambda row: row.requests, True, 135),
-        Column("in", "In/s", lambda row: size(row.in_bytes), lambda row: row.in_bytes, True, 110),
-        Column("out", "Out/s", lambda row: size(row.out_bytes), lambda row: row.out_bytes, True, 110),
-        Column("id", "Id", lambda row: clean(row.id), None, width=280),
+        table_column(requests.CLIENT_ID, 160, is_flex=True),
+        table_column(requests.HOST, 150),
+        table_column(requests.LISTENER),
+        table_column(requests.OPEN_FOR, 110),
+        table_column(requests.CONNECTION_REQUESTS, 135),
+        table_column(requests.CONNECTION_IN, 110),
+        table_column(requests.CONNECTION_OUT, 110),
+        table_column(requests.CONNECTION_ID, 280),
     )
 
     def rows(self) -> Iterable[Connection] | None:
@@ -124,12 +119,14 @@ class Clients(_OfConnections, TableChannel[Client]):
     SORT = "share"
     IS_DESCENDING = True
     COLUMNS = (
-        Column("client", "Client id", lambda row: clean(row.client_id or "-"), lambda row: row.client_id, is_flex=True),
+        table_column(
+            requests.CLIENT_ID.by(lambda row: row.client_id or None, sort=lambda row: row.client_id), is_flex=True
+        ),
         Column("share", "Share", lambda row: row.share, lambda row: row.in_bytes + row.out_bytes, True),
-        Column("requests", "Requests/s", lambda row: short(row.requests), lambda row: row.requests, True),
-        Column("in", "In/s", lambda row: size(row.in_bytes), lambda row: row.in_bytes, True),
-        Column("out", "Out/s", lambda row: size(row.out_bytes), lambda row: row.out_bytes, True),
-        Column("connections", "Connections", lambda row: count(row.connections), lambda row: row.connections, True),
+        table_column(requests.REQUESTS.by(lambda row: row.requests)),
+        table_column(requests.IN.by(lambda row: row.in_bytes)),
+        table_column(requests.OUT.by(lambda row: row.out_bytes)),
+        table_column(brokers.CONNECTIONS.by(lambda row: row.connections)),
         Column("hosts", "Hosts", _hosts),
     )
 

@@ -11,6 +11,7 @@ from dash.development.base_component import Component
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL
 from broker_cy.client.event_text import kind_of, line_of, subject_of
+from broker_cy.console.columns import requests
 from broker_cy.console.event_text import tone_of
 from broker_cy.console.figures import (
     BusyTopic,
@@ -24,9 +25,9 @@ from broker_cy.console.figures import (
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Stamped
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import short, size
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
 from dashboard.collector.charts import HistoryChart
+from dashboard.collector.columns import table_column
 from dashboard.collector.history_measures import latencies
 from dashboard.collector.holdings import sees_all_subjects
 from dashboard.collector.rings import Key
@@ -108,10 +109,10 @@ class Busiest(TableChannel[BusyTopic]):
     SORT = "in"
     IS_DESCENDING = True
     COLUMNS = (
-        Column("topic", "Topic", lambda row: clean(row.name), lambda row: row.name, width=160, is_flex=True),
-        Column("records", "Records/s", lambda row: short(row.records_per_s), lambda row: row.records_per_s, True, 100),
-        Column("in", "In/s", lambda row: size(row.in_per_s), lambda row: row.in_per_s, True, 100),
-        Column("out", "Out/s", lambda row: size(row.out_per_s), lambda row: row.out_per_s, True, 100),
+        table_column(requests.BUSY_TOPIC, 160, is_flex=True),
+        table_column(requests.BUSY_RECORDS, 100),
+        table_column(requests.BUSY_IN, 100),
+        table_column(requests.BUSY_OUT, 100),
     )
 
     def sources(self) -> Sequence[Source]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.console.columns.rebalances import cause_of, cause_tone, member_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Move, Rebalance, Stamped, Trigger
@@ -20,7 +21,7 @@ from dashboard.components.panel import listing, page_path, panel, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages.rebalance_bars import PHASE_ROWS, phase_bars, stall_bars, stalled_partitions, timeline
-from dashboard.pages.rebalance_rows import cause_of, cause_tone, member_of, seen_rebalances, stall_cell
+from dashboard.pages.rebalance_rows import seen_rebalances, stall_cell
 
 _TIME_DIGITS_MAX: Final = 15
 # Part of a timeline on each side of the rebalance.

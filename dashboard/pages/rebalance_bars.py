@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker_cy.console.columns.rebalances import STALL_NOTED_MS, cause_of, cause_tone
 from broker_cy.metrics.events import Rebalance
 from broker_cy.reporting.numbers import duration
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.patches import State
-from dashboard.pages.rebalance_rows import STALL_NOTED_MS, cause_of, cause_tone, labels, move_text, text_of
+from dashboard.pages.rebalance_rows import labels, move_text, text_of
 
 # Rows of the timeline for partitions or groups: those with the longest bars.
 ROWS_MAX: Final = 25

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from broker_cy.metrics.events import Move, Rebalance, Stamped, StaticReplacement, Trigger
+from broker_cy.console.columns.rebalances import STALL_NOTED_MS, UNKNOWN_CAUSE, member_of
+from broker_cy.metrics.events import Move, Rebalance, Stamped
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, plural
 from broker_cy.reporting.tone import Tone
@@ -13,11 +14,8 @@ from dashboard.collector.channel import Cell
 from dashboard.collector.seen_events import shown_to
 from dashboard.security.roles import Scope
 
-# A longer stall of a partition deserves attention.
-STALL_NOTED_MS: Final = 5_000
 # Characters of a name beside a timeline; the middle of longer ones is left out.
 LABEL_CHARACTERS_MAX: Final = 30
-UNKNOWN_CAUSE: Final = "unknown cause"
 # Triggers that the text of a bar lists.
 _TRIGGERS_LISTED: Final = 4
 
@@ -25,34 +23,6 @@ _TRIGGERS_LISTED: Final = 4
 def seen_rebalances(found: Iterable[Stamped], scope: Scope) -> list[Stamped]:
     """Return the events of groups that are visible, each as shown_to returns it."""
     return [shown_to(each, scope) for each in found if scope.sees_group(each.event.key)]
-
-
-def cause_of(event: Rebalance | StaticReplacement) -> str:
-    """Return the reasons, each once: `join, session timeout`."""
-    if isinstance(event, StaticReplacement):
-        return "static replacement"
-    reasons = dict.fromkeys(trigger.reason.replace("_", " ") for trigger in event.triggers)
-    return clean(", ".join(reasons)) or UNKNOWN_CAUSE
-
-
-def cause_tone(cause: str) -> Tone:
-    return Tone.WARN if "timeout" in cause or "failed" in cause else Tone.PLAIN
-
-
-def who_of(event: Rebalance | StaticReplacement) -> str:
-    """Return the client, instance or member that caused it: the first of several."""
-    if isinstance(event, StaticReplacement):
-        return clean(event.instance_id or event.client_id or event.new_member_id)
-    return member_of(event.triggers[0]) if event.triggers else "-"
-
-
-def member_of(trigger: Trigger) -> str:
-    return clean(trigger.client_id or trigger.instance_id or trigger.member_id or "-")
-
-
-def host_of(event: Rebalance | StaticReplacement) -> str:
-    host = event.host if isinstance(event, StaticReplacement) else event.triggers[0].host if event.triggers else ""
-    return clean(host.lstrip("/") or "-")
 
 
 def stall_cell(stall_ms: int) -> Cell:

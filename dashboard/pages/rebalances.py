@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Final
 from dash import html
 from dash.development.base_component import Component
 
+from broker_cy.console.columns import rebalances as columns
+from broker_cy.console.columns.rebalances import STALL_NOTED_MS, cause_of, cause_tone, host_of, who_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
@@ -21,8 +23,9 @@ from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged, TimeChannel
+from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
 from dashboard.collector.patches import State
 from dashboard.components.panel import link, page_path, panel, table
@@ -38,16 +41,7 @@ from dashboard.pages.rebalance_bars import (
     stalled_partitions,
     timeline,
 )
-from dashboard.pages.rebalance_rows import (
-    STALL_NOTED_MS,
-    cause_of,
-    cause_tone,
-    host_of,
-    labels,
-    seen_rebalances,
-    stall_cell,
-    who_of,
-)
+from dashboard.pages.rebalance_rows import labels, seen_rebalances
 
 # Events of one answer; if there are more, the newest.
 EVENTS_MAX: Final = 2_000
@@ -197,34 +191,6 @@ def totals_of(events: Sequence[Rebalance], total: int) -> list[Fact]:
     return [*facts, *(Fact(f"by {cause}", count(number), cause_tone(cause)) for cause, number in causes.most_common(4))]
 
 
-def _number(name: str) -> Any:
-    return lambda row: getattr(row.event, name, None)
-
-
-def _ms(name: str) -> Any:
-    return lambda row: duration(getattr(row.event, name, None))
-
-
-def _members(row: Stamped) -> str:
-    event = row.event
-    return f"{event.members_before} → {event.members_after}" if isinstance(event, Rebalance) else "-"
-
-
-def _kept(row: Stamped) -> str:
-    kept = getattr(row.event, "kept", None)
-    return "-" if kept is None or kept < 0 else count(kept)
-
-
-def _cause(row: Stamped) -> Cell:
-    assert isinstance(row.event, Rebalance | StaticReplacement)
-    cause = cause_of(row.event)
-    return Cell(cause, cause_tone(cause))
-
-
-def _stall(row: Stamped) -> str | Cell:
-    return stall_cell(row.event.stall_max_ms) if isinstance(row.event, Rebalance) else "-"
-
-
 @channel("rebalances")
 class Rebalances(RebalanceChannel, TableChannel[Stamped]):
     """Rebalances of a range, the newest first."""
@@ -234,41 +200,18 @@ class Rebalances(RebalanceChannel, TableChannel[Stamped]):
     IS_DESCENDING = True
     COLUMNS: ClassVar[Sequence[Column[Any]]] = (
         Column("time", "Time", lambda row: f"@{row.time_ms}", lambda row: row.time_ms, width=195, is_time=True),
-        Column("group", "Group", lambda row: clean(row.event.key), lambda row: row.event.key, width=140, is_flex=True),
-        Column("cause", "Cause", _cause, lambda row: cause_of(row.event), width=135),
-        Column(
-            "member",
-            "Member",
-            lambda row: who_of(row.event),
-            lambda row: who_of(row.event),
-            width=110,
-            hint="The first that caused it",
-        ),
-        Column("host", "Host", lambda row: host_of(row.event), lambda row: host_of(row.event), width=100),
-        Column("total", "Total", _ms("total_ms"), _number("total_ms"), True, 80),
-        Column("stall", "Longest stall", _stall, _number("stall_max_ms"), True, 110),
-        Column(
-            "moved",
-            "Moved",
-            lambda row: count(getattr(row.event, "moves_total", None)),
-            _number("moves_total"),
-            True,
-            80,
-            "Partitions that changed their owner, or were not read for a while",
-        ),
-        Column("join", "Join", _ms("join_ms"), _number("join_ms"), True, 80, "Time until all members had joined"),
-        Column(
-            "sync",
-            "Sync",
-            _ms("sync_ms"),
-            _number("sync_ms"),
-            True,
-            80,
-            "Time until the assignment was computed and stored",
-        ),
-        Column("members", "Members", _members, None, True, 90, "Before and after"),
-        Column("kept", "Kept", _kept, None, True, 70, "Partitions that were read without interruption"),
-        Column("generation", "Generation", lambda row: count(row.event.generation), None, True, 100),
+        table_column(columns.GROUP, 140, is_flex=True),
+        table_column(columns.CAUSE, 135),
+        table_column(columns.MEMBER, 110),
+        table_column(columns.HOST, 100),
+        table_column(columns.TOTAL, 80),
+        table_column(columns.LONGEST_STALL, 110),
+        table_column(columns.MOVED, 80),
+        table_column(columns.JOIN, 80),
+        table_column(columns.SYNC, 80),
+        table_column(columns.MEMBERS, 90),
+        table_column(columns.KEPT, 70),
+        table_column(columns.GENERATION, 100),
     )
 
     async def state(self) -> State | None:

@@ -8,14 +8,15 @@ from math import isnan
 from typing import Any, ClassVar
 
 from broker_cy.admin.sample_window import TOTAL
+from broker_cy.console.columns import requests
 from broker_cy.console.figures import ApiRow, PhaseRow, api_rows, phase_rows
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
-from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, micros, short, size
+from broker_cy.reporting.numbers import micros, short
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged
+from dashboard.collector.columns import table_column
 from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, LATENCY
 from dashboard.collector.holdings import OfBroker, recent
 from dashboard.collector.patches import State
@@ -60,14 +61,14 @@ class Apis(_Apis):
     SORT = "requests"
     IS_DESCENDING = True
     COLUMNS: ClassVar[Sequence[Column[Any]]] = (
-        Column("api", "API", lambda row: clean(row.name), lambda row: row.name, width=180, is_flex=True),
-        Column("requests", "Requests/s", lambda row: short(row.per_s), lambda row: row.per_s, True, 135),
-        Column("errors", "Errors", lambda row: _errors(row.errors), lambda row: row.errors, True, 90),
-        Column("in", "In/s", lambda row: size(row.in_per_s), lambda row: row.in_per_s, True, 110),
-        Column("out", "Out/s", lambda row: size(row.out_per_s), lambda row: row.out_per_s, True, 110),
-        Column("mean", "Mean", lambda row: micros(row.mean_us), lambda row: row.mean_us, True, 110),
-        Column("p99", "p99", lambda row: micros(row.p99_us), lambda row: row.p99_us, True, 110),
-        Column("max", "Max", lambda row: micros(row.max_us), lambda row: row.max_us, True, 110),
+        table_column(requests.API, 180, is_flex=True),
+        table_column(requests.REQUESTS, 135),
+        table_column(requests.ERRORS, 90),
+        table_column(requests.IN, 110),
+        table_column(requests.OUT, 110),
+        table_column(requests.MEAN, 110),
+        table_column(requests.P99, 110),
+        table_column(requests.MAX, 110),
     )
 
     def rows(self) -> Iterable[ApiRow] | None:
@@ -131,11 +132,11 @@ class ApisOfRange(_Apis, Ranged):
     SORT = "requests"
     IS_DESCENDING = True
     COLUMNS: ClassVar[Sequence[Column[Any]]] = (
-        Column("api", "API", lambda row: clean(row.name), lambda row: row.name, width=180, is_flex=True),
-        Column("requests", "Requests/s", lambda row: short(row.per_s), lambda row: row.per_s, True, 135),
+        table_column(requests.API.by(lambda row: row.name), 180, is_flex=True),
+        table_column(requests.REQUESTS.by(lambda row: row.per_s), 135),
         Column("most", "Most/s", lambda row: short(row.most_per_s), lambda row: row.most_per_s, True, 110),
         Column("errors", "Errors/s", lambda row: _errors(row.errors_per_s), lambda row: row.errors_per_s, True, 110),
-        Column("mean", "Mean", lambda row: micros(row.mean_us), lambda row: row.mean_us, True, 110),
+        table_column(requests.MEAN.by(lambda row: row.mean_us), 110),
         Column("p99", "Worst p99", lambda row: micros(row.p99_us), lambda row: row.p99_us, True, 120),
     )
 
@@ -176,13 +177,13 @@ class ApiPhases(OfSamples, TableChannel[PhaseRow]):
     SUBJECT = frozenset({"broker", "api"})
     REQUIRED = frozenset({"api"})
     COLUMNS = (
-        Column("phase", "Phase", lambda row: clean(row.name), is_flex=True),
-        Column("count", "Count", lambda row: count(row.count), None, True),
-        Column("mean", "Mean", lambda row: micros(row.mean_us), None, True),
-        Column("p50", "p50", lambda row: micros(row.p50_us), None, True),
-        Column("p99", "p99", lambda row: micros(row.p99_us), None, True),
-        Column("max", "Max", lambda row: micros(row.max_us), None, True),
-        Column("share", "Share", lambda row: row.share, None, True),
+        table_column(requests.PHASE, is_flex=True),
+        table_column(requests.PHASE_COUNT),
+        table_column(requests.PHASE_MEAN),
+        table_column(requests.PHASE_P50),
+        table_column(requests.PHASE_P99),
+        table_column(requests.PHASE_MAX),
+        table_column(requests.PHASE_SHARE),
     )
 
     def rows(self) -> Iterable[PhaseRow] | None:

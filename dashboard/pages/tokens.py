@@ -15,19 +15,19 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.tokens import (
     expire_form,
-    is_for_ever,
     new_token_form,
     plan_create_token,
     plan_expire_token,
     plan_renew_token,
     renew_form,
 )
+from broker_cy.console.columns import tokens as columns
 from broker_cy.console.fields import Form
 from broker_cy.console.listeners import Source
 from broker_cy.core.errors import ErrorCode
-from broker_cy.reporting.foreign_text import clean
 from dashboard.acts import Call, act
-from dashboard.collector.channel import Column, TableChannel, channel
+from dashboard.collector.channel import TableChannel, channel
+from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
 from dashboard.collector.holdings import require_all_subjects, sees_all_subjects
 from dashboard.components.panel import act_button, table
@@ -46,27 +46,19 @@ WITHOUT: Final = {
 }
 
 
-def _time(ms: int) -> str:
-    return "never" if is_for_ever(ms) else f"@{ms}"
-
-
 @channel("tokens")
 class Tokens(TableChannel[DelegationToken]):
     """All tokens, without secrets."""
 
     SORT = "expires"
     COLUMNS = (
-        Column("owner", "Owner", lambda row: clean(row.owner), lambda row: row.owner, width=100, is_flex=True),
-        Column("id", "Id", lambda row: clean(row.token_id), lambda row: row.token_id, width=222),
-        Column("renewers", "Renewers", lambda row: clean(", ".join(row.renewers)) or "-", None, width=112),
-        Column(
-            "issued", "Issued", lambda row: _time(row.issued_ms), lambda row: row.issued_ms, width=190, is_time=True
-        ),
-        Column(
-            "expires", "Expires", lambda row: _time(row.expires_ms), lambda row: row.expires_ms, width=190, is_time=True
-        ),
-        Column("max", "End of life", lambda row: _time(row.max_ms), lambda row: row.max_ms, width=190, is_time=True),
-        Column("requester", "Requester", lambda row: clean(row.requester), lambda row: row.requester, width=100),
+        table_column(columns.OWNER, 100, is_flex=True),
+        table_column(columns.TOKEN_ID, 222),
+        table_column(columns.RENEWERS, 112),
+        table_column(columns.ISSUED, 190),
+        table_column(columns.EXPIRES, 190),
+        table_column(columns.END_OF_LIFE, 190),
+        table_column(columns.REQUESTER, 100),
     )
 
     def sources(self) -> Sequence[Source]:

@@ -161,7 +161,7 @@ def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
             await assigned([first, second])
             await terminal.command(f"rebalances {name}")
             await terminal.until(lambda: terminal.app.screen.query_one("Grid").rows, "a rebalance")  # type: ignore[attr-defined]
-            await terminal.shows("1->2", "join", "moves:", "target")
+            await terminal.shows("1 → 2", "join", "moves:", "target")
         finally:
             for consumer in (first, second):
                 await asyncio.to_thread(close_consumer, consumer)

@@ -14,12 +14,12 @@ import pytest
 
 from admin_tui.app import Console
 from admin_tui.picture import svg_of
-from admin_tui.screens import messages, quorum, tokens
+from admin_tui.screens import messages, quorum
 from admin_tui.settings import Settings
 from admin_tui.widgets.grid import _GAP, Grid
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
 from broker_cy.console.alerts.watch import Alerting, Finding
-from broker_cy.console.columns import transactions
+from broker_cy.console.columns import tokens, transactions
 from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of

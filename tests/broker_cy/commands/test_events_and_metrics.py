@@ -101,7 +101,7 @@ def test_metrics(broker_cy: Cli, new_topic: NewTopic) -> None:
     table = broker_cy(*only, "--clients").out
     assert table.splitlines()[0].startswith("broker 1: ")
     blocks = [[line.split() for line in block.splitlines()] for block in table.strip().split("\n\n")]
-    assert blocks[1][0][:3] == ["API", "REQ/S", "ERR/S"]
+    assert blocks[1][0][:3] == ["API", "REQUESTS/S", "ERRORS/S"]
     assert blocks[1][1][0] == "Produce"
     assert {"handler", "disk", "send"} <= {row[1] for row in blocks[1][2:]}
     assert [row[0] for row in blocks[2]] == ["TOPIC", topic]
