@@ -112,6 +112,7 @@ SEAMS = {
     "client.tls": ({NETWORK, DISK}, "contexts of Python's ssl, and the files of key stores; a key is in memory only"),
     "client.oauth": ({CLOCK, THREADS}, "when a token expires, by the clock of a client; nodes hand in theirs; a lock"),
     "client.kerberos": ({DISK, THREADS}, "Kerberos of the machine; imported only if something logs in with GSSAPI"),
+    "client.clusters": ({PROCESS, DISK}, "the file of clusters and variables of the environment, for programs only"),
     "client.security": ({PROCESS, DISK}, "names of files and variables of the environment, for clients only"),
     "core.fetch": ({NETWORK}, "what an OAuth provider serves; a worker calls it, only if it is configured"),
     "client.outgoing": ({NETWORK}, "connections of this machine"),
