@@ -7,15 +7,12 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from admin_tui.screens.view import View
-from admin_tui.tones import STYLES
+from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts, toned
-from admin_tui.widgets.grid import Column, Grid
-from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Watch
+from admin_tui.widgets.grid import Grid
+from broker_cy.console.alerts.watch import Finding, Watch
+from broker_cy.console.columns import alerts
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import duration
-from broker_cy.reporting.tone import Tone
-
-_TONES = {FIRING: Tone.BAD, PENDING: Tone.WARN, OK: Tone.GOOD, UNKNOWN: Tone.MUTED}
 
 
 class AlertsView(View):
@@ -38,17 +35,11 @@ are too few observations."""
             yield Facts("Webhook", id="webhook")
         yield Grid[Finding](
             [
-                Column(
-                    "State",
-                    lambda row: Text(row.state, STYLES[_TONES[row.state]]),
-                    8,
-                    lambda row: row.state,
-                    letter="S",
-                ),
-                Column("Rule", lambda row: clean(row.rule.name), 27, lambda row: row.rule.name, letter="R"),
-                Column("Kind", lambda row: row.rule.kind, 26, drop=2),
-                Column("What", lambda row: clean(row.text), 20, flex=True),
-                Column("For", lambda row: "-" if row.for_s is None else duration(row.for_s * 1000), 9, None, "right"),
+                grid_column(alerts.STATE, letter="S"),
+                grid_column(alerts.RULE, letter="R"),
+                grid_column(alerts.KIND, drop=2),
+                grid_column(alerts.WHAT, flex=True),
+                grid_column(alerts.FOR),
             ],
             key=lambda row: (row.rule.name, row.subject, row.state),
             text=lambda row: f"{row.state} {row.rule.name} {row.text}",

@@ -11,10 +11,10 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from admin_tui.screens.view import View
-from admin_tui.tones import STYLES
-from admin_tui.widgets.grid import Column, Grid, time_columns
-from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
-from broker_cy.console.event_text import detail_of, tone_of
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid, time_columns
+from broker_cy.console.columns import events
+from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Stamped
 
 
@@ -36,11 +36,11 @@ class EventsView(View):
         yield Grid[Stamped](
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
-                Column("What", lambda row: Text(kind_of(row.event), STYLES[tone_of(row.event)]), 17),
-                Column("About", lambda row: subject_of(row), 16, lambda row: row.key, letter="A"),
-                Column("How", lambda row: line_of(row.event), 20, flex=True),
-                Column("By", lambda row: by_of(row.event) or "-", 20, drop=1),
-                Column("Broker", lambda row: str(row.broker), 6, None, "right", drop=3),
+                grid_column(events.WHAT),
+                grid_column(events.ABOUT, letter="A"),
+                grid_column(events.HOW, flex=True),
+                grid_column(events.BY, drop=1),
+                grid_column(events.BROKER, drop=3),
             ],
             key=lambda row: (row.time_ms, row.event.TYPE, row.key),
             title="Events",

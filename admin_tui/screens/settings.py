@@ -10,9 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
-from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, shown_value, source_text
+from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, source_text
+from broker_cy.console.columns import settings
 from broker_cy.reporting.foreign_text import clean
 
 
@@ -47,19 +49,15 @@ only settings that differ from the default."""
     def body(self) -> ComposeResult:
         yield Grid[ConfigEntry](
             [
-                Column("Setting", lambda row: row.name, 38, lambda row: row.name, letter="S"),
-                Column("Value", self._value, 20, lambda row: row.value or "", flex=True, letter="V"),
-                Column("From", lambda row: source_text(row.source), 11, lambda row: row.source, letter="F"),
+                grid_column(settings.SETTING, letter="S"),
+                grid_column(settings.VALUE, flex=True, letter="V"),
+                grid_column(settings.SOURCE, letter="O"),
             ],
             key=lambda row: row.name,
             text=lambda row: f"{row.name} {row.value}",
             title="Settings",
         )
         yield Static(Text(""), id="about")
-
-    @staticmethod
-    def _value(row: ConfigEntry) -> Text:
-        return Text(clean(shown_value(row)), "bold cyan" if is_own(row) else "bright_black" if row.is_read_only else "")
 
     def connect(self) -> None:
         self.link(self.session.configs(self.resource), self.grid, self._show)

@@ -13,7 +13,7 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import plain, print_json, print_table
+from broker_cy.commands.output import plain, print_json, print_rows
 from broker_cy.commands.values import DURATION
 from broker_cy.console.alerts.rules import (
     AlertSettings,
@@ -23,6 +23,7 @@ from broker_cy.console.alerts.rules import (
     load_settings,
 )
 from broker_cy.console.alerts.watch import FIRING, Alerting, Notice
+from broker_cy.console.columns import alerts as columns
 from broker_cy.console.session import Session
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, when
@@ -93,9 +94,7 @@ async def command(
                 ]
             )  # fmt: skip
         else:
-            print_table(
-                ["STATE", "RULE", "WHAT"], [[each.state, each.rule.name, each.text or None] for each in findings]
-            )
+            print_rows((columns.STATE, columns.RULE, columns.WHAT), findings)
         return EXIT_FAILED if any(each.state == FIRING for each in findings) else 0
     finally:
         await session.close()

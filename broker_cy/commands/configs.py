@@ -17,8 +17,10 @@ from broker_cy.admin.configs import (
     has_secret,
 )
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.commands.output import Cell, confirm, print_json, print_rows, print_table
 from broker_cy.commands.values import SETTING
+from broker_cy.console.columns import settings
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
@@ -75,13 +77,15 @@ async def describe(
     if target.as_json:
         print_json(entries)
         return
-    columns = ["SETTING", "VALUE", "SOURCE", "READ-ONLY"] + (["DOCUMENTATION"] if docs else [])
-    rows: list[Sequence[Cell]] = [
-        [each.name, shown(each), _source(each), "yes" if each.is_read_only else ""]
-        + ([each.documentation or ""] if docs else [])
-        for each in entries
+    columns: list[Column[ConfigEntry]] = [
+        settings.SETTING,
+        settings.VALUE.by(shown),
+        settings.SOURCE.by(_source),
+        Column("read-only", "Read-only", lambda row: "yes" if row.is_read_only else ""),
     ]
-    print_table(columns, rows)
+    if docs:
+        columns.append(Column("documentation", "Documentation", lambda row: row.documentation or ""))
+    print_rows(columns, entries)
 
 
 @command.command("alter", epilog=EPILOG)

@@ -13,20 +13,20 @@ from dash.development.base_component import Component
 
 from broker_cy.console.alerts.rules import KINDS, Rule
 from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Notice, Watch
+from broker_cy.console.columns import alerts as columns
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, plural
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, TableChannel, channel
+from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import sees_all_subjects
 from dashboard.components.panel import listing, panel, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.security.roles import Role, Scope
 
-TONES = {FIRING: Tone.BAD, PENDING: Tone.WARN, OK: Tone.GOOD, UNKNOWN: Tone.MUTED}
-_ORDER = {FIRING: 0, PENDING: 1, UNKNOWN: 2, OK: 3}
 NOTICES_SHOWN = 100
 ROWS_HIGH = 10
 
@@ -100,20 +100,11 @@ class Alerts(_OfAlerts, TableChannel[Finding]):
 
     SORT = "state"
     COLUMNS = (
-        Column(
-            "state", "State", lambda row: Cell(row.state, TONES[row.state]), lambda row: _ORDER[row.state], width=100
-        ),
-        Column("rule", "Rule", lambda row: clean(row.rule.name), lambda row: row.rule.name, width=230),
-        Column("what", "What", lambda row: clean(row.text) or "-", width=280, is_flex=True),
-        Column(
-            "for",
-            "For",
-            lambda row: "-" if row.for_s is None else duration(row.for_s * 1000),
-            lambda row: row.for_s,
-            True,
-            110,
-        ),
-        Column("kind", "Kind", lambda row: row.rule.kind, lambda row: row.rule.kind, width=210),
+        table_column(columns.STATE, 100),
+        table_column(columns.RULE, 230),
+        table_column(columns.WHAT, 280, is_flex=True),
+        table_column(columns.FOR, 110),
+        table_column(columns.KIND, 210),
     )
 
     def rows(self) -> Iterable[Finding] | None:

@@ -13,7 +13,8 @@ from dash.development.base_component import Component
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
-from broker_cy.console.event_text import detail_of, tone_of
+from broker_cy.console.columns import events as columns
+from broker_cy.console.event_text import detail_of
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import (
@@ -29,8 +30,9 @@ from broker_cy.metrics.events import (
     LeadersElected,
     Stamped,
 )
-from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, linked
+from dashboard.collector.channel import Channel, Column, Params, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged
+from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
 from dashboard.collector.history_marks import LIMIT_MAX
 from dashboard.collector.patches import State
@@ -90,11 +92,11 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
         Column("time", "Time", lambda row: f"@{row.time_ms}", width=205, is_time=True),
-        Column("what", "What", lambda row: Cell(kind_of(row.event), tone_of(row.event)), width=145),
-        Column("about", "About", lambda row: subject_of(row), width=140),
-        Column("how", "How", lambda row: line_of(row.event), width=260, is_flex=True),
-        Column("by", "By", lambda row: by_of(row.event) or "-", width=150),
-        Column("broker", "Broker", lambda row: str(row.broker), None, True, 75),
+        table_column(columns.WHAT, 145),
+        table_column(columns.ABOUT, 140),
+        table_column(columns.HOW, 260, is_flex=True),
+        table_column(columns.BY, 150),
+        table_column(columns.BROKER, 75),
     )
 
     def __init__(self, *arguments: Any) -> None:

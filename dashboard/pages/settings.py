@@ -16,6 +16,7 @@ from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.configs import edit_form, is_own, plan_set, plan_unset, shown_value, source_text
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.columns import settings as columns
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
@@ -24,6 +25,7 @@ from broker_cy.reporting.foreign_text import clean, clean_lines
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
@@ -68,11 +70,6 @@ def default_of(entry: ConfigEntry) -> str:
     return "-" if other is None else shown_value(replace(entry, value=other.value))
 
 
-def _value(entry: ConfigEntry) -> Cell:
-    tone = Tone.GOOD if is_own(entry) else Tone.MUTED if entry.is_read_only else Tone.PLAIN
-    return Cell(clean(shown_value(entry)), tone)
-
-
 class OfResource(Channel):
     """Channels of the settings of one topic, broker or group."""
 
@@ -98,10 +95,9 @@ class Settings(OfResource, TableChannel[ConfigEntry]):
     SUBJECT = frozenset({*KINDS, "own"})
     SORT = "name"
     COLUMNS = (
-        Column("name", "Setting", lambda row: clean(row.name), lambda row: row.name, width=300),
-        Column("value", "Value", _value, lambda row: row.value or "", width=260, is_flex=True),
-        Column("source", "From", lambda row: source_text(row.source), lambda row: row.source, width=110,
-               hint="Where the value comes from: the topic, the broker, all brokers, the file, or the default"),
+        table_column(columns.SETTING, 300),
+        table_column(columns.VALUE, 260, is_flex=True),
+        table_column(columns.SOURCE, 110),
         Column("default", "Default", lambda row: Cell(clean(default_of(row)), Tone.MUTED), width=200),
         Column("changed", "Change", lambda row: "restart" if row.is_read_only else "at once",
                lambda row: row.is_read_only, width=90, hint="restart: only in the broker's configuration file"),
@@ -138,10 +134,9 @@ class Setting(OfResource, FactsChannel):
         if entries is None:
             return None
         entry = _named(entries, self.params["setting"])
-        cell = _value(entry)
         facts = [
-            Fact("value", cell.text, cell.tone),
-            Fact("from", source_text(entry.source)),
+            Fact("value", clean(columns.VALUE.shown(entry)), columns.VALUE.tone_of(entry)),
+            Fact("source", source_text(entry.source)),
             Fact("type", entry.kind.name.lower()),
             Fact("default", clean(default_of(entry)), Tone.MUTED),
         ]

@@ -1,0 +1,18 @@
+"""Columns of the cluster's events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker_cy.client.event_text import by_of, kind_of, line_of, subject_of
+from broker_cy.console.event_text import tone_of
+from broker_cy.metrics.events import Stamped
+from broker_cy.reporting.column import Column, Kind
+
+WHAT: Final = Column[Stamped](
+    "what", "What", lambda row: kind_of(row.event), tone=lambda row: tone_of(row.event), sorts=False, width=17
+)
+ABOUT: Final = Column[Stamped]("about", "About", subject_of, sort=lambda row: row.key, width=16)
+HOW: Final = Column[Stamped]("how", "How", lambda row: line_of(row.event), sorts=False, width=20)
+BY: Final = Column[Stamped]("by", "By", lambda row: by_of(row.event) or None, sorts=False, width=20)
+BROKER: Final = Column[Stamped]("broker", "Broker", lambda row: row.broker, Kind.NUMBER, sorts=False, width=6)
