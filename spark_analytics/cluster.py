@@ -18,6 +18,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker_cy.client.address import parse_address
 from spark_analytics.errors import SetUpError
 
 if TYPE_CHECKING:
@@ -56,11 +57,12 @@ def prepare(conf: SparkConf) -> None:
 
 def _failure(address: str) -> str | None:
     """Return the reason why a master cannot be reached; None if it can."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        return f"{address!r} is not HOST:PORT"
     try:
-        socket.create_connection((host, int(port)), CONNECT_S).close()
+        place = parse_address(address, needs_port=True)
+    except ValueError as error:
+        return str(error)
+    try:
+        socket.create_connection(place, CONNECT_S).close()
     except OSError as error:
         return f"{address}: {error.strerror or error}"
     return None

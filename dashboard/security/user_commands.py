@@ -1,6 +1,6 @@
 """`broker-dash user`: adds, lists and removes users of the dashboard, in the users file.
 
-Exit codes are those of `broker-cy`: 0, 2 for a value or a file that is not valid or cannot be used, 4 if not confirmed.
+Exit codes are those of all programs: 2 for a value or a file that is not valid or cannot be used, 4 if not confirmed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from broker_cy.client.errors import ClientError
+from broker_cy.client.program import EXIT_NOT_CONFIRMED, EXIT_USAGE
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import plural
 from dashboard.security.fields import Table
@@ -32,8 +33,6 @@ from dashboard.security.users import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-EXIT_USAGE: Final = 2
-EXIT_NOT_CONFIRMED: Final = 4
 
 EPILOG = """\b
 examples:

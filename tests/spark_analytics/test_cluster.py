@@ -109,7 +109,7 @@ def test_commands_take_a_master(spark: SparkSession, master: str, python: Path, 
     ("master", "python", "text"),
     [
         ("spark://127.0.0.1:1", "", "spark://127.0.0.1:1: 127.0.0.1:1: Connection refused"),
-        ("spark://127.0.0.1", "", "'127.0.0.1' is not HOST:PORT"),
+        ("spark://127.0.0.1", "", "'127.0.0.1' is not an address: HOST:PORT is expected"),
     ],
 )
 def test_a_master_that_does_not_answer_is_named(

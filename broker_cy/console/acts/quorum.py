@@ -9,6 +9,7 @@ from uuid import UUID
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quorum import QuorumDescription, QuorumEndpoint, QuorumReplica
+from broker_cy.client.address import parse_address
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
@@ -176,13 +177,14 @@ async def plan_remove_voter(
 def parse_endpoint(text: str) -> QuorumEndpoint:
     """Parse `CONTROLLER://host:9093`. Raises ValueError, which says what is allowed."""
     name, separator, rest = text.partition("://")
-    host, colon, port = rest.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not separator or not colon or not name or not host or not (port.isascii() and port.isdecimal()):
+    if not separator or not name:
         raise ValueError(f"{text!r}: LISTENER://HOST:PORT is expected, such as CONTROLLER://10.0.0.4:9093")
-    if not 1 <= int(port) <= 65_535:
-        raise ValueError(f"{text!r}: the port must be 1 to 65535")
-    return QuorumEndpoint(name, host, int(port))
+    try:
+        return QuorumEndpoint(name, *parse_address(rest, needs_port=True))
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r}: LISTENER://HOST:PORT is expected, such as CONTROLLER://10.0.0.4:9093: {error}"
+        ) from None
 
 
 def _endpoints(text: str) -> tuple[QuorumEndpoint, ...]:
