@@ -96,7 +96,11 @@ class ClusterEntry:
         secrets. Raises ClientError.
         """
         if self.command_config is not None:
-            settings, where = read_command_config(self.command_config), str(self.command_config)
+            where = str(self.command_config)
+            try:
+                settings = read_command_config(self.command_config)
+            except ClientError as error:
+                raise error.about("--command-config") from None
         else:
             settings, where = dict(self.secured), self.where
         if not self.overrides:

@@ -122,7 +122,7 @@ def test_a_master_that_dies(broker: Target, tmp_path: Path) -> None:
         run.shows("Produce")
         run.child.send_signal(signal.SIGKILL)
         for each in workers:
-            assert each.wait(ENDS_S) == 69
+            assert each.wait(ENDS_S) == EXIT_FAILED
             assert f"the master {address} was silent for 15 s" in each.stderr()
             assert "Traceback" not in each.stderr()
 
@@ -132,7 +132,7 @@ def test_a_master_that_never_comes(tmp_path: Path) -> None:
     """If this fails, a worker waits forever for a master at a wrong address."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     with worker(tmp_path, "alone", address, (sys.executable, "-c", IMPATIENT)) as alone:
-        assert alone.wait(ENDS_S) == 69
+        assert alone.wait(ENDS_S) == EXIT_FAILED
         assert f"--master: nothing answered at {address}" in alone.stderr()
         assert "Traceback" not in alone.stderr()
 

@@ -17,7 +17,7 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from bench.launch.processes import Child
-from broker_cy.client.program import EXIT_USAGE
+from broker_cy.client.program import EXIT_UNREACHED, EXIT_USAGE
 from tests.loadgen.run.kit import ENDS_S, ROOT, UNDISTURBED
 from tests.support.both_brokers import running
 from tests.support.broker import Target
@@ -172,7 +172,7 @@ def test_a_part_of_the_classes_is_refused(tmp_path: Path) -> None:
 def test_no_cluster(tmp_path: Path) -> None:
     """If this fails, a run with a wrong address passes."""
     with locust(tmp_path, "locust", "--headless", "--bootstrap", "127.0.0.1:1") as child:
-        assert child.wait(ENDS_S) == 69
+        assert child.wait(ENDS_S) == EXIT_UNREACHED
         assert "broker-load: " in child.stderr()
         assert "127.0.0.1:1" in child.stderr()
         assert "Traceback" not in child.stderr()
