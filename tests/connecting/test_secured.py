@@ -63,6 +63,8 @@ def settings(broker: TlsBroker) -> dict[str, str]:
 
 
 WAYS = ("settings", "file", "cluster")
+# Of programs that take seconds to start.
+SLOW_WAYS = (*(pytest.param(each, marks=pytest.mark.full) for each in WAYS[:2]), WAYS[2])
 
 
 def ways(broker: TlsBroker, directory: Path) -> dict[str, list[str]]:
@@ -146,7 +148,7 @@ rate = "50/s"
 """
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SLOW_WAYS)
 def test_the_load_generator(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     """If this fails, `broker-load` cannot load a cluster with TLS and a login, in this process or in workers."""
     pytest.importorskip("locust")
@@ -170,7 +172,7 @@ def test_the_load_generator(broker: TlsBroker, tmp_path: Path, way: str) -> None
     assert PASSWORD not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SLOW_WAYS)
 def test_the_analytics(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     """If this fails, `broker-analytics` cannot read the samples of a cluster with TLS and a login."""
     pytest.importorskip("pyspark")
@@ -180,7 +182,7 @@ def test_the_analytics(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     assert (done["cluster"] == "secured") == (way == "cluster")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SLOW_WAYS)
 def test_the_benchmark(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     """If this fails, `broker-bench` cannot measure a cluster with TLS and a login, or reports its password."""
     result = tmp_path / "result.json"
