@@ -20,7 +20,6 @@ class Kind(Enum):
     TEXT = "text"
     NUMBER = "number"  # an id or an epoch: digits without separators
     COUNT = "count"
-    SIGNED = "signed count"
     BYTES = "bytes"
     RATE = "count/s"
     DURATION = "ms"
@@ -38,7 +37,6 @@ _TEXTS: Final[dict[Kind, Callable[[Any], str]]] = {
     Kind.TEXT: str,
     Kind.NUMBER: str,
     Kind.COUNT: count,
-    Kind.SIGNED: lambda number: f"{number:+,}",
     Kind.BYTES: size,
     Kind.RATE: short,
     Kind.DURATION: duration,

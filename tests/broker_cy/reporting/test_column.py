@@ -17,7 +17,6 @@ LAG = Column[int | None]("lag", "Lag", lambda row: row, Kind.COUNT, tone=lambda 
         (Kind.TEXT, "a", "a", False),
         (Kind.NUMBER, 12345, "12345", True),
         (Kind.COUNT, 12345, "12,345", True),
-        (Kind.SIGNED, 1234, "+1,234", True),
         (Kind.BYTES, 1536, "1.5 KiB", True),
         (Kind.RATE, 1234.0, "1.2k", True),
         (Kind.DURATION, 4200, "4.2 s", True),
