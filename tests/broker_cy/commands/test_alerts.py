@@ -31,7 +31,7 @@ def test_the_rules_are_judged_once(broker_cy: Cli, tmp_path: Path) -> None:
     said = broker_cy("alerts", "--rules", path, code=1)
     assert ["firing", "room"] in [row[:2] for row in said.rows()]
     path.write_text(RULES.replace("disk", "dust"))
-    assert f"{path}, line 3: " in broker_cy("alerts", "--rules", path, code=2).err
+    assert f"{path}:3: " in broker_cy("alerts", "--rules", path, code=2).err
     assert "--webhook 'here': http://HOST" in broker_cy("alerts", "--webhook", "here", code=2).err
 
 
