@@ -36,7 +36,7 @@ def test_partitions_that_lack_replicas_and_their_leaders(cluster: FakeCluster) -
 
     async def job(terminal: Terminal) -> None:
         await terminal.command("replication")
-        await terminal.shows("orders-1", "no acks=all", "orders-2", "offline", "2,3")
+        await terminal.shows("orders-1", "below min ISR", "orders-2", "offline", "2,3")
         assert terminal.text().index("orders-2") < terminal.text().index("orders-1")
         await terminal.press("p")
         await terminal.shows("orders-0: leader 2 -> leader 1", "leaders elect --preferred --yes")
