@@ -51,7 +51,7 @@ ONLY: dict[str, Only] = {
     "pause": Only("empty_epochs_are_not_cut", 0, is_drawn=True),
     "cut": Only("groups: stale_generation_syncs", 4),
     "cut_up": Only("groups: stale_generation_commits", 4),
-    "cut_down": Only("groups: stale_generation_commits", 0, is_drawn=True),
+    "cut_down": Only("groups: stale_generation_commits", 60, is_drawn=True),
     "loss": Only("groups: stale_generation_commits", 4, is_drawn=True),
     "delay": Only("groups: stale_generation_commits", 60),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
