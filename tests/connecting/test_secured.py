@@ -107,7 +107,6 @@ def test_a_cluster_of_the_environment(broker: TlsBroker, tmp_path: Path) -> None
 @pytest.mark.parametrize("way", WAYS)
 def test_the_terminal(broker: TlsBroker, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, `broker-tui` cannot show a cluster with TLS and a login, or shows commands that cannot."""
-    pytest.importorskip("textual")
     from admin_tui import cli
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -123,7 +122,6 @@ def test_the_terminal(broker: TlsBroker, tmp_path: Path, way: str, monkeypatch: 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_dashboard(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     """If this fails, `broker-dash` cannot show a cluster with TLS and a login."""
-    pytest.importorskip("dash")
     import click
 
     from dashboard.cli import command, find_entries
@@ -151,7 +149,6 @@ rate = "50/s"
 @pytest.mark.parametrize("way", SLOW_WAYS)
 def test_the_load_generator(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     """If this fails, `broker-load` cannot load a cluster with TLS and a login, in this process or in workers."""
-    pytest.importorskip("locust")
     scenario, result = tmp_path / "scenario.toml", tmp_path / "result.json"
     scenario.write_text(SCENARIO.replace("NAME", f"load-{way}"))
     processes = "2" if way == "settings" else "1"
@@ -172,10 +169,10 @@ def test_the_load_generator(broker: TlsBroker, tmp_path: Path, way: str) -> None
     assert PASSWORD not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("way", SLOW_WAYS)
+@pytest.mark.full
+@pytest.mark.parametrize("way", WAYS)
 def test_the_analytics(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     """If this fails, `broker-analytics` cannot read the samples of a cluster with TLS and a login."""
-    pytest.importorskip("pyspark")
     argv: list[str | Path] = ["ingest", *ways(broker, tmp_path)[way], "--lake", tmp_path / "lake", "--json"]
     done = json.loads(run("spark_analytics", *argv))
     assert done["records"] > 0
