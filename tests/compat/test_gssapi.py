@@ -207,7 +207,7 @@ def test_our_command(broker: GssapiBroker, kdc: Kdc, tmp_path: Path) -> None:
 def test_load_generators(broker: GssapiBroker, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, load generators cannot log in with GSSAPI."""
     file = client_file(tmp_path / "client.properties", client_jaas(key(kdc, ADMIN), ADMIN))
-    monkeypatch.setenv(loadgen_login.VARIABLE, str(file))
+    monkeypatch.setenv(loadgen_login.FILE_VARIABLE, str(file))
     connection = loadgen_connection.connect(("localhost", broker.port), "load", TIMEOUT_S)
     try:
         answer = connection.call(m.MetadataRequest(topics=[]), m.MetadataResponse)
