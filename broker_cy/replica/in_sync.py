@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.replica.standing import Standing
 
 # The offsets of a follower that has not fetched yet in this leader epoch.
 UNKNOWN = -1
@@ -90,12 +90,13 @@ class Follower:
 
 
 class InSync:
-    """The in-sync set of a partition that `broker_id` leads. All partitions share `standings` and `silence`; their
-    owner updates them before it reports an image, or the time.
+    """The in-sync set of a partition that `broker_id` leads. All partitions share `broker_statuses` and `silence`;
+    their owner updates them before it reports an image, or the time.
     """
 
     __slots__ = (
         "broker_id",
+        "broker_statuses",
         "epoch_start",
         "followers",
         "isr",
@@ -107,20 +108,19 @@ class InSync:
         "partition_epoch",
         "proposal",
         "silence",
-        "standings",
         "unsent",
     )
 
     def __init__(
         self,
         broker_id: int,
-        standings: Mapping[int, Standing],
+        broker_statuses: Mapping[int, BrokerStatus],
         lag_max_ms: int,
         min_isr: int,
         silence: FollowerSilence,
     ) -> None:
         self.broker_id = broker_id
-        self.standings = standings
+        self.broker_statuses = broker_statuses
         self.silence = silence
         self.lag_max_ms = lag_max_ms
         self.min_isr = min_isr
@@ -189,12 +189,10 @@ class InSync:
         """Whether an earlier incarnation of the broker sent it, which may have had records that this one lost
         (KAFKA-15221).
         """
-        standing = self.standings.get(broker_id)
+        status = self.broker_statuses.get(broker_id)
         if broker_epoch == ANY_BROKER_EPOCH:
             return False
-        newest = max(
-            self.followers[broker_id].broker_epoch, standing.epoch if standing is not None else NO_BROKER_EPOCH
-        )
+        newest = max(self.followers[broker_id].broker_epoch, status.epoch if status is not None else NO_BROKER_EPOCH)
         return broker_epoch < newest
 
     def fetched(
@@ -242,10 +240,10 @@ class InSync:
 
     def _is_eligible(self, broker_id: int) -> bool:
         """Whether the metadata allows it in the set, in the incarnation that fetches (KAFKA-13916, KAFKA-14617)."""
-        standing = self.standings.get(broker_id)
-        if standing is None or not standing.is_eligible:
+        status = self.broker_statuses.get(broker_id)
+        if status is None or not status.is_eligible:
             return False
-        return self.followers[broker_id].broker_epoch in (ANY_BROKER_EPOCH, standing.epoch)
+        return self.followers[broker_id].broker_epoch in (ANY_BROKER_EPOCH, status.epoch)
 
     def answered(self, proposal: Proposal, answer: Altered) -> None:
         """The controller has answered a proposal; an answer to an earlier proposal changes nothing (KAFKA-12686)."""
@@ -316,8 +314,8 @@ class InSync:
         follower = self.followers.get(broker_id)
         if follower is not None and follower.broker_epoch != NO_BROKER_EPOCH:
             return follower.broker_epoch
-        standing = self.standings.get(broker_id)
-        return standing.epoch if standing is not None else ANY_BROKER_EPOCH
+        status = self.broker_statuses.get(broker_id)
+        return status.epoch if status is not None else ANY_BROKER_EPOCH
 
     def sent(self) -> Proposal:
         """The proposal, which the caller sends now."""
@@ -352,28 +350,28 @@ class InSync:
         for broker_id, follower in self.followers.items():
             if not self._is_counted(broker_id):
                 continue
-            standing = self.standings.get(broker_id)
-            if standing is not None and follower.broker_epoch not in (ANY_BROKER_EPOCH, standing.epoch):
+            status = self.broker_statuses.get(broker_id)
+            if status is not None and follower.broker_epoch not in (ANY_BROKER_EPOCH, status.epoch):
                 return UNKNOWN
             low = min(low, follower.log_start_offset)
         return low
 
     def _is_counted(self, broker_id: int) -> bool:
         """Whether the low watermark waits for it."""
-        standing = self.standings.get(broker_id)
-        return broker_id in self.isr or (standing is not None and standing.is_eligible)
+        status = self.broker_statuses.get(broker_id)
+        return broker_id in self.isr or (status is not None and status.is_eligible)
 
     def nearest(self, rack: str, offset: int) -> int:
         """The in-sync replica in a consumer's rack that has `offset` and the most records; the leader if it is in this
         rack, and -1 if no replica is (KIP-392, RackAwareReplicaSelector).
         """
-        own = self.standings.get(self.broker_id)
+        own = self.broker_statuses.get(self.broker_id)
         if own is not None and own.rack == rack:
             return self.broker_id
         found = UNKNOWN, UNKNOWN
         for broker_id in self.isr:
-            follower, standing = self.followers.get(broker_id), self.standings.get(broker_id)
-            if follower is None or standing is None or standing.rack != rack or not standing.is_eligible:
+            follower, status = self.followers.get(broker_id), self.broker_statuses.get(broker_id)
+            if follower is None or status is None or status.rack != rack or not status.is_eligible:
                 continue
             if follower.log_start_offset <= offset <= follower.end_offset:
                 found = max(found, (follower.end_offset, broker_id))

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.server.replication.alterations import Alterations
-    from broker_cy.server.replication.replicas import Replicas
+    from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
     from broker_cy.server.seams import Acceptor, Seams
     from broker_cy.server.telemetry.metrics_http import MetricsServer
     from broker_cy.storage.data_directory import DataDirectory
@@ -155,7 +155,7 @@ class BrokerServer:
         self._core: ServerCore
         self._controllers = ControllerListeners(self.broker, seams)
         # None on a node that is alone.
-        self._replicas: Replicas | None = None
+        self._fetchers: ReplicaFetcherManager | None = None
         self._alterations: Alterations | None = None
 
     # ---- start ----
@@ -476,7 +476,7 @@ class BrokerServer:
         from broker_cy.server.replication.alterations import Alterations
         from broker_cy.server.replication.broker_links import AlterLink, BrokerLinks
         from broker_cy.server.replication.fetcher import Follower
-        from broker_cy.server.replication.replicas import Replicas
+        from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
 
         broker, node_id = self.broker, self.config.node_id
 
@@ -484,7 +484,7 @@ class BrokerServer:
             return broker.controller.broker_epoch
 
         links = BrokerLinks(node_id, lambda: broker.image, self.config.network.inter_broker, broker.outgoing)
-        self._replicas = Replicas(
+        self._fetchers = ReplicaFetcherManager(
             Follower(
                 node_id,
                 broker_epoch,
@@ -497,7 +497,7 @@ class BrokerServer:
                 self._throttles.follower,
             )
         )
-        self._partitions.replication = self._replicas
+        self._partitions.replication = self._fetchers
         self._core.silence = self._partitions.silence()
         self._alterations = Alterations(node_id, broker_epoch, self.loop, AlterLink(broker.controller))
         self._core.on_alter = self._alterations.add
@@ -507,8 +507,8 @@ class BrokerServer:
             self._loaded = True
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
-        if self._replicas is not None:
-            self._replicas.apply(delta)
+        if self._fetchers is not None:
+            self._fetchers.apply(delta)
         self._throttles.apply(delta, image)
         self.broker.groups.apply(delta, image)
         self.broker.transactions.apply(delta, image)
@@ -646,8 +646,8 @@ class BrokerServer:
         if self._following is not None:
             self._following.cancel()
         self._watch.stop()
-        if self._replicas is not None and self._alterations is not None:
-            self._replicas.close()
+        if self._fetchers is not None and self._alterations is not None:
+            self._fetchers.close()
             self._alterations.close()
         for listener in self.listeners:
             listener.close()

@@ -104,9 +104,9 @@ class Checks:
             return
         needed = [node.replica.local_end_offset]
         for broker_id, follower in state.followers.items():
-            standing = node.standings.get(broker_id)
+            status = node.broker_statuses.get(broker_id)
             is_near = state.now_ms - follower.caught_up_ms <= self.lag_max_ms
-            may_join = standing is not None and standing.is_eligible and standing.epoch == follower.broker_epoch
+            may_join = status is not None and status.is_eligible and status.epoch == follower.broker_epoch
             is_proposed = state.proposal is not None and broker_id in dict(state.proposal.isr)
             is_near = is_near and broker_id not in left
             if broker_id in state.isr or is_proposed or (may_join and is_near):
@@ -134,12 +134,12 @@ class Checks:
         assert state is not None
         reported = [leader.log.log_start_offset]
         for broker_id, follower in state.followers.items():
-            standing, node = leader.standings.get(broker_id), nodes[broker_id]
-            if broker_id not in state.isr and not (standing is not None and standing.is_eligible):
+            status, node = leader.broker_statuses.get(broker_id), nodes[broker_id]
+            if broker_id not in state.isr and not (status is not None and status.is_eligible):
                 continue
-            is_known = standing is None or standing.epoch == follower.broker_epoch
+            is_known = status is None or status.epoch == follower.broker_epoch
             reported.append(follower.log_start_offset if is_known else -1)
-            if node.replica is not None and standing is not None and standing.epoch == node.broker_epoch:
+            if node.replica is not None and status is not None and status.epoch == node.broker_epoch:
                 # A log that begins again with a batch that its leader has cut shows nothing of it.
                 start, high = node.log.log_start_offset, node.replica.high["offset"]
                 assert low <= start or high <= start, (
@@ -152,10 +152,8 @@ class Checks:
             assert broker_id in replicas
         if proposal.added >= 0:
             self._check_stays(node, proposal)
-            standing = node.standings[proposal.added]
-            assert standing.is_eligible, (
-                f"{node.node_id} proposes {proposal.added}, which is fenced or stops: {proposal}"
-            )
+            status = node.broker_statuses[proposal.added]
+            assert status.is_eligible, f"{node.node_id} proposes {proposal.added}, which is fenced or stops: {proposal}"
 
     def _check_stays(self, node: Node, proposal: Proposal) -> None:
         """A replica that joins a set that is too small need not leave it immediately."""

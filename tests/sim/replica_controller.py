@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.in_sync import Altered, Proposal
-from broker_cy.replica.standing import Standing
 
 
 class Broker:
@@ -28,9 +28,9 @@ class Controller:
         self.broker_epochs = 100
         self.elections = 0
 
-    def standings(self) -> dict[int, Standing]:
+    def broker_statuses(self) -> dict[int, BrokerStatus]:
         return {
-            each: Standing(broker.epoch, not broker.fenced and not broker.stopping)
+            each: BrokerStatus(broker.epoch, not broker.fenced and not broker.stopping)
             for each, broker in self.brokers.items()
             if broker.epoch >= 0
         }

@@ -47,14 +47,14 @@ def high_watermark_before_truncation(patch: Patch) -> None:
 
 def fenced_replica_joins(patch: Patch) -> None:
     """The leader proposes a broker that is fenced or stops (KAFKA-13916)."""
-    patch.setattr(InSync, "_is_eligible", lambda self, broker_id: broker_id in self.standings)
+    patch.setattr(InSync, "_is_eligible", lambda self, broker_id: broker_id in self.broker_statuses)
 
 
 def old_incarnation_acknowledges(patch: Patch) -> None:
     """A fetch that a broker sent before its restart counts (KAFKA-15221)."""
     patch.setattr(InSync, "_is_outdated", lambda self, broker_id, broker_epoch: False)
-    patch.setattr(InSync, "_is_eligible", lambda self, broker_id: self.standings[broker_id].is_eligible)
-    patch.setattr(InSync, "_epoch_of", lambda self, broker_id: self.standings[broker_id].epoch)
+    patch.setattr(InSync, "_is_eligible", lambda self, broker_id: self.broker_statuses[broker_id].is_eligible)
+    patch.setattr(InSync, "_epoch_of", lambda self, broker_id: self.broker_statuses[broker_id].epoch)
 
 
 def stopping_replica_holds_the_high_watermark(patch: Patch) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_cy.replica import following
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.following import BatchSpan
 from broker_cy.replica.in_sync import Proposal
 from broker_cy.replica.replica import Replica, Role
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.storage.epochs import LeaderEpochs
 
@@ -113,7 +113,7 @@ class Node:
         self.leader = -1
         self.isr: tuple[int, ...] = ()  # as the metadata says that it has
         self.throttles: tuple[ReplicaThrottle, ReplicaThrottle]  # of what it sends, and of what it fetches
-        self.standings: dict[int, Standing] = {}
+        self.broker_statuses: dict[int, BrokerStatus] = {}
         self.silence: FollowerSilence  # of this process
         self.checkpointed_high = self.checkpointed_start = 0
         self.deleting: list[tuple[int, int]] = []  # (offset, until) of DeleteRecords that have no answer yet

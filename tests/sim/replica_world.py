@@ -21,10 +21,10 @@ from typing import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following, leading
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.in_sync import Altered, InSync, Proposal
 from broker_cy.replica.replica import Replica
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
 from tests.sim.replica_checks import Checks
 from tests.sim.replica_controller import Controller
@@ -266,7 +266,7 @@ class World:
             return
         node.start(self.controller.register(node.node_id))
         node.throttles = self.new_throttle(), self.new_throttle()
-        node.silence = FollowerSilence(self.silences.limit_ms, LAG_MAX_MS, node.standings)
+        node.silence = FollowerSilence(self.silences.limit_ms, LAG_MAX_MS, node.broker_statuses)
         self.silences.restarted(node.node_id)
         self.note(f"start {node.node_id}: {node.replica!r}")
         self.spread()
@@ -308,19 +308,21 @@ class World:
     def spread(self) -> None:
         """Each node gets the metadata, or later ones before."""
         controller = self.controller
-        version, image, standings = controller.version, controller.image, controller.standings()
+        version, image, broker_statuses = controller.version, controller.image, controller.broker_statuses()
         for node in self.nodes.values():
             life = node.life
             delay_ms = self.draw.randint(0, self.faults.metadata_ms)
-            self.at(delay_ms, lambda node=node, life=life: self.learn(node, life, version, image, standings))  # type: ignore[misc]
+            self.at(delay_ms, lambda node=node, life=life: self.learn(node, life, version, image, broker_statuses))  # type: ignore[misc]
 
-    def learn(self, node: Node, life: int, version: int, image: PartitionImage, standings: dict[int, Standing]) -> None:
+    def learn(
+        self, node: Node, life: int, version: int, image: PartitionImage, broker_statuses: dict[int, BrokerStatus]
+    ) -> None:
         replica = node.replica
         if replica is None or node.life != life or version <= node.version:
             return
         node.version = version
-        node.standings.clear()
-        node.standings.update(standings)
+        node.broker_statuses.clear()
+        node.broker_statuses.update(broker_statuses)
         node.leader = image.leader
         node.isr = image.isr
         if image.leader == node.node_id:
@@ -329,7 +331,9 @@ class World:
                 node.log.epochs.assign(image.leader_epoch, node.log.end_offset)
                 self.checks.leads(node)
                 self.note(f"{node.node_id} leads {image}")
-            in_sync = replica.in_sync or InSync(node.node_id, node.standings, LAG_MAX_MS, self.min_isr, node.silence)
+            in_sync = replica.in_sync or InSync(
+                node.node_id, node.broker_statuses, LAG_MAX_MS, self.min_isr, node.silence
+            )
             replica.lead(in_sync, image, self.now_ms)
         elif image.leader_epoch > replica.leader_epoch:
             self.flush(node)

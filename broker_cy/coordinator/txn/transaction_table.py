@@ -134,7 +134,7 @@ class TransactionTable(StateMachine[str, TxnStep]):
         step.before.append(self.replay(transactional_id, transaction))
         self.next_offset += 1
         self._unwritten.setdefault(transactional_id, []).append(step)
-        step.then(Known(transactional_id))
+        step.then(IdRecorded(transactional_id))
 
     def known(self, transactional_id: str, at: int, out: TxnStep) -> None:
         """The outcome of writing a record of this id is known: of the oldest one, or, with `at` -1, the newest."""
@@ -188,7 +188,7 @@ class TransactionBefore(NamedTuple):
         machine.replay(self.transactional_id, self.transaction)
 
 
-class Known(NamedTuple):
+class IdRecorded(NamedTuple):
     """A record of a transactional id. Records that fail are always the newest ones."""
 
     transactional_id: str

@@ -109,7 +109,7 @@ class BrokerCalls:
 
 
 @dataclass(slots=True, eq=False)
-class _Lane(Generic[T, A]):
+class _BrokerQueue(Generic[T, A]):
     """The requests to one broker: entries that wait, and those of the request that is under way."""
 
     waiting: deque[tuple[T, asyncio.Future[A]]] = field(default_factory=deque)
@@ -133,7 +133,7 @@ class Batches(Generic[T, A]):
         self._loop = loop
         self._send = send
         self._key = key
-        self._lanes: dict[int, _Lane[T, A]] = {}
+        self._queues: dict[int, _BrokerQueue[T, A]] = {}
         self._closed = False
 
     def ask(self, broker_id: int, entry: T) -> asyncio.Future[A]:
@@ -141,8 +141,8 @@ class Batches(Generic[T, A]):
         NETWORK_EXCEPTION also if WAITING_MAX entries wait already.
         """
         answer: asyncio.Future[A] = self._loop.create_future()
-        lane = self._lanes.get(broker_id)
-        if self._closed or (lane is not None and len(lane.waiting) >= WAITING_MAX):
+        queue = self._queues.get(broker_id)
+        if self._closed or (queue is not None and len(queue.waiting) >= WAITING_MAX):
             answer.set_exception(
                 KafkaError(
                     ErrorCode.NETWORK_EXCEPTION,
@@ -152,10 +152,10 @@ class Batches(Generic[T, A]):
                 )
             )
             return answer
-        if lane is None:
-            lane = self._lanes[broker_id] = _Lane()
-            lane.task = self._loop.create_task(self._run(broker_id, lane))
-        lane.waiting.append((entry, answer))
+        if queue is None:
+            queue = self._queues[broker_id] = _BrokerQueue()
+            queue.task = self._loop.create_task(self._run(broker_id, queue))
+        queue.waiting.append((entry, answer))
         return answer
 
     def follow(self, delta: ImageDelta, image: MetadataImage) -> None:
@@ -166,36 +166,36 @@ class Batches(Generic[T, A]):
                 self._give_up(broker_id, f"broker {broker_id} left the cluster")
 
     def _give_up(self, broker_id: int, reason: str) -> None:
-        lane = self._lanes.pop(broker_id, None)
-        if lane is not None:
-            if lane.task is not None:
-                lane.task.cancel()
-            _settle([*lane.sent, *lane.waiting], KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
+        queue = self._queues.pop(broker_id, None)
+        if queue is not None:
+            if queue.task is not None:
+                queue.task.cancel()
+            _settle([*queue.sent, *queue.waiting], KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
 
     async def close(self) -> None:
         """Fail the waiting entries, and wait until no request is under way."""
         self._closed = True
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
-        for broker_id in list(self._lanes):
+        tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
+        for broker_id in list(self._queues):
             self._give_up(broker_id, "this broker is stopping")
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, broker_id: int, lane: _Lane[T, A]) -> None:
-        while lane.waiting:
-            lane.sent = self._next(lane.waiting)
+    async def _run(self, broker_id: int, queue: _BrokerQueue[T, A]) -> None:
+        while queue.waiting:
+            queue.sent = self._next(queue.waiting)
             try:
-                answers = await self._send(broker_id, [entry for entry, _ in lane.sent])
+                answers = await self._send(broker_id, [entry for entry, _ in queue.sent])
             except KafkaError as error:
-                _settle(lane.sent, error)
+                _settle(queue.sent, error)
             except Exception as error:
                 # A defect: callers must not wait for an answer forever.
                 LOGGER.exception("a request to another broker failed", extra=facts(node=broker_id))
-                _settle(lane.sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+                _settle(queue.sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             else:
-                for (_, future), answer in zip(lane.sent, answers, strict=True):
+                for (_, future), answer in zip(queue.sent, answers, strict=True):
                     if not future.done():
                         future.set_result(answer)
-        del self._lanes[broker_id]
+        del self._queues[broker_id]
 
     def _next(self, waiting: deque[tuple[T, asyncio.Future[A]]]) -> list[tuple[T, asyncio.Future[A]]]:
         """Take the entries of the next request, the oldest first."""

@@ -14,8 +14,8 @@ from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.core.logs import facts
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.partition import Partition
-from broker_cy.replica.standing import Standing
 from broker_cy.server.partitions import creations
 from broker_cy.server.partitions.creations import Creations
 from broker_cy.storage.errors import StorageError
@@ -92,7 +92,7 @@ class PartitionService:
         # Set by the owner of the connections to other brokers; None: this broker does not fetch.
         self.replication: Replication | None = None
         # The brokers of the image, shared by the leaders' InSync.
-        self.standings: dict[int, Standing] = {}
+        self.broker_statuses: dict[int, BrokerStatus] = {}
         self._silence: FollowerSilence | None = None
         self._led: dict[tuple[str, int], Partition] = {}  # those with several replicas that this broker leads
         self._last_tick_s = 0.0
@@ -134,9 +134,9 @@ class PartitionService:
         for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)
             if broker is None:
-                self.standings.pop(broker_id, None)
+                self.broker_statuses.pop(broker_id, None)
             else:
-                self.standings[broker_id] = Standing(broker.epoch, broker.is_active, broker.rack)
+                self.broker_statuses[broker_id] = BrokerStatus(broker.epoch, broker.is_active, broker.rack)
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
             self._take_broker_settings(image)
         for topic in delta.topics:
@@ -299,7 +299,7 @@ class PartitionService:
         from broker_cy.replica.in_sync import InSync
 
         lag_max_ms = self._config["replica.lag.time.max.ms"]
-        return InSync(self._config.node_id, self.standings, lag_max_ms, 1, self.silence())
+        return InSync(self._config.node_id, self.broker_statuses, lag_max_ms, 1, self.silence())
 
     def silence(self) -> FollowerSilence:
         """The brokers that have stopped fetching; the code that answers fetches reports to it."""
@@ -309,7 +309,7 @@ class PartitionService:
             self._silence = FollowerSilence(
                 self._config["brokercy.replica.silence.max.ms"],
                 self._config["replica.lag.time.max.ms"],
-                self.standings,
+                self.broker_statuses,
             )
         return self._silence
 

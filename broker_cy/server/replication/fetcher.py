@@ -1,4 +1,4 @@
-"""Fetches partitions that follow one leader, over one connection, in one session (replicas.Replicas chooses them).
+"""Fetches partitions that follow one leader, over one connection, in one session. The fetcher manager chooses them.
 
 One request is on its way at a time. A second one follows it when another partition is to be fetched: the leader holds
 the first one until it has records for it, up to replica.fetch.wait.max.ms, and answers it when the second one arrives.
@@ -82,7 +82,7 @@ class Follower:
     throttle: ReplicaThrottle
 
 
-class Lane(NamedTuple):
+class FetcherId(NamedTuple):
     """The partitions of one fetcher, by leader and progress."""
 
     leader_id: int
@@ -90,13 +90,14 @@ class Lane(NamedTuple):
 
 
 class LeaderFetcher:
-    """Fetches the partitions of a lane. `close` ends it. `misplaced` is called after an answer for a partition that
-    seems to belong to the other lane: for one that is far behind, an answer has as many bytes as it may have.
+    """Fetches the partitions of a `fetcher_id`. `close` ends it. `misplaced` is called after an answer for a partition
+    that seems to belong to the other fetcher of the leader: for one that is far behind, an answer has as many
+    bytes as it may have.
     """
 
-    def __init__(self, follower: Follower, lane: Lane, misplaced: Callable[[Fetched], None]) -> None:
+    def __init__(self, follower: Follower, fetcher_id: FetcherId, misplaced: Callable[[Fetched], None]) -> None:
         self._follower = follower
-        self._leader_id, self._is_far_behind = lane
+        self._leader_id, self._is_far_behind = fetcher_id
         self._misplaced = misplaced
         self._session = FetchSession(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()

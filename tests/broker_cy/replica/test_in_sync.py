@@ -5,11 +5,11 @@ from __future__ import annotations
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following, leading
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.following import Answer, Ask, BatchSpan
 from broker_cy.replica.in_sync import Altered, InSync
 from broker_cy.replica.replica import Replica, Role
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.replica.standing import Standing
 from broker_cy.storage.epochs import LeaderEpochs
 
 LAG_MS = 1000
@@ -19,12 +19,12 @@ REPLICAS = (1, 2, 3)
 
 def leader(isr: tuple[int, ...] = REPLICAS, min_isr: int = 2) -> Replica:
     """Broker 1 leads in epoch 5 with 10 records, and knows that the first 4 are committed."""
-    standings = {each: Standing(100 + each, True) for each in REPLICAS}
+    broker_statuses = {each: BrokerStatus(100 + each, True) for each in REPLICAS}
     replica = Replica(0)
     replica.follow(0)
     replica.open(10, 10, 4)
-    silence = FollowerSilence(SILENCE_MS, LAG_MS, standings)
-    replica.lead(InSync(1, standings, LAG_MS, min_isr, silence), PartitionImage(REPLICAS, isr, 1, 5, 7), 0)
+    silence = FollowerSilence(SILENCE_MS, LAG_MS, broker_statuses)
+    replica.lead(InSync(1, broker_statuses, LAG_MS, min_isr, silence), PartitionImage(REPLICAS, isr, 1, 5, 7), 0)
     return replica
 
 
@@ -82,7 +82,7 @@ def test_a_proposal_names_the_incarnation_that_fetched() -> None:
     replica.fetched(3, 103, 10, 0, 1)
     proposal = in_sync_of(replica).sent()
     assert dict(proposal.isr)[3] == 103
-    in_sync_of(replica).standings[3] = Standing(203, True)  # type: ignore[index]
+    in_sync_of(replica).broker_statuses[3] = BrokerStatus(203, True)  # type: ignore[index]
     assert in_sync_of(replica).refusal(3, 103, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     replica.answered(proposal, Altered(ErrorCode.INELIGIBLE_REPLICA))
     assert not replica.fetched(2, 102, 10, 0, 2)["wants_alter"]

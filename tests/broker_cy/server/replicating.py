@@ -15,19 +15,19 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.replication.alterations import Alterations
 from broker_cy.server.replication.broker_links import BrokerLink
 from broker_cy.server.replication.fetcher import Follower
+from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
 from broker_cy.server.replication.links import Link, LinkFailed
-from broker_cy.server.replication.replicas import Replicas
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
@@ -57,7 +57,7 @@ class Cluster:
     def __init__(self, count: int, config: LogConfig) -> None:
         self.ids = tuple(range(1, count + 1))
         self.topic_id = uuid.uuid4()
-        self.standings = {each: Standing(100 + each, True) for each in self.ids}
+        self.broker_statuses = {each: BrokerStatus(100 + each, True) for each in self.ids}
         self.image = PartitionImage(self.ids, self.ids, 1, 0, 0)
         self.nodes = {each: Node(self, each, config) for each in self.ids}
 
@@ -125,11 +125,11 @@ class Node:
         self.harness.table.add(self.partition)
         self.log = log
         self.throttle = ReplicaThrottle(11, 1000)
-        core.silence = self.silence = FollowerSilence(0, LAG_MS, self.cluster.standings)
+        core.silence = self.silence = FollowerSilence(0, LAG_MS, self.cluster.broker_statuses)
         core.leader_throttle = ReplicaThrottle(11, 1000)
         follower = Follower(
             self.node_id,
-            lambda: self.cluster.standings[self.node_id].epoch,
+            lambda: self.cluster.broker_statuses[self.node_id].epoch,
             cast(Any, CONFIG),
             clock,
             self.harness.loop,
@@ -138,12 +138,12 @@ class Node:
             core.flush,
             self.throttle,
         )
-        self.replicas = Replicas(follower)
+        self.replicas = ReplicaFetcherManager(follower)
         self.alterations = Alterations(self.node_id, follower.broker_epoch, self.harness.loop, self.cluster)
         core.on_alter = self.alterations.add
 
     def new_in_sync(self) -> InSync:
-        return InSync(self.node_id, self.cluster.standings, LAG_MS, 1, self.silence)
+        return InSync(self.node_id, self.cluster.broker_statuses, LAG_MS, 1, self.silence)
 
     async def connect(self, broker_id: int) -> Link:
         node = self.cluster.nodes[broker_id]

@@ -20,7 +20,7 @@ from broker_cy.replica.partition import Partition
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.server.replication import fetcher as fetcher_module
 from broker_cy.server.replication.fetch_session import FetchSession
-from broker_cy.server.replication.fetcher import Follower, Lane, LeaderFetcher
+from broker_cy.server.replication.fetcher import FetcherId, Follower, LeaderFetcher
 from broker_cy.server.replication.links import Asking
 from broker_cy.storage import disk, maintenance
 from broker_cy.storage.log import Log
@@ -113,7 +113,7 @@ def test_the_next_request_has_what_came_beside_a_high_watermark(tmp_path: Path) 
         everything = Follower(
             2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, Logs()), group.flush, throttle
         )
-        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
+        fetcher = LeaderFetcher(everything, FetcherId(1, is_far_behind=False), lambda found: None)
         fetcher.add(known)
         fetcher.add(behind)
         try:
@@ -201,7 +201,7 @@ def test_a_partition_that_is_fetched_from_now_on_waits_for_no_answer(tmp_path: P
         everything = Follower(
             2, lambda: 9, cast(Any, CONFIG), clock, loop, cast(Any, leader), cast(Any, Logs()), group.flush, throttle
         )
-        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
+        fetcher = LeaderFetcher(everything, FetcherId(1, is_far_behind=False), lambda found: None)
         fetcher.add(one)
         try:
             async with asyncio.timeout(30):
@@ -249,7 +249,7 @@ def test_an_answer_cuts_few_logs_and_nothing_is_fetched_into_them(
             group.flush,
             ReplicaThrottle(11, 1000),
         )
-        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
+        fetcher = LeaderFetcher(everything, FetcherId(1, is_far_behind=False), lambda found: None)
         for each in diverged:
             fetcher.add(each)
         try:
@@ -295,7 +295,7 @@ def test_a_follower_with_a_full_disk_waits_before_it_fetches_again(tmp_path: Pat
             2, lambda: 9, cast(Any, CONFIG), clock, cast(Any, loop), cast(Any, leader), cast(Any, Logs()), group.flush,
             ReplicaThrottle(11, 1000),
         )  # fmt: skip
-        fetcher = LeaderFetcher(everything, Lane(1, is_far_behind=False), lambda found: None)
+        fetcher = LeaderFetcher(everything, FetcherId(1, is_far_behind=False), lambda found: None)
         disk.set_write_budget(0, errno.ENOSPC)
         try:
             fetcher.add(full)

@@ -11,14 +11,14 @@ import pytest
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta
+from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
-from broker_cy.replica.standing import Standing
 from broker_cy.replica.throttle import EVERY, UNLIMITED, ReplicaThrottle
 from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
 from broker_cy.server.replication import fetcher
-from broker_cy.server.replication.fetcher import Lane
-from broker_cy.server.replication.replicas import Replicas
+from broker_cy.server.replication.fetcher import FetcherId
+from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
 from broker_cy.storage import maintenance
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries
 from broker_cy.storage.log_config import LogConfig
@@ -101,14 +101,14 @@ def test_a_high_watermark_alone_answers_followers_only_where_consumers_read_from
 def test_who_is_far_behind_is_not_in_the_way_of_the_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, acks=all waits behind megabytes for a replica that catches up, or that replica never joins."""
     monkeypatch.setitem(CONFIG, "replica.fetch.max.bytes", 100)
-    lanes: list[tuple[int, Lane]] = []
-    right = Replicas._fetch
+    fetcher_ids: list[tuple[int, FetcherId]] = []
+    right = ReplicaFetcherManager._fetch
 
-    def fetch(self: Replicas, partition: Partition, lane: Lane) -> None:
-        lanes.append((self._follower.node_id, lane))
-        right(self, partition, lane)
+    def fetch(self: ReplicaFetcherManager, partition: Partition, fetcher_id: FetcherId) -> None:
+        fetcher_ids.append((self._follower.node_id, fetcher_id))
+        right(self, partition, fetcher_id)
 
-    monkeypatch.setattr(Replicas, "_fetch", fetch)
+    monkeypatch.setattr(ReplicaFetcherManager, "_fetch", fetch)
     late = cluster.nodes[3]
     late.cut()
     cluster.give(isr=(1, 2))
@@ -120,13 +120,13 @@ def test_who_is_far_behind_is_not_in_the_way_of_the_others(cluster: Cluster, mon
     assert produce(cluster, 1, b"last") == ErrorCode.NONE
     late.wait(lambda partition: partition.high_watermark == len(values))
     assert late.records() == [*values, b"last"]
-    far, near = Lane(1, is_far_behind=True), Lane(1, is_far_behind=False)
+    far, near = FetcherId(1, is_far_behind=True), FetcherId(1, is_far_behind=False)
     late.harness.wait_until(lambda: set(late.replicas._fetchers) == {near})
-    found = [lane for node_id, lane in lanes if node_id == 3]
+    found = [fetcher_id for node_id, fetcher_id in fetcher_ids if node_id == 3]
     assert found.count(far) >= 1
     assert found[-1] == near
-    # An in-sync replica stays in its lane, however much it has to fetch.
-    assert (2, far) not in lanes
+    # An in-sync replica stays with its fetcher, however much it has to fetch.
+    assert (2, far) not in fetcher_ids
 
 
 @pytest.mark.parametrize("replica_id", [3, -1], ids=["follower", "consumer"])
@@ -201,7 +201,7 @@ def test_a_leader_hears_of_another_registration_for_quiet_partitions(cluster: Cl
     state = cluster.nodes[1].partition.replica.in_sync
     assert state is not None
     cluster.nodes[1].wait(lambda partition: state.followers[2].broker_epoch == 102)
-    cluster.standings[2] = Standing(205, True)
+    cluster.broker_statuses[2] = BrokerStatus(205, True)
     cluster.nodes[1].wait(lambda partition: state.followers[2].broker_epoch == 205)
 
 
@@ -274,7 +274,7 @@ def test_a_follower_tries_at_once_when_its_leader_is_back(cluster: Cluster, monk
     monkeypatch.setitem(CONFIG, "replica.fetch.backoff.ms", 600_000)
     late = cluster.nodes[3]
     late.cut()
-    fetchers, keeping_up = late.replicas._fetchers, Lane(1, is_far_behind=False)
+    fetchers, keeping_up = late.replicas._fetchers, FetcherId(1, is_far_behind=False)
     until(lambda: keeping_up in fetchers and fetchers[keeping_up].failures > 0, "a connection that failed")
     cluster.give(isr=(1, 2))
     assert produce(cluster, 1, b"first") == ErrorCode.NONE
@@ -363,8 +363,8 @@ def test_a_throttle_holds_only_what_is_not_in_sync(cluster: Cluster, side: str) 
     if side == "leader":
         leader.wait(lambda partition: state.followers[3].end_offset == 0)
     else:
-        lane = Lane(1, is_far_behind=False)
-        late.harness.wait_until(lambda: late.replicas._fetchers[lane]._session.held_ms(0) is not None)
+        fetcher_id = FetcherId(1, is_far_behind=False)
+        late.harness.wait_until(lambda: late.replicas._fetchers[fetcher_id]._session.held_ms(0) is not None)
     for each in range(10):
         assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
     assert len(in_sync.records()) == 11
@@ -378,7 +378,7 @@ def test_a_throttle_holds_only_what_is_not_in_sync(cluster: Cluster, side: str) 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: Cluster) -> None:
     """If this fails, consumers of another zone read over the expensive link (KIP-392), or are sent in circles."""
     for each, rack in ((1, "a"), (2, "b"), (3, "c")):
-        cluster.standings[each] = Standing(100 + each, True, rack)
+        cluster.broker_statuses[each] = BrokerStatus(100 + each, True, rack)
         cluster.nodes[each].harness.core.selects_replicas = True
     assert produce(cluster, 1, b"1") == ErrorCode.NONE
 

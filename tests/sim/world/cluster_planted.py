@@ -28,8 +28,8 @@ from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.server.coordinators.coordinator_service import CoordinatorService
 from broker_cy.server.coordinators.record_writer import RecordWriter
 from broker_cy.server.partitions.partition_service import PartitionService
-from broker_cy.server.replication.fetcher import Lane
-from broker_cy.server.replication.replicas import Replicas
+from broker_cy.server.replication.fetcher import FetcherId
+from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
 from broker_cy.server.tokens import Tokens
 from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.log import Log
@@ -137,13 +137,13 @@ def loaded_coordinators_wake_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def who_is_far_behind_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A partition that is far behind leaves its fetcher, and is fetched by no other."""
-    right = Replicas._fetch
+    right = ReplicaFetcherManager._fetch
 
-    def wrong(self: Replicas, partition: Partition, lane: Lane) -> None:
-        if not lane.is_far_behind:
-            right(self, partition, lane)
+    def wrong(self: ReplicaFetcherManager, partition: Partition, fetcher_id: FetcherId) -> None:
+        if not fetcher_id.is_far_behind:
+            right(self, partition, fetcher_id)
 
-    patch.setattr(Replicas, "_fetch", wrong)
+    patch.setattr(ReplicaFetcherManager, "_fetch", wrong)
 
 
 def observers_stay_with_their_leader(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Standing(NamedTuple):
+class BrokerStatus(NamedTuple):
     """A registered broker: its epoch, whether it may join in-sync sets (it is neither fenced nor shutting down), its
     rack.
     """
