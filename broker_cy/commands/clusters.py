@@ -14,7 +14,7 @@ import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client import options
-from broker_cy.client.clusters import ClusterFile, default_path, load_clusters
+from broker_cy.client.clusters import FILE_VARIABLE, ClusterFile, default_path, load_clusters
 from broker_cy.client.program import exit_code_of
 from broker_cy.client.security import PROTOCOL
 from broker_cy.commands.context import complete_clusters
@@ -40,7 +40,7 @@ def _with_file(body: Callable[..., None]) -> Callable[..., Any]:
 
     def reported(clusters_file: Path | None, as_json: bool, **given: Any) -> None:
         try:
-            body(clusters_file or default_path(), as_json, **given)
+            body(_load(clusters_file), as_json, **given)
         except ClientError as error:
             print_error(error, as_json=as_json)
             raise SystemExit(exit_code_of(error)) from None
@@ -50,9 +50,16 @@ def _with_file(body: Callable[..., None]) -> Callable[..., Any]:
     return options.click_options((options.CLUSTERS_FILE,))(with_json)
 
 
-def _list(path: Path, as_json: bool) -> None:
+def _load(chosen: Path | None) -> ClusterFile:
+    """Load the chosen file, or the default one, which need not exist. Raises ClientError."""
+    path = chosen or default_path()
+    if chosen is None and not os.environ.get(FILE_VARIABLE) and not path.exists():
+        return ClusterFile(path, {}, None)
+    return load_clusters(path)
+
+
+def _list(file: ClusterFile, as_json: bool) -> None:
     """List the clusters of the cluster file."""
-    file = load_clusters(path)
     if as_json:
         print_json(
             [
@@ -67,6 +74,8 @@ def _list(path: Path, as_json: bool) -> None:
             ]
         )
         return
+    if not file.clusters:
+        click.echo(f'{file.path} has no clusters: add [clusters.NAME] with bootstrap = "HOST:PORT"', err=True)
     print_table(
         ["CLUSTER", "BOOTSTRAP", "SECURITY", "READONLY", "DEFAULT"],
         [
@@ -82,16 +91,15 @@ def _list(path: Path, as_json: bool) -> None:
     )
 
 
-def _use(path: Path, as_json: bool, name: str) -> None:
+def _use(file: ClusterFile, as_json: bool, name: str) -> None:
     """Make a cluster the default of the cluster file. Comments and other lines stay."""
-    file = load_clusters(path)
     file.entry(name)
     if file.default != name:
-        _write(path, with_default(path.read_text(encoding="utf-8"), file, name))
+        _write(file.path, with_default(file.path.read_text(encoding="utf-8"), file, name))
     if as_json:
-        print_json({"default": name, "file": path})
+        print_json({"default": name, "file": file.path})
     else:
-        click.echo(f"{name} is the default cluster of {path}")
+        click.echo(f"{name} is the default cluster of {file.path}")
 
 
 def with_default(text: str, file: ClusterFile, name: str) -> str:

@@ -432,6 +432,18 @@ def test_settings_of_the_command_line(bare: Cli, broker: Target) -> None:
         assert "a-secret" not in shown
 
 
+def test_a_cluster_file_need_not_exist(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a new user gets an error for the list, or a wrong file name counts as an empty file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    assert bare("clusters", "list", "--json").json == []
+    listed = bare("clusters", "list")
+    assert f"{tmp_path / 'broker-cy' / 'clusters.toml'} has no clusters" in listed.err
+    assert "'one'" in bare("clusters", "use", "one", code=2).err
+    monkeypatch.setenv("BROKER_CY_CLUSTERS", str(tmp_path / "none"))
+    assert "cannot be read" in bare("clusters", "list", code=2).err
+
+
 def test_clusters_are_listed_and_selected(bare: Cli, tmp_path: Path) -> None:
     """If this fails, selecting a default cluster damages the cluster file, or selects another one."""
     text = '# ours\n[clusters.one]\nbootstrap = "a:1"\n[clusters."t w.o"]\nbootstrap = "b:2,c:3"\nreadonly = true\n'
