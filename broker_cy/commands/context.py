@@ -70,8 +70,8 @@ class Target:
 
 Job = Callable[Concatenate[Target, AdminClient, P], Awaitable[int | None]]
 
-# --config was the cluster file's option in earlier releases. As Kafka's tools have it for settings of topics, a value
-# that is no file gets an error that names it.
+# --config was the cluster file's option in earlier releases. Kafka's tools have it for settings of topics, so a value
+# without a file of that name gets an error with the value.
 CLUSTER_OPTIONS = tuple(
     options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER
 )

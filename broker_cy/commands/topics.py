@@ -66,7 +66,7 @@ _UNHEALTHY = (
     replication.ELR,
     replication.STATE,
 )
-# Of the name of a topic and one of its partitions.
+# The rows are the name of a topic with one of its partitions.
 _TOPIC_OF: Final[Column[Described]] = columns.TOPIC.by(lambda row: row[0])
 _DESCRIBED: Final[tuple[Column[Described], ...]] = (
     _TOPIC_OF,

@@ -12,6 +12,7 @@ from broker_cy.reporting.tone import Tone
 
 R = TypeVar("R", contravariant=True)
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Kind(Enum):
@@ -87,35 +88,19 @@ class Column(Generic[R]):
 
     def of(self, part: Callable[[S], R | None]) -> Column[S]:
         """Return this column for rows that contain one of its rows. Unknown if `part` returns None."""
-        text, tone, sort = self.text, self.tone, self.sort
 
-        def value(row: S) -> Any:
-            found = part(row)
-            return None if found is None else self.value(found)
+        def through(function: Callable[[R], T], unknown: T) -> Callable[[S], T]:
+            def of_part(row: S) -> T:
+                found = part(row)
+                return unknown if found is None else function(found)
 
-        def text_of(row: S) -> str:
-            found = part(row)
-            return UNKNOWN if found is None or text is None else text(found)
+            return of_part
 
-        def tone_of(row: S) -> Tone:
-            found = part(row)
-            return Tone.PLAIN if found is None or tone is None else tone(found)
-
-        def sort_of(row: S) -> Any:
-            found = part(row)
-            return None if found is None or sort is None else sort(found)
-
-        return Column(
-            self.key,
-            self.title,
-            value,
-            self.kind,
-            None if text is None else text_of,
-            None if tone is None else tone_of,
-            None if sort is None else sort_of,
-            self.sorts,
-            self.hint,
-            self.width,
+        return self.by(
+            through(self.value, None),
+            text=None if self.text is None else through(self.text, UNKNOWN),
+            tone=None if self.tone is None else through(self.tone, Tone.PLAIN),
+            sort=None if self.sort is None else through(self.sort, None),
         )
 
     def by(

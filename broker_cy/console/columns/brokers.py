@@ -28,7 +28,7 @@ def _cpu(row: BrokerRow) -> str:
 BROKER: Final = Column[BrokerRow]("id", "Broker", lambda row: row.info.broker_id, Kind.NUMBER, text=_ids, width=6)
 ADDRESS: Final = Column[BrokerRow]("address", "Address", _address, sorts=False, width=21)
 RACK: Final = Column[BrokerRow]("rack", "Rack", lambda row: row.info.rack or None, width=8)
-# Of a state and its tone: a state depends on events and on the caller (console/broker_state.py).
+# Its rows are a state and the tone of it: a state depends on events and on the caller (console/broker_state.py).
 STATE: Final = Column[tuple[str, Tone]](
     "state", "State", lambda state: state[0], tone=lambda state: state[1], sorts=False, width=27
 )
