@@ -8,12 +8,11 @@ from broker_cy.core import extras
 
 # Modules of the extra `tui` (requirements/tui.in); if they can be imported, it is installed.
 LIBRARIES = ("textual",)
-EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; returns the exit code of the process: EXIT_MISSING if the extra `tui` is not installed."""
-    return extras.run("broker-tui", "tui", LIBRARIES, _run, EXIT_MISSING)
+    """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `tui` is not installed."""
+    return extras.run("broker-tui", "tui", LIBRARIES, _run)
 
 
 def _run() -> int:

@@ -8,12 +8,11 @@ from broker_cy.core import extras
 
 # Modules of the extra `bench` (requirements/bench.in); if they can be imported, it is installed.
 LIBRARIES = ("confluent_kafka", "cryptography", "hdrh", "numpy")
-EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; returns the exit code: EXIT_MISSING if the extra `bench` is not installed."""
-    return extras.run("broker-bench", "bench", LIBRARIES, _run, EXIT_MISSING)
+    """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `bench` is not installed."""
+    return extras.run("broker-bench", "bench", LIBRARIES, _run)
 
 
 def _run() -> int:

@@ -8,14 +8,11 @@ from broker_cy.core import extras
 
 # Modules of the extra `dashboard` (requirements/dashboard.in); if they can be imported, it is installed.
 LIBRARIES = ("argon2", "authlib", "dash", "fastapi", "httpx", "joserfc", "orjson", "uvicorn", "websockets")
-EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; returns the exit code of the process: EXIT_MISSING if the extra `dashboard` is not
-    installed.
-    """
-    return extras.run("broker-dash", "dashboard", LIBRARIES, _run, EXIT_MISSING)
+    """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `dashboard` is not installed."""
+    return extras.run("broker-dash", "dashboard", LIBRARIES, _run)
 
 
 def _run() -> int:

@@ -8,12 +8,11 @@ from broker_cy.core import extras
 
 # Modules of the extra `loadgen` (requirements/loadgen.in); if they can be imported, it is installed.
 LIBRARIES = ("gevent", "hdrh", "locust", "numpy")
-EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; returns the process's exit code: EXIT_MISSING if the extra `loadgen` is not installed."""
-    return extras.run("broker-load", "loadgen", LIBRARIES, _run, EXIT_MISSING)
+    """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `loadgen` is not installed."""
+    return extras.run("broker-load", "loadgen", LIBRARIES, _run)
 
 
 def _run() -> int:

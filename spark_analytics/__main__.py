@@ -8,12 +8,11 @@ from broker_cy.core import extras
 
 # Modules of the extra `analytics` (requirements/analytics.in); if they can be imported, it is installed.
 LIBRARIES = ("orjson", "pandas", "pyarrow", "pyspark")
-EXIT_MISSING = 2  # as for an option that is wrong
 
 
 def main() -> int:
-    """Run the command line; returns the exit code: EXIT_MISSING if the extra `analytics` is not installed."""
-    return extras.run("broker-analytics", "analytics", LIBRARIES, _run, EXIT_MISSING)
+    """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `analytics` is not installed."""
+    return extras.run("broker-analytics", "analytics", LIBRARIES, _run)
 
 
 def _run() -> int:

@@ -9,10 +9,12 @@ from typing import Final
 
 # Packages of this distribution.
 _OWN: Final = ("broker_cy", "bench", "admin_tui", "dashboard", "loadgen", "spark_analytics")
+# As for an option that is wrong (client.program).
+EXIT_MISSING: Final = 2
 
 
-def run(program: str, extra: str, modules: Iterable[str], start: Callable[[], int], exit_code: int) -> int:
-    """Return the result of `start`, or `exit_code` after a message if a library of the extra is not installed.
+def run(program: str, extra: str, modules: Iterable[str], start: Callable[[], int]) -> int:
+    """Return the result of `start`, or EXIT_MISSING after a message if a library of the extra is not installed.
 
     `modules` are libraries of the extra, without which `program` cannot run. They are searched for, not imported,
     because this runs at the start of the program. A library that is missed later, such as one that they need, has the
@@ -32,4 +34,4 @@ def run(program: str, extra: str, modules: Iterable[str], start: Callable[[], in
         f"(missing: {', '.join(missing)})",
         file=sys.stderr,
     )
-    return exit_code
+    return EXIT_MISSING

@@ -65,4 +65,4 @@ def test_defects_of_our_own_are_not_hidden(error: ImportError) -> None:
         raise error
 
     with pytest.raises(ImportError):
-        extras.run("broker-x", "x", (), start, 2)
+        extras.run("broker-x", "x", (), start)
