@@ -5,23 +5,20 @@ and the listeners of the controller. It has no listeners for clients, no partiti
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 from broker_cy.control.controller_service import ControllerService
-from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import RESOURCE_BROKER
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connections.tls_listeners import LOOK_S
 from broker_cy.server.controller_listeners import ControllerListeners
-from broker_cy.server.jobs import LoopJobs
+from broker_cy.server.node_directories import open_node_directories, storage_settings
 from broker_cy.server.telemetry.event_log import EventLog
 from broker_cy.server.telemetry.loop_watch import LoopWatch
-from broker_cy.server.telemetry.metrics_address import MetricsAddress
-from broker_cy.storage.data_directory import open_directories, open_metadata_directory
+from broker_cy.server.telemetry.metrics_binding import bind_metrics
+from broker_cy.server.worker_pools import NodePools
 from broker_cy.storage.log_manager import LogManager
-from broker_cy.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
@@ -32,10 +29,6 @@ if TYPE_CHECKING:
 
 # Interval at which storage checks whether a checkpoint is due.
 STORAGE_TICK_S = 0.25
-# For fsync and snapshots.
-BACKGROUND_WORKERS = 2
-# See lifecycle.METADATA_WORKERS.
-METADATA_WORKERS = 2
 
 
 class ControllerServer:
@@ -47,9 +40,7 @@ class ControllerServer:
         self.loop = seams.loop
         self.broker = Broker(config, seams)
         self.metrics_server: MetricsServer | None = None
-        self._executor = seams.workers.pool("background", BACKGROUND_WORKERS)
-        self._jobs = LoopJobs(seams.loop, self._executor)
-        self._metadata_pool = seams.workers.pool("metadata", METADATA_WORKERS)
+        self._pools = NodePools(seams)
         self._controllers = ControllerListeners(self.broker, seams)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(seams.loop, seams.clock)
@@ -64,27 +55,16 @@ class ControllerServer:
         """
         await self.broker.ip_overrides.resolve()
         await self._controllers.bind()
-        self._bind_metrics()
+        self.metrics_server = bind_metrics(self.config, self.loop, self._page, self._missing)
         broker = self.broker
-        directories = open_directories(
-            [os.path.abspath(path) for path in self.config.log_dirs],
-            self.config.node_id,
-            lambda: uuids.to_text(broker.randomness.kafka_uuid()),
-            broker.randomness.kafka_uuid,
-            may_format=self.config.begins_cluster,
-        )
-        metadata_directory = open_metadata_directory(
-            self.config["metadata.log.dir"] or directories[0].path,
-            directories,
-            broker.randomness.kafka_uuid,
-            may_format=self.config.begins_cluster,
-        )
+        directories, metadata_directory = open_node_directories(self.config, broker.randomness)
         broker.cluster_id = directories[0].cluster_id
-        settings = StorageSettings(
-            checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
-            start_offset_checkpoint_interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
+        broker.log_manager = LogManager(
+            directories,
+            storage_settings(self.config),
+            self._pools.background_jobs,
+            metadata_directory=metadata_directory,
         )
-        broker.log_manager = LogManager(directories, settings, self._jobs, metadata_directory=metadata_directory)
         broker.controller = ControllerService.open(
             self.config,
             self.clock,
@@ -92,9 +72,9 @@ class ControllerServer:
             broker.log_manager,
             broker.randomness,
             broker.to_controllers,
-            self._executor,
+            self._pools.background,
             broker.outgoing,
-            self._metadata_pool,
+            self._pools.metadata,
         )
         # It has no partition to write events to: refusals are sent to a broker, and brokers report changes that they
         # see in the metadata.
@@ -124,21 +104,12 @@ class ControllerServer:
         if self.metrics_server is not None:
             self.metrics_server.start()
 
-    def _bind_metrics(self) -> None:
-        """Raises ListenError."""
-        if not self.config["brokercy.metrics.listener"]:
-            return
-        address = MetricsAddress.parse(self.config["brokercy.metrics.listener"])
-        # Imported here, because a node that serves no metrics does not need these modules.
-        from broker_cy.server.telemetry.metrics_access import access_of
-        from broker_cy.server.telemetry.metrics_http import MetricsServer
+    async def _page(self, _: frozenset[str] | None) -> bytes:
+        """The page of a scrape."""
+        # Imported here, because a node that serves no metrics does not need it.
         from broker_cy.server.telemetry.metrics_page import render_controller
 
-        async def page(_: frozenset[str] | None) -> bytes:
-            return await render_controller(self.broker, self._controllers.core, self._watch)
-
-        access = access_of(self.config, self.loop.time)
-        self.metrics_server = MetricsServer.bind(self.loop, *address, page, self._missing, access)
+        return await render_controller(self.broker, self._controllers.core, self._watch)
 
     def _missing(self) -> list[str]:
         """The reasons why this controller is not ready."""
@@ -170,9 +141,7 @@ class ControllerServer:
         if self.metrics_server is not None:
             await self.metrics_server.stop()
         self._controllers.stop()
-        self._jobs.stop()
-        self._metadata_pool.shutdown(wait=True, cancel_futures=True)
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._pools.stop()
         self.broker.login_calls.stop()
         self.broker.log_manager.close(_no_partition, -1)
 

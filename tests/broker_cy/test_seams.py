@@ -132,7 +132,7 @@ SEAMS = {
     "shards.peers": ({DISK, NETWORK}, "the parent's connections to its shards"),
     "shards.start": ({PROCESS}, "the parent process"),
     "storage.shard_directories": ({DISK}, "looks into the directory of a node before anything is started"),
-    "server.lifecycle": ({PROCESS}, "the limit of descriptors bounds the connections"),
+    "server.connections.connection_limits": ({PROCESS}, "the limit of descriptors bounds the connections"),
     "metrics.process": ({CLOCK, DISK, PROCESS}, "what /proc says about the process; nothing depends on it"),
     "config.definitions": ({DISK}, "reads the tables of the package"),
     "config.providers": ({DISK, PROCESS}, "files and variables that settings name, read when settings are set"),

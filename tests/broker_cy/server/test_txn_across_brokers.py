@@ -262,7 +262,7 @@ class Pair:
         self.links.brokers[2] = lambda request: second.call(request, 2)
         for broker, other in ((first, 2), (second, 1)):
             server = broker.server
-            server._markers._calls = server._verifier._calls = self.links
+            server._coordinators.marker_sender._calls = server._coordinators.verifier._calls = self.links
             image = server.broker.image
             index = server.broker.transactions.partition_for(ID)
             leaders = {("t", 0): partition_image(2), (topic_names.TRANSACTION_STATE, index): partition_image(1)}

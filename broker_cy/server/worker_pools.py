@@ -1,0 +1,76 @@
+"""The worker threads of a node: one pool for each kind of work that must not wait for the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.server.jobs import LoopJobs
+from broker_cy.storage.log_opener import OPENING_MAX
+
+if TYPE_CHECKING:
+    from broker_cy.server.seams import Seams
+
+# For fsync, removals and snapshots.
+BACKGROUND_WORKERS = 2
+# For votes and syncs of the metadata log, and for other nodes' reads of it: they do not wait for flushes of partitions.
+METADATA_WORKERS = 2
+# Cleaner threads beyond this number wait for each other; no machine needs more.
+CLEANER_THREADS_MAX = 256
+# Concurrent cold reads, each for one consumer; further ones queue.
+COLD_READERS = 4
+# Threads of one round of group commit: a disk syncs several files at the same time, and they share a journal commit.
+SYNC_THREADS = 8
+
+
+class NodePools:
+    """The pools of every node."""
+
+    def __init__(self, seams: Seams) -> None:
+        pool = seams.workers.pool
+        self.background = pool("background", BACKGROUND_WORKERS)
+        self.metadata = pool("metadata", METADATA_WORKERS)
+        self.background_jobs = LoopJobs(seams.loop, self.background)
+
+    def stop(self) -> None:
+        """Wait for work that has begun, and drop the rest. Blocks."""
+        self.background_jobs.stop()
+        self.metadata.shutdown(wait=True, cancel_futures=True)
+        self.background.shutdown(wait=True, cancel_futures=True)
+
+
+class BrokerPools(NodePools):
+    """The pools of a broker."""
+
+    def __init__(self, seams: Seams) -> None:
+        super().__init__(seams)
+        pool = seams.workers.pool
+        # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
+        self._cleaner = pool("cleaner", CLEANER_THREADS_MAX)
+        self.cold_reader = pool("cold-read", COLD_READERS)
+        # Notes of how far the logs were written: both background workers may wait for the disk.
+        self._note = pool("note", 1)
+        self._sync = pool("sync", SYNC_THREADS)
+        self._open = pool("open", OPENING_MAX)
+        # One thread: no two large batches are decompressed, and in memory, at the same time.
+        self._check = pool("check", 1)
+        # Looks whether a disk has failed: the other workers may all wait for it.
+        self._disk = pool("disk-check", 1)
+        self.cleaner_jobs = LoopJobs(seams.loop, self._cleaner)
+        self.note_jobs = LoopJobs(seams.loop, self._note)
+        self.sync_jobs = LoopJobs(seams.loop, self._sync)
+        self.open_jobs = LoopJobs(seams.loop, self._open)
+        self.check_jobs = LoopJobs(seams.loop, self._check)
+        self.disk_jobs = LoopJobs(seams.loop, self._disk)
+
+    def stop(self) -> None:
+        """Wait for work on files that has begun, and drop the rest. Blocks."""
+        self._cleaner.shutdown(wait=True, cancel_futures=True)
+        for jobs in (
+            self.background_jobs, self.note_jobs, self.sync_jobs, self.check_jobs, self.open_jobs, self.disk_jobs,
+        ):  # fmt: skip
+            jobs.stop()
+        for pool in (self._note, self._open, self._sync):
+            pool.shutdown(wait=True, cancel_futures=True)
+        super().stop()
+        for pool in (self.cold_reader, self._check, self._disk):
+            pool.shutdown(wait=False, cancel_futures=True)
