@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from broker_cy.config import BrokerConfig, ConfigError, places, sources
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.core import logs
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError

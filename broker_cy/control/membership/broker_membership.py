@@ -17,7 +17,7 @@ from uuid import UUID
 
 from broker_cy.control.membership import tiered_topics
 from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.controller import refusals
 from broker_cy.controller.broker_states import Heartbeat
 from broker_cy.controller.registration import RegisterBroker
@@ -26,6 +26,7 @@ from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.storage.errors import StorageError
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ class BrokerMembership:
         """Register this incarnation, and wait until its registration is in the image. `previous_epoch` is that of the
         incarnation before, if it ended in order, else -1.
 
-        Raises RegistrationRefused: also if no controller took it within initial.broker.registration.timeout.ms.
+        Raises RegistrationRefused: also if no controller took it within initial.broker.registration.timeout.ms; and
+        StorageError if this node is the active controller and cannot write its metadata log.
         """
         self._listeners, self._log_dirs, self._previous_epoch = listeners, log_dirs, previous_epoch
         timeout_ms = self._config["initial.broker.registration.timeout.ms"]
@@ -147,6 +149,9 @@ class BrokerMembership:
             try:
                 await self._register(timeout_s)
                 break
+            except StorageError:
+                # The metadata log of this node, which is the active controller, cannot be written.
+                raise
             except KafkaError as error:
                 if error.code in _FINAL:
                     await self._learn_features()

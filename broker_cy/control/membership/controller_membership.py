@@ -11,15 +11,15 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from broker_cy.control.membership.retries import Retries
 from broker_cy.controller.registration import RegisterController
-from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from broker_cy.control.membership.broker_membership import Runner
     from broker_cy.metadata.image import ImageDelta, MetadataImage
@@ -29,9 +29,8 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # A registration that is not answered within this time is sent again.
 ANSWER_S: Final = 5.0
-# Between two attempts: doubled after each, up to the second value, so that two controllers with one id, which replace
-# each other's registration without end, do not fill the log.
-BACKOFF_S: Final = 0.1
+# The longest pause between two attempts, so that two controllers with one id, which replace each other's registration
+# without end, do not fill the log.
 BACKOFF_S_MAX: Final = 60.0
 
 
@@ -56,7 +55,7 @@ class ControllerMembership:
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
         self._protocol_ids = protocol_ids
-        self._backoff_s = BACKOFF_S
+        self._retries = Retries("could not register this controller; will retry", BACKOFF_S_MAX)
         self._registering: asyncio.Task[None] | None = None
         self._was_registered = False
         self._is_missing = False
@@ -83,24 +82,17 @@ class ControllerMembership:
             await asyncio.gather(self._registering, return_exceptions=True)
 
     async def _register(self) -> None:
-        reason = ""
-        while self._is_missing:
-            try:
-                request = self._request()
-                await self._controller.run(
-                    RegisterController(request),
-                    request,
-                    messages.ControllerRegistrationResponse,
-                    _nothing,
-                    ANSWER_S,
-                )
-            except KafkaError as error:
-                if str(error) != reason:
-                    reason = str(error)
-                    LOGGER.warning("could not register this controller; will retry", extra=facts(reason=reason))
-            await asyncio.sleep(self._backoff_s)
-            self._backoff_s = min(2 * self._backoff_s, BACKOFF_S_MAX)
+        await self._retries.run(self._ask)
         self._registering = None
+
+    def _ask(self) -> Coroutine[Any, Any, object] | None:
+        """Ask for the registration; None if it is there."""
+        if not self._is_missing:
+            return None
+        request = self._request()
+        return self._controller.run(
+            RegisterController(request), request, messages.ControllerRegistrationResponse, _nothing, ANSWER_S
+        )
 
     def _request(self) -> messages.ControllerRegistrationRequest:
         request = messages.ControllerRegistrationRequest

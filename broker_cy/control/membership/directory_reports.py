@@ -8,17 +8,15 @@ is complete, and the new directory is reported. An earlier report could let the 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from broker_cy.control.membership.retries import Retries
 from broker_cy.controller.directories import AssignReplicasToDirectories
 from broker_cy.controller.rules import directory_of
 from broker_cy.core import uuid as uuids
-from broker_cy.core.errors import KafkaError
-from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.metadata import features
 from broker_cy.metadata.partition import NO_LEADER
@@ -28,11 +26,8 @@ if TYPE_CHECKING:
     from broker_cy.control.membership.broker_membership import Runner
     from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage
 
-LOGGER = logging.getLogger("broker_cy.server.metadata")
-
 ANSWER_S: Final = 5.0
-# The pause between two requests, doubled after each up to the second value.
-BACKOFF_S: Final = 0.1
+# The longest pause between two requests.
 BACKOFF_S_MAX: Final = 10.0
 # The limit of one request.
 PARTITIONS_MAX: Final = 2_000
@@ -92,24 +87,17 @@ class DirectoryReports:
         return found
 
     async def _report(self) -> None:
-        backoff_s, reason = BACKOFF_S, ""
-        while found := self._found():
-            request = self._request(found)
-            try:
-                await self._controller.run(
-                    AssignReplicasToDirectories(request),
-                    request,
-                    messages.AssignReplicasToDirsResponse,
-                    _nothing,
-                    ANSWER_S,
-                )
-            except KafkaError as error:
-                if str(error) != reason:
-                    reason = str(error)
-                    LOGGER.warning("could not report the directory of replicas; will retry", extra=facts(reason=reason))
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+        await Retries("could not report the directory of replicas; will retry", BACKOFF_S_MAX).run(self._ask)
         self._reporting = None
+
+    def _ask(self) -> Coroutine[Any, Any, object] | None:
+        """Report some replicas; None if there are none to report."""
+        if not (found := self._found()):
+            return None
+        request = self._request(found)
+        return self._controller.run(
+            AssignReplicasToDirectories(request), request, messages.AssignReplicasToDirsResponse, _nothing, ANSWER_S
+        )
 
     def _request(self, found: dict[UUID, list[int]]) -> messages.AssignReplicasToDirsRequest:
         kind = messages.AssignReplicasToDirsRequest

@@ -24,7 +24,7 @@ from broker_cy.client.address import Address
 from broker_cy.client.connection import ConnectionFailed, ConnectionRefused, TimedOut, open_connection
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.outgoing import Outgoing
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.core.logs import facts
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")

@@ -15,7 +15,7 @@ from broker_cy.client.errors import ClientError
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.client.pool import Peer, Pool
 from broker_cy.config import BrokerConfig
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.wire import messages
 
 # A host that is down does not answer at all; it delays the start of this node by so much.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.config.topic import is_remote
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 
 # As many names are in the message.

@@ -11,7 +11,7 @@ import pytest
 
 from broker_cy.control.membership import broker_membership
 from broker_cy.control.membership.broker_membership import BrokerMembership
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.core import supervision
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 from broker_cy.wire import messages

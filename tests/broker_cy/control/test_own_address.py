@@ -16,7 +16,7 @@ from broker_cy.client.address import Address
 from broker_cy.client.outgoing import MACHINE, Outgoing, is_own
 from broker_cy.control.membership import own_address
 from broker_cy.control.membership.own_address import check_own_address
-from broker_cy.control.membership.refusal import RegistrationRefused
+from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.core.clock import MACHINE_CLOCK
 from tests.support.certificates import Authority
 

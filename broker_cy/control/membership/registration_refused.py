@@ -1,4 +1,4 @@
-"""Why a start fails that the cluster does not allow."""
+"""The error of a start that the cluster does not allow."""
 
 
 class RegistrationRefused(Exception):
