@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -14,23 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from broker_cy.launch.processes import die_with_parent
+
 ROOT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 # Lines of a log that are shown when a process ended unexpectedly.
 LOG_LINES = 5
-_PR_SET_PDEATHSIG = 1
 READY = re.compile(r"ready on ([^ ,]+)")
 _DASHBOARD_READY = re.compile(r"broker-dash: (https?://\S+)")
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class DemoError(Exception):
     """The demo cannot continue; the text says why."""
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Process:
@@ -45,13 +39,12 @@ class Process:
     def start(self) -> None:
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
-                self._arguments,
+                die_with_parent(self._arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
 
     @property

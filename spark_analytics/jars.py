@@ -12,9 +12,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.launch.cache import cache_directory, made_once
-from bench.launch.maven import Artifact, copy_jars
-from bench.launch.processes import ProcessError
+from broker_cy.launch.cache import cache_directory, made_once
+from broker_cy.launch.maven import Artifact, copy_jars
+from broker_cy.launch.processes import ProcessError
 from spark_analytics.errors import SetUpError
 
 SPARK = "4.2.0"

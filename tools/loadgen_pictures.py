@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page
 
 from bench.launch.chromium import BrowserError, launched
 from bench.launch.nodes import BrokerCy, free_ports
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SIZE = {"width": 1280, "height": 860}

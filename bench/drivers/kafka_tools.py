@@ -24,10 +24,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from bench.drivers.base import SAMPLE_S, DriverError, DriverResult, Sample
 from bench.drivers.series import Series
 from bench.launch import kafka_dist
-from bench.launch.processes import ProcessError, die_with_parent
 from bench.measuring.histogram import Histogram
 from bench.spec.workload import Workload
 from bench.wire.endpoint import Endpoint, config_of, for_librdkafka
+from broker_cy.launch.processes import ProcessError, die_with_parent
 
 PROCESSES_MAX = 8
 # The flags of kafka-producer-perf-test.sh and kafka-run-class.sh.

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from bench.failover.timeline import Watcher, logged_ms
 from bench.failover.writers import Writer, gap_ms, latencies_ms, silence_ms
-from bench.launch.processes import ProcessError
 from bench.targets.brokers import TargetError
 from bench.targets.cluster import Cluster
 from bench.wire import protocol
 from bench.wire.cluster_requests import active_controller, elect_preferred_leaders
+from broker_cy.launch.processes import ProcessError
 
 TOPIC: Final = "bench-failover"
 PARTITIONS: Final = 6

@@ -1,1 +1,1 @@
-"""Child processes, our broker and Apache Kafka as processes, for the tests and the benchmark toolkit."""
+"""Our broker, Apache Kafka, networks and browsers as processes, for the tests and the benchmark toolkit."""

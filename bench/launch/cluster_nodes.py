@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.launch.nodes import CLUSTER_ID, BrokerCy, Kafka, broker_command, free_ports
-from bench.launch.processes import Child, run
 from bench.launch.shards import STEP, Guard, free_range, running
+from broker_cy.launch.processes import Child, run
 
 FORMAT_S: Final = 60.0
 BOTH: Final = "broker,controller"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from bench.launch.processes import Child, ProcessError
+from broker_cy.launch.processes import Child, ProcessError
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0

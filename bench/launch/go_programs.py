@@ -6,8 +6,8 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from bench.launch.cache import made_once
-from bench.launch.processes import run
+from broker_cy.launch.cache import made_once
+from broker_cy.launch.processes import run
 
 BUILD_TIMEOUT_S = 280.0
 

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 from Maven Central, downloaded once on a machine, and its command-line tools."""
+"""Apache Kafka 4.3.1 from Maven Central, downloaded once on a machine; its tools; Java programs with its classes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from bench.launch.cache import cache_directory, made_once
-from bench.launch.maven import Artifact, copy_jars
-from bench.launch.processes import ProcessError, run
+from broker_cy.launch import java_programs
+from broker_cy.launch.cache import cache_directory, made_once
+from broker_cy.launch.maven import Artifact, copy_jars
+from broker_cy.launch.processes import ProcessError, run
 
 VERSION = "4.3.1"
 _ARTIFACTS = (
@@ -100,3 +101,16 @@ def run_tool(
     if making.exists():
         making.rename(archive)
     return done
+
+
+def missing_for_programs() -> str | None:
+    """Return a sentence about what programs of `program_command` lack; None if nothing is missing."""
+    return java_programs.missing() or missing()
+
+
+def program_command(source: Path, class_path: str) -> list[str]:
+    """Return the start of the command line that runs the Java program of one source file, with its logs on stderr."""
+    # Kafka's class path comes first, as in the archive of its tools.
+    *start, kafka_path, _ = tool_command(source.stem)
+    paths = dict.fromkeys((kafka_path, str(java_programs.classes(source, class_path)), class_path))
+    return [*start, ":".join(paths), source.stem]

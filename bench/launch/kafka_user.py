@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench.launch.cache import made_once
-from bench.launch.processes import ProcessError, run
+from broker_cy.launch.cache import made_once
+from broker_cy.launch.processes import ProcessError, run
 
 VERSION = "5.0.3"
 PACKAGES = (f"locust-plugins=={VERSION}", "locust==2.47.0", "gevent==26.9.0", "confluent-kafka==2.16.1")

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench.launch.processes import ProcessError, run
+from broker_cy.launch.processes import ProcessError, run
 
 # A network that no machine should use: TEST-NET-2 is for documentation (RFC 5737).
 PREFIX: Final = "198.51.100"

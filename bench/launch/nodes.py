@@ -20,7 +20,7 @@ from typing import ClassVar, Self
 
 from bench.launch import kafka_dist
 from bench.launch.private import write_private
-from bench.launch.processes import Child, ProcessError
+from broker_cy.launch.processes import Child, ProcessError
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import ProcessError
+from broker_cy.launch.processes import ProcessError
 
 STEP: Final = 1000  # between the node ids of the shards of a host
 GONE_S: Final = 30.0

@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from bench.launch import networks
-from bench.launch.processes import ProcessError
 from bench.measuring.perf import Counted
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Rate, Workload
@@ -14,6 +13,7 @@ from bench.targets.cluster import Cluster
 from bench.window.engine import FAILURES, Measured, Session, Stopped, fill_for_consumers, measure, new_topic
 from bench.window.steady import Warming
 from bench.window.warm import warm
+from broker_cy.launch.processes import ProcessError
 
 REHEARSAL_MOST_S = 2.0
 

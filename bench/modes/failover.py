@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from bench.failover.rounds import FREEZE_S, KINDS, Round, Rounds, Seen
 from bench.failover.writers import percentile
 from bench.launch import networks
-from bench.launch.processes import ProcessError
 from bench.modes.base import Outcome, cluster_up
 from bench.spec.target import TargetSpec
 from bench.steady_clients import programs
 from bench.window.engine import FAILURES, Measured, Session, Stopped
 from broker_cy.client.toml_file import SpecError
+from broker_cy.launch.processes import ProcessError
 
 CLIENTS = ("librdkafka", "franz-go", "java")
 ROUNDS = 10

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.launch.processes import die_with_parent
 from bench.measuring import provenance
 from bench.record.plan import PROGRAMS, Measurement
 from bench.report import result
 from bench.report.result import Document, Run, Series, TargetInfo, WorkloadInfo
+from broker_cy.launch.processes import die_with_parent
 
 OVERDUE = 6  # times the expected duration of a measurement, after which it hangs
 DIGITS = 6  # significant digits of recorded figures

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.launch import go_programs, java_programs, kafka_dist
-from bench.launch.processes import ProcessError, die_with_parent
+from bench.launch import go_programs, kafka_dist
+from broker_cy.launch.processes import ProcessError, die_with_parent
 
 HERE: Final = Path(__file__).parent
 # The time for acknowledgements and for the end of Java.
@@ -23,7 +23,7 @@ def _python(name: str) -> Callable[[], list[str]]:
 
 
 def _java() -> list[str]:
-    return java_programs.command(HERE / "Steady.java", kafka_dist.kafka_classpath())
+    return kafka_dist.program_command(HERE / "Steady.java", kafka_dist.kafka_classpath())
 
 
 def _go() -> list[str]:
@@ -42,7 +42,7 @@ CLIENTS: Final[dict[str, Callable[[], list[str]]]] = {
 
 def missing(name: str) -> str | None:
     """Return a sentence about missing programs for a client; None if nothing is missing."""
-    return {"franz-go": go_programs.missing, "java": java_programs.missing}.get(name, lambda: None)()
+    return {"franz-go": go_programs.missing, "java": kafka_dist.missing_for_programs}.get(name, lambda: None)()
 
 
 class LineProgram:

@@ -21,11 +21,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.launch.processes import ProcessError
 from bench.studies import goals
 from bench.studies.analytics_children import analytics
 from bench.studies.analytics_parts import PARTS, Place, Sizes
 from bench.studies.goals import Goals
+from broker_cy.launch.processes import ProcessError
 
 PROGRAM = "bench.studies.analytics"
 # Maven downloads them once per machine.

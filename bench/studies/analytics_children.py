@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.launch.processes import Child, ProcessError
 from bench.measuring.process_tree import TreeWatch
+from broker_cy.launch.processes import Child, ProcessError
 
 MASTER = "local[2]"
 _INGESTED = re.compile(r": ([\d,]+) records in \d+ batch")

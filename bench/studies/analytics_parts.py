@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.launch.processes import ProcessError
 from bench.spec.target import BROKER_SETTINGS
 from bench.studies import own_topics
 from bench.studies.analytics_children import MASTER, analytics, measured, records_of
@@ -18,6 +17,7 @@ from bench.studies.goals import Figures
 from bench.targets.brokers import BrokerCy
 from bench.wire import protocol
 from bench.wire.raw import Driver
+from broker_cy.launch.processes import ProcessError
 
 TOPIC = "bench-analytics"
 RECORD_BYTES = 100

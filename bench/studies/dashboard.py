@@ -35,13 +35,13 @@ from typing import Any
 
 from bench.launch.chromium import BrowserError
 from bench.launch.dashboard import CLUSTER, Dashboard
-from bench.launch.processes import ProcessError
 from bench.measuring import proc
 from bench.studies import goals
 from bench.studies.dashboard_browser import Chromium, Tab, chromium
 from bench.studies.dashboard_large import fill, measure_large
 from bench.studies.dashboard_live import Load, measure_live
 from bench.targets.brokers import BrokerCy, raise_file_limit
+from broker_cy.launch.processes import ProcessError
 
 # Largest values of the goals; figures without an entry explain others.
 REACH = {

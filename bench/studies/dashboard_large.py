@@ -19,12 +19,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.launch.dashboard import Dashboard
-from bench.launch.processes import ProcessError
 from bench.measuring import proc
 from bench.studies.dashboard_browser import Tab
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.launch.processes import ProcessError
 
 # Topics that one request creates; a request must end within the client's time limit.
 TOPICS_A_CALL = 100

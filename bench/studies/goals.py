@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.launch.processes import ProcessError
 from bench.targets.brokers import TargetError
+from broker_cy.launch.processes import ProcessError
 
 Figures = dict[str, float | list[float]]
 """Figures by name; figures of repeats are lists."""

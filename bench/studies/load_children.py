@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.launch.processes import Child, ProcessError, run
 from bench.measuring import proc
+from broker_cy.launch.processes import Child, ProcessError, run
 
 TOPIC = "bench-load"
 PARTITIONS = 4

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.launch import kafka_user
-from bench.launch.processes import ProcessError
 from bench.studies.goals import Figures
 from bench.studies.load_children import IDLE_S, TOPIC, Loaded, Running, bench_p99_ms, idle, load, producing
 from bench.targets.brokers import BrokerCy
+from broker_cy.launch.processes import ProcessError
 
 CONNECTIONS = 16
 # A rate below this share of the requested one is not reached.

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from bench.launch import kafka_dist, nodes
 from bench.launch.nodes import Node
-from bench.launch.processes import ProcessError
 from bench.measuring import proc
 from bench.spec.target import BROKER_SETTINGS
 from bench.wire import protocol
@@ -20,6 +19,7 @@ from bench.wire.cluster_requests import metadata
 from bench.wire.endpoint import Endpoint, config_of
 from broker_cy.client.connection import reason_of
 from broker_cy.client.program import unreachable
+from broker_cy.launch.processes import ProcessError
 
 START_TIMEOUT_S = 90.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole

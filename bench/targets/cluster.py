@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from bench.launch import cluster_nodes, kafka_dist, nodes, processes
+from bench.launch import cluster_nodes, kafka_dist, nodes
 from bench.launch.cluster_nodes import ClusterNode
 from bench.launch.networks import Network
 from bench.launch.shards import STEP
@@ -18,6 +18,7 @@ from bench.spec.target import TargetSpec
 from bench.targets.brokers import Address, BrokerCy, Target, TargetError
 from bench.wire import protocol
 from bench.wire.cluster_requests import Metadata, metadata
+from broker_cy.launch.processes import ProcessError
 
 REPLICAS = 3
 READY_S = 120.0  # until the nodes know each other, and until a topic is in sync: three JVMs on two cores
@@ -91,7 +92,7 @@ class Cluster(Target):
                 if self.network is not None:
                     node.wrapper = self.network.wrapper(number)
             cluster_nodes.launch(self.nodes)
-        except processes.ProcessError as error:
+        except ProcessError as error:
             raise TargetError(f"{self.name}: {error}") from error
         self.address, self.pid = (self.nodes[0].host, self.nodes[0].port), self.nodes[0].pid
         self.wait(self.is_complete, f"{len(self.nodes)} nodes that know each other")

@@ -18,7 +18,7 @@ from locust.env import Environment
 from locust.exception import RPCError
 from locust.runners import MasterRunner
 
-from bench.launch.processes import die_with_parent
+from broker_cy.launch.processes import die_with_parent
 from loadgen.figures.totals import Totals
 from loadgen.net.connection import Address
 from loadgen.run.conductor import Conductor, Finished, RunError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch import go_programs
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.support import needs
 from tests.support.broker import Target
 

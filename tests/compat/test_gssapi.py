@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 
 from bench.launch import kafka_dist
 from bench.launch.nodes import broker_command
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from broker_cy.security import jaas
 from broker_cy.security.sasl.gssapi import GssapiClient
 from broker_cy.wire import messages as m

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.support.broker import Target
 from tests.support.clients import kcat
 from tests.support.topics import create_topic

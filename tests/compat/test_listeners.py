@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.confluent import read_all, send
 from tests.support.raw_wire import API_VERSIONS, Connection, frame, receive_frame, request

@@ -19,7 +19,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokens
 
 from bench.launch import kafka_dist
 from bench.launch.nodes import broker_command
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from broker_cy.security.sasl.oauthbearer import OAuthBearerClient
 from broker_cy.wire import messages as m
 from tests.compat.differential.client import CLOSED, Client

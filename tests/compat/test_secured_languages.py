@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch import go_programs
-from bench.launch.processes import ProcessError, run
+from broker_cy.launch.processes import ProcessError, run
 from tests.support import needs
 from tests.support.broker import target_is_kafka
 from tests.support.node import run_script

@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, Top
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.support import needs
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, read_all, send, take

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer, KafkaProducer
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import ProcessError
+from broker_cy.launch.processes import ProcessError
 from tests.support import kafka_tools, needs
 from tests.support.broker import target_is_kafka
 from tests.support.certificates import PASSWORD, Authority, Holder

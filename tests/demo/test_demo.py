@@ -12,9 +12,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.launch.processes import Child
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start
+from broker_cy.launch.processes import Child
 from broker_cy.metrics.events import Rebalance
 from demo.cli import main
 from demo.outage import Gaps

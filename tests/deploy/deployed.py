@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.cluster import ask_json
 from tests.deploy.lab import Lab
 from tests.deploy.playbooks import Recap, play

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.lab import REPOSITORY, Lab
 
 COLLECTION = REPOSITORY / "deploy" / "ansible"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.lab import REPOSITORY
 
 COLLECTION = REPOSITORY / "deploy" / "ansible"

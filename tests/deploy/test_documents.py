@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.cluster import ask_json
 from tests.deploy.lab import REPOSITORY, Lab
 from tests.deploy.playbooks import COLLECTION, environment

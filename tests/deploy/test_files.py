@@ -13,7 +13,7 @@ import jinja2
 import pytest
 import yaml
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.playbooks import COLLECTION
 from tests.support import needs
 

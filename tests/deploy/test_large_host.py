@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.cluster import ask
 from tests.deploy.deployed import Deployed
 from tests.deploy.host import Shape

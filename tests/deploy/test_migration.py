@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import ProcessError, run
 from bench.steady_clients.programs import CLIENTS, LineProgram
+from broker_cy.launch.processes import ProcessError, run
 from tests.deploy import kafka_hosts
 from tests.deploy.lab import Lab
 from tests.deploy.playbooks import Recap, play

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.launch.processes import die_with_parent
+from broker_cy.launch.processes import die_with_parent
 from tests.deploy import playbooks
 from tests.deploy.cluster import ask_json, produce_and_consume
 from tests.deploy.deployed import NEW

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from deploy import wheelhouse
 
 METADATA = """Metadata-Version: 2.1

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.deploy.base import locked
 from tests.deploy.lab import REPOSITORY, Lab
 

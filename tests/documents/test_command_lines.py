@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from bench.launch.processes import Child, ProcessError, run
+from broker_cy.launch.processes import Child, ProcessError, run
 from loadgen.cli import command as load_command
 from loadgen.scenario.toml_file import builtin_names
 from spark_analytics.cli import command as analytics_command

@@ -22,11 +22,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from bench.launch.processes import Child, run
 from broker_cy.admin import AdminClient as Admin
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.commit_notes import CommitTail, EventTimestamps
 from broker_cy.admin.metadata import TopicPartition as Partition
+from broker_cy.launch.processes import Child, run
 from broker_cy.metrics import events, sample
 from broker_cy.metrics.events import (
     BrokerStarted,

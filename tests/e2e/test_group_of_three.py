@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.support import corpus
 from tests.support.broker import Target
 from tests.support.clients import CLIENTS, unpack

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.launch.nodes import broker_command, free_ports
-from bench.launch.processes import run
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
+from broker_cy.launch.processes import run
 from broker_cy.wire import messages
 from tests.support.cluster import ClusterNode, DynamicNode, ask, create_topic, quorum, topics
 from tests.support.wait import until

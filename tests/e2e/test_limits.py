@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import run
 from broker_cy.config.definitions import GROUP
 from broker_cy.config.group import CLIENT_METRICS_TYPES
 from broker_cy.core.logs import value_text
+from broker_cy.launch.processes import run
 from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 from tests.support import needs
 from tests.support.acked import batch, read_partition

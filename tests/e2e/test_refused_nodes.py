@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.launch.nodes import CLUSTER_ID, BrokerCy, broker_command, free_ports
-from bench.launch.processes import run
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.errors import ErrorCode
+from broker_cy.launch.processes import run
 from broker_cy.metadata import framing, snapshot
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState

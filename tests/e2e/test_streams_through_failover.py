@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
-from bench.launch import java_programs
+from bench.launch import kafka_dist
 from bench.steady_clients.programs import LineProgram
 from broker_cy.core.errors import ErrorCode
 from tests.e2e.test_clients_through_failover import AS_KAFKA, PARTITIONS, WAIT_S
@@ -31,7 +31,7 @@ class Streams(LineProgram):
     """The program of failover_clients/Streams.java."""
 
     def __init__(self, bootstrap: str, source: str, target: str, directory: Path) -> None:
-        command = java_programs.command(
+        command = kafka_dist.program_command(
             Path(__file__).with_name("failover_clients") / "Streams.java", kafka_streams.streams_libs()
         )
         super().__init__([*command, bootstrap, source, target, str(directory / "state")], directory, "streams")

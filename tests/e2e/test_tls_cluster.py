@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.launch.nodes import broker_command
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.e2e.test_sasl_cluster import INNER, ROLES, SaslNode, produce
 from tests.support import needs
 from tests.support.certificates import PASSWORD, Authority

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from bench.launch.processes import Child, ProcessError
+from broker_cy.launch.processes import Child, ProcessError
 from tests.history.copier import partition_of, transformed
 from tests.support.broker import Target
 from tests.support.confluent import TIMEOUT_S, close_consumer, failures_to, new_consumer, take

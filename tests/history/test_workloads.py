@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from bench.launch.processes import ProcessError
+from broker_cy.launch.processes import ProcessError
 from tests.history.checker import Anomaly, check
 from tests.history.operations import Assign, Compact, Delete, Fate, Operation, Outcome, Poll, Send, Transaction
 from tests.history.powered import PoweredWorkload, powered_broker

@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 
 SOURCE: Final = Path(__file__).with_name("clock.c")
 

@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from bench.launch.processes import Child, run
+from broker_cy.launch.processes import Child, run
 from tests.lab import clock
 from tests.support import small_disk
 from tests.support.small_disk import SmallDisk

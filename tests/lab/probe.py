@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from bench.launch.processes import Child, run
+from broker_cy.launch.processes import Child, run
 from tests.lab.hosts import CLIENTS, Host, Lab, address
 from tests.support.wait import until
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.lab.faults import Fault, begin, heal
 from tests.lab.hosts import Host, Lab
 from tests.lab.work import LabWork

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.lab.faults import KINDS, draw
 from tests.lab.hosts import UNSHARE
 from tests.support import needs

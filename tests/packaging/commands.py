@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from bench.launch.nodes import BrokerCy
-from bench.launch.processes import run
 from broker_cy.commands.app import COMMANDS
+from broker_cy.launch.processes import run
 from tests.support.broker import QUICK
 from tests.support.dashboard import running_dashboard
 from tests.support.terminal import in_terminal

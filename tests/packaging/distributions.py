@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.support import needs
 
 ROOT = Path(__file__).resolve().parents[2]

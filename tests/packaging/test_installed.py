@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from bench.launch.processes import run
 from broker_cy.client.program import EXIT_USAGE
+from broker_cy.launch.processes import run
 from tests.packaging import commands
 from tests.packaging.distributions import NAME, Environment, requirements_of
 from tests.support import needs

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.support.wait import until
 
 HOME = Path(pyspark.__file__).parent

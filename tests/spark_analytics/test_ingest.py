@@ -19,11 +19,11 @@ import pytest
 from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
-from bench.launch.processes import Child
 from bench.wire import protocol
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.launch.processes import Child
 from broker_cy.metrics import events, sample
 from spark_analytics import batch_files
 from spark_analytics import ingest as reading

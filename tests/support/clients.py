@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.support import node
 from tests.support.corpus import Pair
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.launch.dashboard import stop, wait_until_ready
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from bench.launch import kafka_dist
-from bench.launch.cache import made_once
 from bench.launch.nodes import Kafka
-from bench.launch.processes import Child
+from broker_cy.launch.cache import made_once
+from broker_cy.launch.processes import Child
 from tests.support import kafka_tools
 from tests.support.raw_wire import METADATA, Connection, array
 

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from bench.launch import kafka_dist
-from bench.launch.cache import made_once
-from bench.launch.maven import Artifact, copy_jars
+from broker_cy.launch.cache import made_once
+from broker_cy.launch.maven import Artifact, copy_jars
 
 # RocksDB is 60 MB of native libraries, and not used.
 STREAMS = Artifact("org.apache.kafka", "kafka-streams", kafka_dist.VERSION, (("org.rocksdb", "rocksdbjni"),))

@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from bench.launch import java_programs, kafka_dist
-from bench.launch.processes import ProcessError
+from bench.launch import kafka_dist
+from broker_cy.launch import java_programs
+from broker_cy.launch.processes import ProcessError
 
 _INT = struct.Struct(">i")
 # The last part of the messages of a failed tool.
@@ -27,7 +28,7 @@ class _Jvm:
     """The JVM, which runs one tool at a time (KafkaTools.java)."""
 
     def __init__(self) -> None:
-        command = java_programs.command(Path(__file__).with_name("KafkaTools.java"), kafka_dist.kafka_classpath())
+        command = kafka_dist.program_command(Path(__file__).with_name("KafkaTools.java"), kafka_dist.kafka_classpath())
         # The JVM exits when its stdin is closed, which happens at the end of this process.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self._turn = threading.Lock()

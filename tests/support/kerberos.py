@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import die_with_parent, run
+from broker_cy.launch.processes import die_with_parent, run
 from tests.support.wait import until
 
 REALM: Final = "EXAMPLE.COM"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.support import needs
 
 CONTROL = "10.66.0.1"

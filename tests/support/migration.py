@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.launch.nodes import CLUSTER_ID, broker_command
-from bench.launch.processes import ProcessError, run
 from broker_cy.core import uuid as uuids
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.launch.processes import ProcessError, run
 from tests.support import kafka_tools
 from tests.support.cluster import ClusterNode
 from tests.support.kafka_peer import KafkaPeer

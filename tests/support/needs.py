@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch import chromium as browsers
-from bench.launch import go_programs, java_programs, kafka_dist
+from bench.launch import go_programs, kafka_dist
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
@@ -39,7 +39,7 @@ def _has_ipv6() -> bool:
     return addresses.exists() and f"{1:032x} " in addresses.read_text()
 
 
-java = _mark(java_programs.missing())
+java = _mark(kafka_dist.missing_for_programs())
 """A JVM, a Java compiler and Apache Kafka's jars: programs in Java."""
 kafka = java
 """A running Kafka, or its command-line tools, whose JVM runs a program of the tests (kafka_tools.py)."""

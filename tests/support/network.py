@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from bench.launch.processes import Child, run
+from broker_cy.launch.processes import Child, run
 
 _TOOLS = ("unshare", "nsenter", "ip")
 

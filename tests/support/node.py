@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.support import needs
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "e2e" / "node"

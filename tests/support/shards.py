@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from bench.launch.nodes import BrokerCy, broker_command, free_ports
-from bench.launch.processes import Child
 from bench.launch.shards import Guard, free_range, running
+from broker_cy.launch.processes import Child
 from tests.support.cluster import QUICK, READY_S
 
 # Ports from a node's first port on; the controller and the metrics have separate ports.

@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-from bench.launch.processes import Child, run
+from broker_cy.launch.processes import Child, run
 from tests.support.wait import until
 
 

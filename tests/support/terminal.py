@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.launch.processes import die_with_parent
+from broker_cy.launch.processes import die_with_parent
 
 TIMEOUT_S = 60.0
 

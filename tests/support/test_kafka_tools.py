@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import ProcessError
+from broker_cy.launch.processes import ProcessError
 from tests.support import needs
 from tests.support.kafka_tools import run_program, run_tool
 

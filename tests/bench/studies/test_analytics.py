@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import ProcessError
 from bench.measuring.process_tree import TreeWatch
 from bench.record import plan as plans
 from bench.record import runner, tables
 from bench.studies import analytics, analytics_parts, own_topics
 from bench.studies.analytics_children import Ran, records_of
 from bench.studies.goals import Figures
+from broker_cy.launch.processes import ProcessError
 from broker_cy.metrics import events, sample
 from tests.support import needs
 from tests.support.wait import until

@@ -13,11 +13,11 @@ from websockets.frames import Frame, Opcode
 
 from bench.launch import chromium
 from bench.launch.dashboard import Dashboard
-from bench.launch.processes import ProcessError
 from bench.record import plan as plans
 from bench.studies import dashboard, dashboard_large, dashboard_live
 from bench.studies.dashboard_live import Received, delays
 from bench.studies.dashboard_viewers import Frames, masked
+from broker_cy.launch.processes import ProcessError
 from tests.support import needs
 
 

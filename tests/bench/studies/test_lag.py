@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 
 
 def test_the_benchmark_prints_its_figure(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import cache, kafka_user
+from bench.launch import kafka_user
 from bench.launch.kafka_user import Sent
-from bench.launch.processes import ProcessError
 from bench.record import plan as plans
 from bench.record import runner, tables
 from bench.report.result import Document
 from bench.studies import load, load_children, load_parts
 from bench.studies.goals import Figures
 from bench.studies.load_children import Loaded
+from broker_cy.launch.processes import ProcessError
 
 SMALL = [
     "--seconds", "1", "--pairs", "1", "--first-rate", "20", "--most-rate", "20", "--rate", "100", "--users", "5",
@@ -153,23 +153,3 @@ def test_what_fails_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     said = capsys.readouterr()
     assert "bench.studies.load: raw: broker-load ended with exit code 3: data wrong" in said.err
     assert "missed: at most 250" in said.out
-
-
-def test_what_is_made_once_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, each measurement downloads its packages again, or uses half of an interrupted download."""
-    monkeypatch.setenv("BROKER_CY_CACHE", str(tmp_path))
-    made: list[Path] = []
-
-    def make(directory: Path) -> None:
-        made.append(directory)
-        (directory / "part").write_text("1")
-        if len(made) == 1:
-            raise ProcessError("no network")
-
-    with pytest.raises(ProcessError):
-        cache.made_once("thing", make)
-    assert not (tmp_path / "thing").exists()
-    for _ in range(2):
-        assert (cache.made_once("thing", make) / "part").read_text() == "1"
-    assert len(made) == 2
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["thing"]

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from bench.launch.processes import run
 from broker_cy import cli
 from broker_cy.commands import context
+from broker_cy.launch.processes import run
 from tests.support import terminal
 from tests.support.broker import Target
 from tests.support.terminal import Shown

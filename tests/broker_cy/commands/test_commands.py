@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import run
 from broker_cy.commands.app import COMMANDS
+from broker_cy.launch.processes import run
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer, take

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli
 from tests.support.broker import Target, target_is_kafka
 from tests.support.wait import until

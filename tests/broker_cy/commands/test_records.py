@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import Child, die_with_parent
+from broker_cy.launch.processes import Child, die_with_parent
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
 from tests.support.broker import QUICK, BrokerProcess, Target
 from tests.support.clients import kcat

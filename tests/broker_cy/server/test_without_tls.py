@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.processes import run
+from broker_cy.launch.processes import run
 from tests.support.certificates import PASSWORD, Authority
 
 ROOT = Path(__file__).resolve().parents[3]

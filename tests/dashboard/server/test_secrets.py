@@ -21,10 +21,10 @@ import httpx
 import pytest
 
 from bench.launch.dashboard import stop, wait_until_ready
-from bench.launch.processes import Child
 from broker_cy.admin import AdminClient
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
+from broker_cy.launch.processes import Child
 from dashboard.collector.channel import _CHANNELS, channel_class
 from dashboard.pages.registry import PAGES
 from tests.dashboard.pages.group_kit import drive, layout_of

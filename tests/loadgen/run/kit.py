@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from loadgen.command import GENERATOR_LIMIT, GOOD
 from loadgen.report import result as results
 from loadgen.report.result import Result

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import Child
 from broker_cy.client.program import EXIT_FAILED
+from broker_cy.launch.processes import Child
 from loadgen.command import GENERATOR_LIMIT
 from tests.loadgen.run.kit import COMMAND, ENDS_S, ROOT, UNDISTURBED, Load, loading, producers
 from tests.support import needs

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import Child
 from broker_cy.client.program import EXIT_UNREACHED, EXIT_USAGE
+from broker_cy.launch.processes import Child
 from tests.loadgen.run.kit import ENDS_S, ROOT, UNDISTURBED
 from tests.support.both_brokers import running
 from tests.support.broker import Target

@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
 from bench.launch.nodes import free_ports
-from bench.launch.processes import Child
+from broker_cy.launch.processes import Child
 from tests.dashboard.browser.tab import Tab
 from tests.loadgen.run.kit import COMMAND, ENDS_S, ROOT, producers
 from tests.support.broker import Target
