@@ -32,7 +32,8 @@ from broker_cy.client.login import ClientLogin, KerberosMissing
 from broker_cy.client.oauth import TokenSource
 from broker_cy.client.secrets import first_line
 from broker_cy.core import fetch
-from broker_cy.core.properties import PropertiesError, read_properties_file
+from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.properties import read_properties_file
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
 from broker_cy.security.sasl.exchange import Login
@@ -96,7 +97,7 @@ def read_command_config(path: Path) -> dict[str, str]:
     """The settings of security in a file with those of a Kafka client; others are not read. Raises ClientError."""
     try:
         settings = read_properties_file(path)
-    except PropertiesError as error:
+    except ConfigError as error:
         raise ClientError(Failure.INVALID, str(error)) from None
     return {name: text for name, text in settings.items() if name.startswith(PREFIXES)}
 

@@ -5,7 +5,6 @@ from broker_cy.config.checks import RequirementError
 from broker_cy.config.group import group_settings, validate_client_metrics, validate_group_settings
 from broker_cy.config.listeners import Listener
 from broker_cy.config.no_effect import NoEffectReporter
-from broker_cy.config.properties import read_properties_file
 from broker_cy.config.startup import places, sources
 from broker_cy.config.topic import (
     TopicSettings,
@@ -13,7 +12,7 @@ from broker_cy.config.topic import (
     validate_topic_setting,
     validate_topic_settings,
 )
-from broker_cy.config.types import ConfigError, Password
+from broker_cy.core.config_def.types import ConfigError, Password
 
 __all__ = [
     "BrokerConfig",
@@ -25,7 +24,6 @@ __all__ = [
     "TopicSettings",
     "group_settings",
     "places",
-    "read_properties_file",
     "sources",
     "topic_settings",
     "validate_client_metrics",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from broker_cy.config.types import ConfigError, parse
+from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.configs import ConfigType
 
 CLASS_NAME: Final = "authorizer.class.name"

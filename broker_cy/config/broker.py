@@ -12,7 +12,7 @@ from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.logs import Event, facts
 
 log = logging.getLogger(__name__)

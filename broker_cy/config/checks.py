@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_cy.config.definitions import GROUP_BOUNDS
 from broker_cy.config.listeners import parse_map
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 
 EVERY_DIR = "*"
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+", re.ASCII)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from broker_cy.config.types import invalid, parse, to_text
-from broker_cy.config.validators import Validator, from_column
+from broker_cy.core.config_def.definitions import Definition, read_rows
+from broker_cy.core.config_def.types import invalid
+from broker_cy.core.config_def.validators import from_column
 from broker_cy.core.configs import ConfigType
 
 
@@ -42,40 +42,19 @@ class UpdateMode(Enum):
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One row. `default` is the typed value or None; `required` is True if Kafka has no default."""
+class Setting(Definition):
+    """One row. `support` and `update` are its further columns."""
 
-    name: str
-    type: ConfigType
-    default: Any
-    required: bool
-    validator: Validator | None
     support: Support
     update: UpdateMode
-    documentation: str | None
-
-    @property
-    def is_sensitive(self) -> bool:
-        return self.type is ConfigType.PASSWORD
-
-    @cached_property
-    def default_text(self) -> str | None:
-        return to_text(self.default, self.type)
 
     def parse(self, text: str) -> Any:
         """Return the typed and validated value. Raises ConfigError with Kafka's message."""
-        value = parse(self.name, text, self.type)
+        value = super().parse(text)
+        # The broker has one class of each kind, its own.
         if self.type is ConfigType.CLASS and value != self.default:
             raise invalid(self.name, text, f"Class {text} could not be found.")
-        self.check(value)
-        if self.type is ConfigType.LIST:
-            # Kafka drops duplicates with a warning; order is kept.
-            return tuple(dict.fromkeys(value))
         return value
-
-    def check(self, value: Any) -> None:
-        if self.validator is not None:
-            self.validator(self.name, value)
 
 
 @dataclass(frozen=True)
@@ -97,30 +76,12 @@ class GroupBounds:
 
 def rows_of(file: str) -> list[dict[str, str]]:
     """The rows of a table beside this file, by the names of its columns."""
-    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-    lines = text.splitlines()
-    header = lines[0].split("\t")
-    return [dict(zip(header, line.split("\t"), strict=True)) for line in lines[1:]]
+    return read_rows(Path(__file__).with_name(file))
 
 
 def _setting(row: dict[str, str]) -> Setting:
-    name, config_type, text = row["name"], ConfigType[row["type"]], row["default"]
-    required = text == "(required)"
-    if required or text == "null":
-        default = None
-    elif config_type is ConfigType.LIST:
-        default = parse(name, text.removeprefix("[").removesuffix("]"), config_type)
-    else:
-        default = parse(name, text, config_type)
-    return Setting(
-        name=name,
-        type=config_type,
-        default=default,
-        required=required,
-        validator=from_column(row["valid"], config_type),
-        support=Support(row.get("support", "inert")),
-        update=UpdateMode(row.get("update", "cluster-wide")),
-        documentation=row.get("documentation") or None,
+    return Setting.from_row(
+        row, support=Support(row.get("support", "inert")), update=UpdateMode(row.get("update", "cluster-wide"))
     )
 
 
@@ -157,9 +118,9 @@ BROKER_QUOTAS: dict[str, Setting] = {
         _UNLIMITED,
         False,
         from_column("[0,...]", ConfigType.LONG),
+        None,
         support,
         UpdateMode.CLUSTER_WIDE,
-        None,
     )
     for name, support in (
         ("leader.replication.throttled.rate", Support.EFFECTIVE),

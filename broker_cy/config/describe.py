@@ -21,7 +21,7 @@ from broker_cy.config.definitions import (
 )
 from broker_cy.config.group import CLIENT_METRICS_TYPES, client_metrics_settings, group_settings
 from broker_cy.config.topic import topic_settings
-from broker_cy.config.types import to_text
+from broker_cy.core.config_def.types import to_text
 from broker_cy.core.configs import ConfigSource, ConfigType
 
 

@@ -22,7 +22,7 @@ from broker_cy.config.startup import (
     refusal,
     setting_of,
 )
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.logs import Event
 

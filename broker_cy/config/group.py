@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import GROUP, GROUP_BOUNDS, Support
-from broker_cy.config.types import ConfigError, parse
+from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.configs import ConfigType
 
 _KINDS = ("consumer", "share", "streams")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 
 # Kafka's SecurityProtocol, by its id.
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}

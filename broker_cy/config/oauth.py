@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from broker_cy.config.types import ConfigError
 from broker_cy.core import fetch
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 
 HANDLER: Final = "sasl.server.callback.handler.class"

@@ -19,8 +19,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from broker_cy.config.types import ConfigError
-from broker_cy.core.properties import FILE_BYTES_MAX, PropertiesError, parse_properties
+from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.properties import FILE_BYTES_MAX, parse_properties
 
 NAMES: Final = "config.providers"
 PREFIX: Final = "config.providers."
@@ -208,7 +208,7 @@ def _of_file(provider: Provider, variable: str, path: str, key: str) -> str:
         found = parse_properties(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise Unresolved(f"{variable} cannot be read: {path} is not in UTF-8") from None
-    except PropertiesError as error:
+    except ConfigError as error:
         raise Unresolved(f"{variable} cannot be read: {path}: {error}") from None
     if key not in found:
         raise Unresolved(f"{variable} has no value: {path} has no {key}")

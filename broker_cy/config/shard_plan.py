@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.listeners import PORT_MAX, Listener
 from broker_cy.config.startup import Place
-from broker_cy.config.types import ConfigError
 from broker_cy.core import shard_ids
+from broker_cy.core.config_def.types import ConfigError
 
 METRICS: Final = "brokercy.metrics.listener"
 # Access to the metrics pages. Shards serve no pages, and do not have these settings.

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from broker_cy.config import foreign, sasl, tls
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Setting
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
-from broker_cy.config.properties import lines_of, parse_override, read_properties_file
-from broker_cy.config.types import ConfigError, parse
+from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.logs import Event
+from broker_cy.core.properties import lines_of, read_properties_file
 
 # Defaults that differ from Kafka's. Kafka has none for the first three, and its default data directory is emptied by a
 # reboot; the others require three brokers in Kafka, so that one broker could never create its internal topics.
@@ -85,6 +85,14 @@ class QuorumVoter(NamedTuple):
     node_id: int
     host: str
     port: int
+
+
+def parse_override(text: str) -> tuple[str, str]:
+    """Return name and value of one `--set name=value`. Raises ConfigError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set {text}: expected --set name=value")
+    return name.strip(), value.strip()
 
 
 def sources(

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
-from broker_cy.config.types import ConfigError, Password
+from broker_cy.core.config_def.types import ConfigError, Password
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
 from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, check_settings, has_trusted

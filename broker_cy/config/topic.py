@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.logs import facts
 

@@ -8,7 +8,7 @@ from broker_cy.config import BrokerConfig
 from broker_cy.config.definitions import TOPIC
 from broker_cy.config.describe import is_of_provider, levels, names_behind
 from broker_cy.config.topic import topic_settings
-from broker_cy.config.types import to_text
+from broker_cy.core.config_def.types import to_text
 from broker_cy.core.configs import ConfigSource
 from broker_cy.wire import messages
 

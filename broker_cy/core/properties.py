@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
-class PropertiesError(Exception):
-    """The file cannot be read; the message is one line."""
-
+from broker_cy.core.config_def.types import ConfigError
 
 # A settings file is a page of text; a larger file is something else.
 FILE_BYTES_MAX = 1 << 20
@@ -18,29 +15,29 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def read_properties_file(path: str | Path) -> dict[str, str]:
     """Return the names and values of the file; if a name occurs twice, the last one takes effect. Raises
-    PropertiesError with a one-line message.
+    ConfigError with a one-line message.
     """
     text = _read_text(path)
     try:
         return parse_properties(text)
-    except PropertiesError as error:
-        raise PropertiesError(f"{path}: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def lines_of(path: str | Path) -> dict[str, int]:
-    """Return the line on which the effective value of each name begins. Raises PropertiesError."""
+    """Return the line on which the effective value of each name begins. Raises ConfigError."""
     return {_unescape(line[: _end_of_key(line)], number): number for number, line in _logical_lines(_read_text(path))}
 
 
 def _read_text(path: str | Path) -> str:
-    """Read the file. Raises PropertiesError with a one-line message."""
+    """Read the file. Raises ConfigError with a one-line message."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise PropertiesError(f"cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > FILE_BYTES_MAX:
-        raise PropertiesError(f"{path} is larger than {FILE_BYTES_MAX} bytes, so it is not a settings file")
+        raise ConfigError(f"{path} is larger than {FILE_BYTES_MAX} bytes, so it is not a settings file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -49,7 +46,7 @@ def _read_text(path: str | Path) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse the text of a file. Raises PropertiesError with the line number for an invalid \\u escape."""
+    """Parse the text of a file. Raises ConfigError with the line number for an invalid \\u escape."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         end = _end_of_key(line)
@@ -113,9 +110,7 @@ def _unescape(text: str, number: int) -> str:
             if char == "u":
                 digits = text[at : at + 4]
                 if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-                    raise PropertiesError(
-                        f"line {number}: \\u must be followed by four hexadecimal digits, not {digits!r}"
-                    )
+                    raise ConfigError(f"line {number}: \\u must be followed by four hexadecimal digits, not {digits!r}")
                 char = chr(int(digits, 16))
                 at += 4
             else:

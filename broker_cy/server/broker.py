@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from broker_cy.client.login import ClientLogin, KerberosMissing
 from broker_cy.client.oauth import TokenSource
 from broker_cy.client.outgoing import Outgoing
-from broker_cy.config.types import ConfigError
 from broker_cy.control.watch.suspects import Departed, Suspects
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 from broker_cy.server.authorization import Authorization
 from broker_cy.server.client_quotas import ClientQuotas

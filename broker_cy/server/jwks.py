@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Final
 
 from broker_cy.config.oauth import JwksEndpoint
-from broker_cy.config.types import ConfigError
 from broker_cy.core import fetch
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.logs import facts
 from broker_cy.security.jwt import SET_BYTES_MAX, KeySet, KeySetError
 

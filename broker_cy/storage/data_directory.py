@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from broker_cy.config.properties import parse_properties
 from broker_cy.core import uuid as kafka_uuid
+from broker_cy.core.properties import parse_properties
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.errors import rights_advice
 

@@ -134,7 +134,7 @@ SEAMS = {
     "storage.shard_directories": ({DISK}, "looks into the directory of a node before anything is started"),
     "server.connections.connection_limits": ({PROCESS}, "the limit of descriptors bounds the connections"),
     "metrics.process": ({CLOCK, DISK, PROCESS}, "what /proc says about the process; nothing depends on it"),
-    "config.definitions": ({DISK}, "reads the tables of the package"),
+    "core.config_def.definitions": ({DISK}, "reads the tables of the package"),
     "config.providers": ({DISK, PROCESS}, "files and variables that settings name, read when settings are set"),
     "core.properties": ({DISK}, "reads server.properties, before there is a broker"),
     "schemas.tables": ({DISK}, "reads the tables of the package"),

@@ -9,9 +9,9 @@ import pytest
 
 from bench.launch.nodes import broker_command, free_ports
 from broker_cy.client.errors import ClientError
-from broker_cy.config.properties import parse_properties
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.properties import parse_properties
 from broker_cy.launch.processes import run
 from tests.support.cluster import DynamicNode, create_topic, in_sync, joined_voters, quorum
 from tests.support.wait import until

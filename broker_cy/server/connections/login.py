@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.login import WITHOUT_KERBEROS
-from broker_cy.config.types import ConfigError
 from broker_cy.controller.scram_ops import SECRET, secret_of
 from broker_cy.core import scram as scram_keys
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.metadata.image import SCRAM
 from broker_cy.security.authenticator import Admitted, Answer, Authenticator, Busy, Mechanisms, Outcome, Refused
 from broker_cy.security.jaas import GSSAPI, OAUTHBEARER, PLAIN

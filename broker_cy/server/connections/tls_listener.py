@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.client.tls import read_file
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.security.tls.certificate import CertificateError, read_certificate
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper

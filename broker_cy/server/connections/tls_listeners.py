@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.tls_version import WITHOUT_TLS
 
 if TYPE_CHECKING:

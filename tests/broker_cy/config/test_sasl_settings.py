@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.config import BrokerConfig
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security.sasl.exchange import Login
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 

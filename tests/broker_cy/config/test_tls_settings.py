@@ -8,7 +8,7 @@ import pytest
 
 from broker_cy.config import BrokerConfig
 from broker_cy.config.broker import TLS_STORES
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 
 BASE = {
     "listeners": "SSL://:9092,OPEN://:9091",

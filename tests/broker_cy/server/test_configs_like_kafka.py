@@ -16,8 +16,8 @@ import pytest
 
 from broker_cy.config import ConfigError, validate_topic_settings
 from broker_cy.config.definitions import OWN
-from broker_cy.config.properties import parse_properties
 from broker_cy.config.startup import BUILT_IN
+from broker_cy.core.properties import parse_properties
 from broker_cy.metadata.features import METADATA_VERSION, MV_LATEST
 from broker_cy.wire import messages
 from tests.broker_cy.server.config_broker import ConfigBroker

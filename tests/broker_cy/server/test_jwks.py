@@ -10,7 +10,7 @@ import pytest
 
 from broker_cy.config import BrokerConfig
 from broker_cy.config.oauth import JwksEndpoint
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security.jwt import SET_BYTES_MAX
 from broker_cy.server import jwks
 from broker_cy.server.jwks import Jwks, read_url

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from broker_cy.config.broker import BrokerConfig
-from broker_cy.config.types import ConfigError
 from broker_cy.core.clock import ManualClock
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.server.telemetry.certificate_reports import CertificateReports
 from tests.support import needs
 from tests.support.certificates import Authority, Holder

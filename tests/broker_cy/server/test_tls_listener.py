@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from broker_cy.config.tls import TlsSettings
-from broker_cy.config.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.metrics.events import CertificateRefused
 from broker_cy.server.connections.tls_listeners import TlsListeners
 from broker_cy.server.login_counts import TlsCounts

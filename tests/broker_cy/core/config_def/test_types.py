@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.config.properties import parse_properties
-from broker_cy.config.types import ConfigError, java_double_text, parse, to_text
+from broker_cy.core.config_def.types import ConfigError, java_double_text, parse, to_text
 from broker_cy.core.configs import ConfigType
+from broker_cy.core.properties import parse_properties
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.config import ConfigError, read_properties_file
-from broker_cy.config.properties import FILE_BYTES_MAX, parse_properties
+from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.properties import FILE_BYTES_MAX, parse_properties, read_properties_file
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from broker_cy.config.types import ConfigError, invalid
+from broker_cy.core.config_def.types import ConfigError, invalid
 from broker_cy.core.configs import ConfigType
 
 Validator = Callable[[str, Any], None]
