@@ -5,16 +5,14 @@ target at an address cannot be reached, 130 if stopped by Ctrl-C; the results un
 """
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from bench import arguments, output
 from bench.measuring import perf
@@ -50,6 +48,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.options import wanted as wanted_of
 from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHED, end
 from broker_cy.client.toml_file import SpecError
+from broker_cy.launch.signals import interruptible
 
 SPECS = Path(__file__).parent / "specs"
 OF_CLUSTERS = (
@@ -80,22 +79,11 @@ def find_target(name: str) -> TargetSpec:
     return targets.load(find("targets", name))
 
 
-@contextlib.contextmanager
-def interruptible(session: Session) -> Iterator[None]:
-    """Let Ctrl-C (or SIGTERM or SIGHUP) stop the current window, and a second one end the program."""
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if session.stop.is_set():
-            raise KeyboardInterrupt
-        session.stop.set()
-
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, on_signal) for number in ends}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def interrupt(session: Session) -> None:
+    """Stop the current window; the second time, end the program."""
+    if session.stop.is_set():
+        raise KeyboardInterrupt
+    session.stop.set()
 
 
 def measure(
@@ -220,7 +208,7 @@ def run_targets(options: argparse.Namespace, secrets: Path) -> int:
     session = Session(root, fault=fault)
     try:
         title = " ".join([options.mode, *(workload.name for workload in asked)])
-        with View(title, windows(options, len(specs))) as view, interruptible(session):
+        with View(title, windows(options, len(specs))) as view, interruptible(partial(interrupt, session)):
             session.on_phase, session.on_sample, session.on_window = view.phase, view.sample, view.window_done
             outcome = Outcome()
             try:

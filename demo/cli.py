@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import shlex
-import signal
 import sys
 import tempfile
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from broker_cy.admin import ClientError
 from broker_cy.client.address import Address, parse_address
+from broker_cy.launch.signals import interruptible
 from demo.nodes import CONTROLLERS_AFTER, NODES_MAX, NODES_MIN, Node, one_broker, several_nodes, start_all
 from demo.packages import packages
 from demo.processes import Dashboard, DemoError, Process, stop_all
@@ -139,24 +139,13 @@ def _positive(text: str) -> float:
     return value
 
 
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; returns the exit code."""
     top = parser()
     given = top.parse_args(argv)
     _check(top, given)
-    with _ended_by_signals() as stop, _directory(given.dir) as directory:
+    stop = threading.Event()
+    with interruptible(stop.set), _directory(given.dir) as directory:
         nodes: list[Node] = []
         clients: dict[str, Process] = {}
         try:

@@ -1,4 +1,4 @@
-"""Child processes, directories that are filled once per machine, jars of Maven Central and Java programs.
+"""Child processes, signals that end a program, directories that are filled once per machine, jars and Java programs.
 
 Used by the toolkit, the load generator, the analytics, the demo and the tests. Imports no other room of this project.
 """
