@@ -48,6 +48,16 @@ class Process:
             )
 
     @property
+    def pid(self) -> int:
+        """The id of its newest process; 0 if it was never started."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker_cy.admin import ClientError
+from broker_cy.core.supervision import Clock, Ended, Event, Limits, Ready, Restarting, Spawn, Started, Supervisor
 from broker_cy.reporting.numbers import plural
 from demo.nodes import Node
 from demo.outage import Heartbeats
-from demo.processes import START_TIMEOUT_S, DemoError, Process
+from demo.processes import START_TIMEOUT_S, STOP_TIMEOUT_S, DemoError, Process
 from demo.setup import elect_preferred, heartbeats_of, is_in_sync
 from demo.topics import CRASHING
 
@@ -45,31 +46,55 @@ def supervise(nodes: Sequence[Node], parts: Sequence[Part], stop: threading.Even
 
 
 class Crashes:
-    """The clients: one of them is killed now and then, and clients that have ended are restarted."""
+    """The running clients: one of them is killed now and then, and clients that have ended are restarted."""
 
     def __init__(self, clients: dict[str, Process], every_s: float, back_after_s: float) -> None:
-        self._clients = clients
+        self._clients = tuple(clients.values())
         self._every_s = every_s
         self._back_after_s = back_after_s
-        self._starts_at_s: dict[str, float] = {}
-        self._crash_at_s = time.monotonic() + every_s
+        self._crashing = clients[CRASHING]
+        self._is_killed = False
+        now_s = time.monotonic()
+        self._crash_at_s = now_s + every_s
+        # Clients count as ready when they are started. The demo stops them itself.
+        limits = Limits(_ms(START_TIMEOUT_S), _ms(START_TIMEOUT_S), _ms(STOP_TIMEOUT_S))
+        self._supervisor = Supervisor(len(self._clients), limits, pause_ms=self._pause_ms)
+        self._supervisor.begin({number: client.pid for number, client in enumerate(self._clients)}, _ms(now_s))
+        for number, client in enumerate(self._clients):
+            self._supervisor.take(Ready(number, client.pid), _ms(now_s))
 
     def look(self, now_s: float) -> None:
-        if now_s >= self._crash_at_s and not self._clients[CRASHING].has_ended:
-            self._clients[CRASHING].kill()
-            self._starts_at_s[CRASHING] = now_s + self._back_after_s
+        if now_s >= self._crash_at_s and not self._crashing.has_ended:
+            self._crashing.kill()
+            self._is_killed = True
             self._crash_at_s = now_s + max(self._every_s, self._back_after_s)
             say(f"{CRASHING} crashed (kill -9)")
-        for name, process in self._clients.items():
-            if not process.has_ended:
-                continue
-            if name not in self._starts_at_s:
-                say(f"{name} ended unexpectedly: {process.log_path}\n{process.last_words()}")
-                self._starts_at_s[name] = now_s + RESTART_S
-            elif now_s >= self._starts_at_s[name]:
-                del self._starts_at_s[name]
-                process.start()
-                say(f"{name} was restarted")
+        for number, client in enumerate(self._clients):
+            if client.has_ended and self._supervisor.slots[number].pid:
+                self._take(Ended(number, client.pid, client.code), now_s)
+        self._take(Clock(), now_s)
+
+    def _take(self, event: Event, now_s: float) -> None:
+        for action in self._supervisor.take(event, _ms(now_s)):
+            match action:
+                case Restarting(number):
+                    self._ended(self._clients[number])
+                case Spawn(number):
+                    client = self._clients[number]
+                    client.start()
+                    self._take(Started(number, client.pid), now_s)
+                    self._take(Ready(number, client.pid), now_s)
+                    say(f"{client.name} was restarted")
+
+    def _ended(self, client: Process) -> None:
+        if client is self._crashing and self._is_killed:
+            self._is_killed = False
+            return
+        say(f"{client.name} ended unexpectedly: {client.log_path}\n{client.last_words()}")
+
+    def _pause_ms(self, number: int, failures: int) -> int:
+        is_crash = self._clients[number] is self._crashing and self._is_killed
+        return _ms(self._back_after_s if is_crash else RESTART_S)
 
 
 class Outages:
@@ -156,6 +181,10 @@ class Outages:
         except ClientError:
             # The cluster is busy with the failover: the next check asks again.
             return False
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)
 
 
 def say(text: str) -> None:

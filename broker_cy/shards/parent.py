@@ -17,15 +17,29 @@ from typing import TYPE_CHECKING, Final
 
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.logs import facts
+from broker_cy.core.supervision import (
+    AllReady,
+    Clock,
+    Exit,
+    Kill,
+    Phase,
+    Ready,
+    Restarting,
+    Spawn,
+    SpawnFailed,
+    Started,
+    StopAsked,
+    Terminate,
+)
 from broker_cy.metrics import process
 from broker_cy.server.ready_line import print_ready
 from broker_cy.server.service_manager import ServiceManager
-from broker_cy.shards import children, supervisor
+from broker_cy.shards import children
 from broker_cy.shards.link import digest
 from broker_cy.shards.merge import Merger
 from broker_cy.shards.peers import Peer, Peers
 from broker_cy.shards.stillness import LOOK_MS, Stillness
-from broker_cy.shards.supervisor import Phase, Supervisor
+from broker_cy.shards.supervisor import Action, Ended, Event, Hello, ShardSupervisor, Still, TellEnded
 
 if TYPE_CHECKING:
     from broker_cy.config.shard_plan import Plan
@@ -56,12 +70,12 @@ class Parent:
         self._children = running
         self._hints = hints
         count = len(plan.shards)
-        self._supervisor = Supervisor(count, has_controller=plan.has_controller)
+        self._supervisor = ShardSupervisor(count, has_controller=plan.has_controller)
         self._peers: dict[int, Peer] = {}
         self._stillness: dict[int, Stillness] = {}
         self._starts = [0] * count
         self._kills = [0] * count
-        self._events: deque[supervisor.Event] = deque()
+        self._events: deque[Event] = deque()
         self._is_settling = False  # actions cause events, which are taken after them
         self._timer: asyncio.TimerHandle | None = None
         self._look_timer: asyncio.TimerHandle | None = None
@@ -113,11 +127,11 @@ class Parent:
         if not self._supervisor.is_stopping:
             LOGGER.info("stopping the shards")
             self._manager.stopping()
-            self._take(supervisor.StopAsked())
+            self._take(StopAsked())
 
     # --- events and actions
 
-    def _take(self, event: supervisor.Event) -> None:
+    def _take(self, event: Event) -> None:
         self._events.append(event)
         if not self._is_settling:
             self._settle()
@@ -135,33 +149,33 @@ class Parent:
             self._timer = None
         due_ms = self._supervisor.next_ms()
         if due_ms is not None:
-            self._timer = self._loop.call_later(max(0, due_ms - self._now_ms()) / 1000, self._take, supervisor.Clock())
+            self._timer = self._loop.call_later(max(0, due_ms - self._now_ms()) / 1000, self._take, Clock())
 
-    def _do(self, actions: list[supervisor.Action]) -> None:
+    def _do(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case supervisor.Spawn(shard):
+                case Spawn(shard):
                     self._spawn(shard)
-                case supervisor.Terminate(shard, pid, why):
+                case Terminate(shard, pid, why):
                     LOGGER.info("stopping a shard", extra=facts(shard=shard, process=pid, reason=why))
                     self._signal(shard, pid, signal.SIGTERM)
-                case supervisor.Kill(shard, pid, why):
+                case Kill(shard, pid, why):
                     LOGGER.error("killing a shard", extra=facts(shard=shard, process=pid, reason=why))
                     self._kills[shard] += 1
                     self._signal(shard, pid, signal.SIGKILL)
-                case supervisor.Restarting(shard, pid, code, delay_ms):
+                case Restarting(shard, pid, code, delay_ms):
                     reason = children.reason_of(code)
                     LOGGER.warning(
                         "a shard has ended; it is started again",
                         extra=facts(shard=shard, process=pid, reason=reason, after_ms=delay_ms),
                     )
-                case supervisor.TellEnded(shard, epoch):
+                case TellEnded(shard, epoch):
                     for other, peer in self._peers.items():
                         if other != shard:
                             peer.tell_ended(int(self._plan.shards[shard]["node.id"]), epoch)
-                case supervisor.AllReady():
+                case AllReady():
                     self._all_ready()
-                case supervisor.Exit(code):
+                case Exit(code):
                     self._done.set_result(code)
 
     def _spawn(self, shard: int) -> None:
@@ -169,7 +183,7 @@ class Parent:
             child = children.spawn(children.command(shard), os.environ)
         except OSError as error:
             LOGGER.error("could not start a shard", extra=facts(shard=shard, reason=error))
-            self._events.append(supervisor.SpawnFailed(shard))
+            self._events.append(SpawnFailed(shard))
             return
         try:
             self._directory.note(shard, child.pid)
@@ -179,7 +193,7 @@ class Parent:
         self._starts[shard] += 1
         self._children[shard] = child
         self._watch(shard, child)
-        self._events.append(supervisor.Started(shard, child.pid))
+        self._events.append(Started(shard, child.pid))
 
     def _watch(self, shard: int, child: Child) -> None:
         self._stillness[shard] = Stillness(self._plan.session_timeout_ms)
@@ -205,7 +219,7 @@ class Parent:
             LOGGER.info(
                 "a shard has ended", extra=facts(shard=shard, process=child.pid, reason=children.reason_of(code))
             )
-        self._take(supervisor.Ended(shard, child.pid, code, epoch))
+        self._take(Ended(shard, child.pid, code, epoch))
 
     def _signal(self, shard: int, pid: int, number: signal.Signals) -> None:
         child = self._children.get(shard)
@@ -232,11 +246,11 @@ class Parent:
                 "the settings were changed since this node was started: restart it, so that all shards have them",
                 extra=facts(shard=peer.shard),
             )
-        self._take(supervisor.Hello(peer.shard, peer.pid, is_current))
+        self._take(Hello(peer.shard, peer.pid, is_current))
 
     def served(self, peer: Peer) -> None:
         """It serves clients."""
-        self._take(supervisor.Ready(peer.shard, peer.pid))
+        self._take(Ready(peer.shard, peer.pid))
 
     def _all_ready(self) -> None:
         addresses = ", ".join(peer.addresses for _, peer in sorted(self._peers.items()))
@@ -265,7 +279,7 @@ class Parent:
             why = None if threads is None else stillness.judge(threads, ticks=is_ready)
             if why is not None:
                 self._stillness[shard] = Stillness(self._plan.session_timeout_ms)
-                self._take(supervisor.Still(shard, child.pid, why))
+                self._take(Still(shard, child.pid, why))
         if loaded > self._loaded and not self._supervisor.is_ready:
             self._loaded = loaded
             self._manager.loading(loaded)

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
+from broker_cy.core import supervision as core
+from broker_cy.core.supervision import Phase
 from broker_cy.shards import supervisor as sup
-from broker_cy.shards.supervisor import Phase, Supervisor
+from broker_cy.shards.supervisor import ShardSupervisor
 
 RUN_MS = 300_000
 # A shard may be without a process for so long while the parent does not stop: the longest pause of a restart.
-ABSENT_MS_MAX = sup.BACKOFF_MS_MAX + 1
+ABSENT_MS_MAX = core.BACKOFF_MS_MAX + 1
 # From the request to stop: two shards one after the other are killed after STOP_MS, in the worst case.
 STOPPED_MS_MAX = 2 * sup.STOP_MS + 1_000
 
@@ -49,7 +51,7 @@ class World:
         self.is_calm_at_stop = draw.random() < 0.5  # hanging shards are not killed
         self.hangs = draw.choice([0.0, 0.2])  # stops that do not end
         self.processes: dict[int, Process] = {}
-        self.supervisor: Supervisor
+        self.supervisor: ShardSupervisor
         self.parent = 0  # the number of the parent
         self.told: set[tuple[int, int]] = set()
         self.absent_since: dict[int, int] = {}
@@ -86,7 +88,7 @@ class World:
 
     def new_parent(self) -> None:
         self.parent += 1
-        self.supervisor = Supervisor(self.count, has_controller=self.has_controller)
+        self.supervisor = ShardSupervisor(self.count, has_controller=self.has_controller)
         self.all_ready = 0
         self.attempts = {shard: [] for shard in range(self.count)}
         running = {each.shard: each.pid for each in self.processes.values() if not each.stranger}
@@ -106,7 +108,7 @@ class World:
     def clock(self) -> None:
         due_ms = self.supervisor.next_ms()
         if due_ms is not None:
-            self.at(max(0, due_ms - self.now_ms), lambda: self.take(sup.Clock()), of_parent=True)
+            self.at(max(0, due_ms - self.now_ms), lambda: self.take(core.Clock()), of_parent=True)
 
     def take(self, event: sup.Event) -> None:
         self.follow_up = [event]
@@ -117,31 +119,31 @@ class World:
     def do(self, actions: list[sup.Action]) -> None:
         for action in actions:
             match action:
-                case sup.Spawn(shard):
+                case core.Spawn(shard):
                     self.spawn(shard)
-                case sup.Terminate(shard, pid, why):
+                case core.Terminate(shard, pid, why):
                     self.terminate(shard, pid, why)
-                case sup.Kill(shard, pid, _):
+                case core.Kill(shard, pid, _):
                     process = self.processes.get(pid)
                     assert process is not None, f"a process is killed that is not there: {pid}"
                     assert not process.stranger, "a process is killed that is not the shard's own"
                     self.kills += 1
                     process.killed = True
                     self.at(1, partial(self.end, process, -9))
-                case sup.Restarting(shard, _, _, delay_ms):
+                case core.Restarting(shard, _, _, delay_ms):
                     self.restarts += 1
                     assert self.stop_ms is None, "a shard is to be started again while the parent stops"
-                    assert 0 <= delay_ms <= sup.BACKOFF_MS_MAX
+                    assert 0 <= delay_ms <= core.BACKOFF_MS_MAX
                 case sup.TellEnded(shard, epoch):
                     assert (shard, epoch) not in self.told, "an end is reported twice"
                     assert all(each.epoch != epoch for each in self.processes.values()), "an end is reported too early"
                     self.told.add((shard, epoch))
-                case sup.AllReady():
+                case core.AllReady():
                     self.all_ready += 1
                     assert self.all_ready == 1, "the parent is ready twice"
                     ready = {each.shard for each in self.processes.values() if each.ready and not each.stranger}
                     assert ready == set(range(self.count)), "the parent is ready before its shards"
-                case sup.Exit(code):
+                case core.Exit(code):
                     assert not [each for each in self.processes.values() if not each.stranger], "a shard is left"
                     self.exited = code
 
@@ -152,16 +154,16 @@ class World:
         attempts = self.attempts[shard]
         attempts.append(self.now_ms)
         # The pause doubles, from 100 ms to 10 s: 8 starts in ten seconds, and as many after one that lasted.
-        recent = [at_ms for at_ms in attempts if at_ms > self.now_ms - sup.BACKOFF_MS_MAX]
-        assert len(recent) <= 16, f"shard {shard} is started {len(recent)} times in {sup.BACKOFF_MS_MAX} ms"
+        recent = [at_ms for at_ms in attempts if at_ms > self.now_ms - core.BACKOFF_MS_MAX]
+        assert len(recent) <= 16, f"shard {shard} is started {len(recent)} times in {core.BACKOFF_MS_MAX} ms"
         if self.draw.random() < 0.02:
             self.absent_since[shard] = self.now_ms
-            self.follow_up.append(sup.SpawnFailed(shard))
+            self.follow_up.append(core.SpawnFailed(shard))
             return
         process = Process(shard, next(self._pids))
         self.processes[process.pid] = process
         self.absent_since.pop(shard, None)
-        self.follow_up.append(sup.Started(shard, process.pid))
+        self.follow_up.append(core.Started(shard, process.pid))
         if self.draw.random() < self.start_fails and self.all_ready:
             self.at(self.draw.randint(1, 500), lambda: self.end(process, 1))
         else:
@@ -199,7 +201,7 @@ class World:
         if process.epoch < 0:
             process.epoch = next(self._epochs)
         process.ready = True
-        self.take(sup.Ready(process.shard, process.pid))
+        self.take(core.Ready(process.shard, process.pid))
 
     def end(self, process: Process, code: int) -> None:
         if self.processes.pop(process.pid, None) is None or process.stranger:
@@ -246,7 +248,7 @@ class World:
     def ask_to_stop(self) -> None:
         if self.stop_ms is None:
             self.stop_ms = self.now_ms
-            self.take(sup.StopAsked())
+            self.take(core.StopAsked())
 
     def check(self) -> None:
         if self.stop_ms is None and self.supervisor.is_stopping:

@@ -6,8 +6,10 @@ import os
 
 import pytest
 
+from broker_cy.core import supervision
+from broker_cy.core.supervision import Action, Phase, Supervisor, Terminate
 from broker_cy.shards import supervisor as sup
-from broker_cy.shards.supervisor import Phase, Slot, Supervisor
+from broker_cy.shards.supervisor import ShardSupervisor
 from tests.sim.defects import Patch, Planter, must_find
 from tests.sim.seeds import parts_of, repeatable
 from tests.sim.shard_world import World
@@ -41,31 +43,30 @@ def test_shards_are_supervised() -> None:
 def stale_end_counts(patch: Patch) -> None:
     """The end of a second process counts as that of the shard: its process is started again, although it runs."""
 
-    def hello(self: Supervisor, slot: Slot, shard: int, pid: int, is_current: bool, actions: list[sup.Action]) -> None:
-        slot.pid, slot.greeted, slot.current = pid, True, is_current
+    def hello(self: ShardSupervisor, shard: int, pid: int, is_current: bool) -> list[sup.Action]:
+        self.slots[shard].pid = pid
+        return []
 
-    patch.setattr(Supervisor, "_hello", hello)
+    patch.setattr(ShardSupervisor, "_hello", hello)
 
 
 def no_backoff(patch: Patch) -> None:
     """A shard that cannot start is started without pause."""
-    patch.setattr(Supervisor, "_backoff_ms", staticmethod(lambda failures: 10))
+    patch.setattr(supervision, "backoff_ms", lambda child, failures: 10)
 
 
 def endless_backoff(patch: Patch) -> None:
     """The pause between two starts grows without a bound."""
-    patch.setattr(Supervisor, "_backoff_ms", staticmethod(lambda failures: 100 << failures))
+    patch.setattr(supervision, "backoff_ms", lambda child, failures: 100 << failures)
 
 
 def restarts_while_stopping(patch: Patch) -> None:
     """A shard that ends while the parent stops is started again."""
     right = Supervisor._ended
 
-    def ended(
-        self: Supervisor, slot: Slot, shard: int, code: int | None, now_ms: int, actions: list[sup.Action]
-    ) -> None:
+    def ended(self: Supervisor, child: int, code: int | None, now_ms: int, actions: list[Action]) -> None:
         stopping, self._stopping = self._stopping, False
-        right(self, slot, shard, code, now_ms, actions)
+        right(self, child, code, now_ms, actions)
         self._stopping = stopping or self._stopping
 
     patch.setattr(Supervisor, "_ended", ended)
@@ -78,12 +79,12 @@ def controller_stops_first(patch: Patch) -> None:
 
 def ends_are_not_told(patch: Patch) -> None:
     """The others do not learn of the end of a shard."""
-    right = Supervisor.take
+    right = ShardSupervisor.take
 
-    def take(self: Supervisor, event: sup.Event, now_ms: int) -> list[sup.Action]:
+    def take(self: ShardSupervisor, event: sup.Event, now_ms: int) -> list[sup.Action]:
         return [each for each in right(self, event, now_ms) if not isinstance(each, sup.TellEnded)]
 
-    patch.setattr(Supervisor, "take", take)
+    patch.setattr(ShardSupervisor, "take", take)
 
 
 def frozen_one_is_adopted(patch: Patch) -> None:
@@ -107,13 +108,13 @@ def stop_waits_for_ever(patch: Patch) -> None:
 def all_are_replaced_at_once(patch: Patch) -> None:
     """All shards with other settings are stopped together, so that no shard serves."""
 
-    def roll(self: Supervisor, now_ms: int, actions: list[sup.Action]) -> None:
-        for shard, slot in enumerate(self.slots):
-            if not slot.current and slot.phase is Phase.READY:
+    def replace(self: Supervisor, now_ms: int, actions: list[Action]) -> None:
+        for child, slot in enumerate(self.slots):
+            if slot.phase is Phase.READY and (why := self._outdated(child)):
                 slot.phase, slot.due_ms = Phase.STOPPING, now_ms + sup.STOP_MS
-                actions.append(sup.Terminate(shard, slot.pid, "it runs with other settings"))
+                actions.append(Terminate(child, slot.pid, why))
 
-    patch.setattr(Supervisor, "_roll", roll)
+    patch.setattr(Supervisor, "_replace", replace)
 
 
 DEFECTS: dict[Planter, int] = {
