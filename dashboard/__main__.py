@@ -6,7 +6,7 @@ import sys
 
 from broker_cy.core import extras
 
-# Modules of the extra `dashboard` (requirements/dashboard.in); if they can be imported, it is installed.
+# Modules of the extra `dashboard` (requirements/http.in and dashboard.in); if they can be imported, it is installed.
 LIBRARIES = ("argon2", "authlib", "dash", "fastapi", "httpx", "joserfc", "orjson", "uvicorn", "websockets")
 
 

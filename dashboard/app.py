@@ -27,12 +27,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker_cy import __version__
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.watch import Alerting
+from broker_cy.http.answers import JsonRequest, json_route
+from broker_cy.http.compressed import Compressed
+from broker_cy.http.own_requests import collected, get_scope, no_body
 from broker_cy.reporting.document import PLOTLY
 from dashboard.acts import Acts
-from dashboard.answers import json_answer
 from dashboard.components.panel import page_path
 from dashboard.components.shell import shell
-from dashboard.compressed import PREFIXES, Compressed, collected, get_scope, no_body
 from dashboard.context import IDENTITY, Context, Page
 from dashboard.live.socket import LiveSockets
 from dashboard.pages import report
@@ -40,6 +41,7 @@ from dashboard.pages.registry import PAGES
 from dashboard.record_routes import routes as record_routes
 from dashboard.report_file import routes as report_routes
 from dashboard.security.guard import Guard
+from dashboard.security.headers import CACHED_PREFIXES, VERSIONED_PREFIXES
 from dashboard.security.routes import routes
 
 _LOG = logging.getLogger(__name__)
@@ -85,7 +87,7 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         WebSocketRoute("/live", sockets.serve),
         Route("/", _first_page(context)),
         Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
-        *(Route(f"/act/{run.__name__}", _act(run), methods=["POST"]) for run in (acts.open, acts.plan, acts.execute)),
+        *(json_route(f"/act/{run.__name__}", _act(run)) for run in (acts.open, acts.plan, acts.execute)),
         *record_routes(context),
         *report_routes(context),
         # The library that reports contain; Dash serves the other files of assets/vendor.
@@ -96,7 +98,7 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
     server.router.routes[:] = [
         route for route in server.router.routes if getattr(route, "path", "") not in _UNUSED_PATHS
     ]
-    compressed = Compressed(server)
+    compressed = Compressed(server, CACHED_PREFIXES, VERSIONED_PREFIXES)
     for route in server.router.routes:
         if isinstance(route, Route) and route.path == CALLBACK_PATH:
             route.app = Lenient(route.app)
@@ -119,7 +121,8 @@ async def _prepare(compressed: Compressed, server: FastAPI) -> None:
     named = [html_text.unescape(each) for each in _ADDRESS.findall(message["body"].decode())]
     libraries = sorted([*ASSETS.glob("vendor/*.js"), PLOTLY], key=lambda path: path.stat().st_size)
     await compressed.prepare(
-        [each for each in named if each.startswith(PREFIXES)] + [f"/assets/vendor/{path.name}" for path in libraries]
+        [each for each in named if each.startswith(CACHED_PREFIXES)]
+        + [f"/assets/vendor/{path.name}" for path in libraries]
     )
 
 
@@ -168,11 +171,8 @@ def _first_page(context: Context) -> Callable[[Request], Response]:
     return redirect
 
 
-def _act(run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return await json_answer(request, run)
-
-    return answer
+def _act(run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Callable[[JsonRequest], Awaitable[Any]]:
+    return lambda request: run(request.body)
 
 
 def _dash(context: Context, server: FastAPI) -> Dash:

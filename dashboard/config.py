@@ -24,20 +24,16 @@ Relative paths are relative to the directory of the file.
 
 from __future__ import annotations
 
-import ipaddress
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from broker_cy.client.address import parse_address
 from broker_cy.client.clusters import default_path
-from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.toml_file import Table, read
 from broker_cy.console.alerts.rules import default_rules_path
+from broker_cy.http.addresses import Network, parse_listen, parse_proxies
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
-from dashboard.security.addresses import PROXIES_MAX, Network
 from dashboard.security.users import USERS_FILE, default_users_path
 
 DEFAULT_PORT = 8050
@@ -103,7 +99,7 @@ class DashboardConfig:
         """Return the configuration with the options that were given. Raises ClientError."""
         found = self
         if listen is not None:
-            host, port = parse_listen(listen, "--listen")
+            host, port = parse_listen(listen, "--listen", DEFAULT_PORT)
             found = replace(found, host=host, port=port)
         if users is not None:
             found = replace(found, users=users.absolute())
@@ -120,14 +116,6 @@ def default_state() -> Path:
     """$XDG_STATE_HOME/broker-dash, else ~/.local/state/broker-dash."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "broker-dash"
-
-
-def parse_listen(text: str, where: str) -> tuple[str, int]:
-    """Parse HOST:PORT, also [::1]:8050. Port 0 selects a free one. Raises ClientError."""
-    try:
-        return parse_address(text, DEFAULT_PORT, needs_port=True, port_min=0)
-    except ValueError as error:
-        raise ClientError(Failure.INVALID, str(error), what=where) from None
 
 
 def load_config(path: Path | None, clusters: Path | None = None) -> DashboardConfig:
@@ -193,7 +181,7 @@ def _config(file: Path, top: Table) -> DashboardConfig:
         raise refuse("tls_certificate and tls_key belong together")
     if "tls_certificate" in data and data.get("behind_tls_proxy"):
         raise refuse("behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
-    host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), f"{file}: listen")
+    host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), f"{file}: listen", DEFAULT_PORT)
     return DashboardConfig(
         host,
         port,
@@ -209,16 +197,6 @@ def _config(file: Path, top: Table) -> DashboardConfig:
         parse_oidc(data["oidc"], file, refuse) if "oidc" in data else None,
         parse_masks(data.get("mask", []), refuse),
         path_of("report"),
-        _proxies(data.get("trusted_proxies", []), refuse),
+        parse_proxies(data.get("trusted_proxies", []), refuse),
         data.get("notify", False),
     )
-
-
-def _proxies(found: list[Any], refuse: Callable[[str], ClientError]) -> tuple[Network, ...]:
-    """Raises ClientError."""
-    if len(found) > PROXIES_MAX:
-        raise refuse(f"trusted_proxies has {len(found)} entries; {PROXIES_MAX} are allowed")
-    try:
-        return tuple(ipaddress.ip_network(each) for each in found)
-    except ValueError as error:
-        raise refuse(f"trusted_proxies = {found!r}: {error}") from None

@@ -34,8 +34,8 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import RECORDS_A_TURN
+from broker_cy.http.answers import JsonRequest, json_route, status_of
 from broker_cy.reporting.numbers import count, size
-from dashboard.answers import json_answer, status_of
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.matching import Matcher
 from dashboard.collector.record_jobs import RecordJob, partitions_of
@@ -70,20 +70,18 @@ def routes(context: Context) -> list[Route]:
         "leave": lambda hub, job: hub.jobs.drop(job, "this reading was ended, because its page was left: read again"),
     }
 
-    async def change(request: Request) -> Response:
-        async def run(body: Mapping[str, Any]) -> dict[str, Any]:
-            if not all(isinstance(body.get(name), str) for name in ("cluster", "job")):
-                raise ClientError(Failure.INVALID, "an object with the texts cluster and job is expected")
-            step = steps.get(request.path_params["step"])
-            if step is None:
-                raise ClientError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
-            hub = context.hub(body["cluster"])
-            step(hub, hub.jobs.of(body["job"], context.identity()))
-            return {}
+    async def change(request: JsonRequest) -> dict[str, Any]:
+        body = request.body
+        if not all(isinstance(body.get(name), str) for name in ("cluster", "job")):
+            raise ClientError(Failure.INVALID, "an object with the texts cluster and job is expected")
+        step = steps.get(request.path["step"])
+        if step is None:
+            raise ClientError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
+        hub = context.hub(body["cluster"])
+        step(hub, hub.jobs.of(body["job"], context.identity()))
+        return {}
 
-        return await json_answer(request, run)
-
-    return [Route("/reading/{step}", change, methods=["POST"]), Route("/export", exports.serve, methods=["GET"])]
+    return [json_route("/reading/{step}", change), Route("/export", exports.serve, methods=["GET"])]
 
 
 class _Place:

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from broker_cy.client.errors import ClientError, Failure
-from dashboard.answers import status_of
+from broker_cy.http.answers import status_of
 from dashboard.security.headers import SANDBOXED_PATH, sandbox_policy
 
 if TYPE_CHECKING:

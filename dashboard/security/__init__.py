@@ -6,9 +6,10 @@ An application builds a SecurityConfig and a Security, adds the `routes` of it, 
     app.router.routes[:0] = routes(security)
     uvicorn.run(Guard(app, security), proxy_headers=False, server_header=False, ...)
 
-Modules: core (Security), roles (who may do what), users (the users file), sessions (the cookie), guard (every request;
-addresses and headers are its parts), login and oidc (pages), routes (of both), limits (of failed logins), masking,
-audit, user_commands (`broker-dash user`), files and fields (private files, values of configuration tables).
+Modules: core (Security), roles (who may do what), users (the users file), sessions (the cookie), guard (every request:
+broker_cy.http.edge with this login; headers are its part), login and oidc (pages), targets (the page after a login),
+routes (of both), masking, audit, user_commands (`broker-dash user`), files and fields (private files, values of
+configuration tables).
 """
 
 from dashboard.security.audit import Audit, Entry

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from broker_cy.client.errors import ClientError, Failure
-from dashboard.security.addresses import Hosts, Network, is_loopback
+from broker_cy.http.addresses import Hosts, Network, is_loopback
 from dashboard.security.audit import Audit
 from dashboard.security.files import make_private_directory, take_lock
 from dashboard.security.masking import Mask, Masking

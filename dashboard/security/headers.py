@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Final
 
 from broker_cy.client.errors import ClientError, Failure
-from dashboard.security.addresses import LOOPBACK_NAMES, Host
+from broker_cy.http.addresses import LOOPBACK_NAMES, Host
+from broker_cy.http.requests import Headers
 
-Headers = list[tuple[bytes, bytes]]
-
-# Browsers may cache responses below these paths: they contain the program and no data of a cluster.
-CACHED_PREFIXES: Final = ("/assets/", "/_dash-component-suites/")
+# Browsers may cache responses below these paths: they contain the program and no data of a cluster. The addresses of
+# Dash's scripts contain their version.
+VERSIONED_PREFIXES: Final = ("/_dash-component-suites/",)
+CACHED_PREFIXES: Final = ("/assets/", *VERSIONED_PREFIXES)
 # The one response with a policy of its own: a page of another program, shown in a frame of the dashboard.
 SANDBOXED_PATH: Final = "/report"
 _SANDBOX: Final = "sandbox allow-scripts; "
@@ -36,7 +37,7 @@ def sandbox_policy(script_hashes: Sequence[str]) -> str:
     )
 
 
-class ResponseHeaders:
+class PageHeaders:
     """Makes the headers of responses. `script_hashes` are the inline scripts that may run: sha256-BASE64; `frames`:
     pages may show other pages of the dashboard in frames.
     """

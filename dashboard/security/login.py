@@ -15,10 +15,10 @@ from urllib.parse import parse_qs, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from dashboard.security.addresses import local_path
+from broker_cy.http.limits import Buckets, Failures, KnownPlaces, address_key
 from dashboard.security.core import Security
-from dashboard.security.limits import Buckets, Failures, KnownPlaces, address_key
 from dashboard.security.roles import PASSWORD, Identity
+from dashboard.security.targets import local_path
 from dashboard.security.users import NAME_CHARACTERS_MAX, PASSWORD_CHARACTERS_MAX, Busy, User
 
 # A form has a name, a password and a path, each percent-encoded.

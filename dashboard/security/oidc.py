@@ -31,12 +31,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dashboard.security.addresses import local_path
+from broker_cy.http.limits import Buckets, address_key
 from dashboard.security.core import Security
-from dashboard.security.limits import Buckets, address_key
 from dashboard.security.login import identity_of, page
 from dashboard.security.oidc_config import CALLBACK_PATH, OidcConfig, problem_of_url
 from dashboard.security.roles import OIDC, Role
+from dashboard.security.targets import local_path
 from dashboard.security.users import check_name
 
 with warnings.catch_warnings():

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from dashboard.security.addresses import is_loopback
+from broker_cy.http.addresses import is_loopback
 from dashboard.security.fields import Refuse, Table
 from dashboard.security.files import read_private
 from dashboard.security.roles import Role, Scope

@@ -90,6 +90,7 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
         "runtime",
         "tui",
         "bench",
+        "http",
         "dashboard",
         "loadgen",
         "analytics",

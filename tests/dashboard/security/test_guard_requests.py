@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.security.addresses import local_path
 from dashboard.security.guard import Guard
+from dashboard.security.targets import local_path
 from tests.dashboard.security.kit import HOST, HTML, ORIGIN, PORT, Dashboard, Header, Make, run_socket, unused
 
 # Origins

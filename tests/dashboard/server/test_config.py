@@ -25,7 +25,7 @@ from broker_cy.client.clusters import Wanted
 from broker_cy.client.errors import ClientError
 from dashboard.__main__ import main
 from dashboard.cli import command, find_entries, find_users
-from dashboard.config import load_config, parse_listen
+from dashboard.config import load_config
 from tests.support.dashboard import running_dashboard
 
 AWAY = "127.0.0.1:1"
@@ -70,7 +70,6 @@ def test_options_come_before_the_file(tmp_path: Path) -> None:
     assert (changed.host, changed.port, changed.state, changed.is_readonly) == ("::1", 80, tmp_path, True)
     assert changed.users == config.users
     assert (config.report, changed.report) == (tmp_path / "weeks.html", tmp_path / "weeks.html")
-    assert parse_listen("localhost:0", "x") == ("localhost", 0)
 
 
 def test_files_beside_the_cluster_file_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from dashboard import report_file
 from dashboard.context import IDENTITY, Context
 from dashboard.security import Security, SecurityConfig
-from dashboard.security.headers import SANDBOXED_PATH, ResponseHeaders
+from dashboard.security.headers import SANDBOXED_PATH, PageHeaders
 from dashboard.security.roles import LOOPBACK, Identity, Role, Scope
 from spark_analytics.report import page
 from tests.dashboard.server.application import visitor
@@ -121,7 +121,7 @@ def test_who_sees_only_some_topics_sees_no_report(tmp_path: Path, path: Path, sc
 
 def test_no_other_response_gets_a_policy_of_its_own() -> None:
     """If this fails, a handler can switch off the policy of the dashboard, or the report that of its sandbox."""
-    headers = ResponseHeaders(tls=False)
+    headers = PageHeaders(tls=False)
     own = (b"Content-Security-Policy", b"sandbox allow-scripts; script-src *")
     loose = (b"Content-Security-Policy", b"default-src *")
     for path, status, given, kept in (

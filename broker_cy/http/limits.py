@@ -1,4 +1,4 @@
-"""Rate limits by key: failed logins by address and by user, and denials in the audit log.
+"""Rate limits by key, such as failed logins by address and by user, and denials in an audit log.
 
 The tables are bounded. A key that is forgotten because a table is full starts again; the key that was used the longest
 time ago is forgotten first. Times are in seconds, of the clock that the caller gives.

@@ -1,19 +1,20 @@
-"""Which URLs are the dashboard's: hosts, origins, and paths that every part of it reads in the same way."""
+"""Which URLs are those of a program: where it listens, hosts, origins, proxies, and paths that every part of it reads
+in the same way.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
-from typing import Final, NamedTuple
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
+from broker_cy.client.address import Address, parse_address
 from broker_cy.client.errors import ClientError, Failure
 
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16_384
-# The length limit of the path that is opened after the login.
-NEXT_CHARACTERS_MAX: Final = 2_000
 HOSTS_MAX: Final = 100
 PROXIES_MAX: Final = 100
 # Addresses in X-Forwarded-For that are read, from its end.
@@ -25,7 +26,6 @@ _REFUSED_ESCAPE = re.compile(rb"%(?:2f|5c|[01][0-9a-f]|7f|25[0-9a-f]{2})", re.IG
 _BAD_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -34,6 +34,26 @@ class Host(NamedTuple):
 
     name: str
     port: int | None
+
+
+def parse_listen(text: str, where: str, default_port: int) -> Address:
+    """Parse HOST:PORT, also [::1]:PORT. Port 0 selects a free one; `default_port` is an example in errors. Raises
+    ClientError.
+    """
+    try:
+        return parse_address(text, default_port, needs_port=True, port_min=0)
+    except ValueError as error:
+        raise ClientError(Failure.INVALID, str(error), what=where) from None
+
+
+def parse_proxies(found: Sequence[Any], refuse: Callable[[str], ClientError]) -> tuple[Network, ...]:
+    """Parse the setting trusted_proxies: addresses and networks. Raises ClientError, which `refuse` makes of a text."""
+    if len(found) > PROXIES_MAX:
+        raise refuse(f"trusted_proxies has {len(found)} entries; {PROXIES_MAX} are allowed")
+    try:
+        return tuple(ipaddress.ip_network(each) for each in found)
+    except ValueError as error:
+        raise refuse(f"trusted_proxies = {found!r}: {error}") from None
 
 
 def parse_host(text: str) -> Host | None:
@@ -95,12 +115,11 @@ def _is_address(name: str) -> bool:
 
 
 class Hosts:
-    """The hosts by which browsers may address the dashboard; others are DNS rebinding, or a proxy that is not
-    configured.
+    """The hosts by which clients may address a program; others are DNS rebinding, or a proxy that is not configured.
 
-    Allowed are loopback names and the address that the dashboard listens on, with its port, and the configured names,
-    with their own port or else the dashboard's or the scheme's. If the dashboard listens on all addresses, every IP
-    address is allowed, too, because rebinding needs a name.
+    Allowed are loopback names and the address that the program listens on, with its port, and the configured names,
+    with their own port or else the program's or the scheme's. If the program listens on all addresses, every IP address
+    is allowed, too, because rebinding needs a name.
     """
 
     def __init__(self, listen: str, port: int, names: Sequence[str], *, tls: bool) -> None:
@@ -169,23 +188,3 @@ def path_problem(raw: bytes, path: str) -> str:
         if any(segment in (".", "..") for segment in segments) or "" in segments[:-1]:
             return "the path has an empty segment or a dot segment"
     return ""
-
-
-def local_path(text: str) -> str:
-    """Return the path and query of `text` for a Location header if it is a page of the dashboard, else "/".
-
-    Browsers read //host, /\\host and http:host as other hosts, and drop tabs and line breaks.
-    """
-    if not 1 <= len(text) <= NEXT_CHARACTERS_MAX or not text.isprintable() or " " in text or "\\" in text:
-        return "/"
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return "/"
-    encoded = quote(text, safe="/?&=%#:@!$'()*+,;~-._")
-    raw = encoded.partition("?")[0].partition("#")[0].encode()
-    if parts.scheme or parts.netloc or path_problem(raw, parts.path):
-        return "/"
-    first = parts.path.split("/")[1]
-    # They would return to the login.
-    return "/" if first in ("login", "login.css", "logout", "oidc") else encoded

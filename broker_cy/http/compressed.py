@@ -1,5 +1,5 @@
-"""Assets and the scripts of components, compressed once: they never change while the program runs. The files that pages
-load are compressed at startup, so that the first visitor does not wait.
+"""Files that never change while the program runs, compressed once. Those that pages load can be compressed at startup,
+so that the first visitor does not wait.
 
 Starlette's own middleware compresses them again for each request, at several milliseconds for a large script. A browser
 keeps versioned files for a year, and revalidates the others before each use (ETag).
@@ -11,15 +11,16 @@ import asyncio
 import gzip
 import hashlib
 import logging
-from collections.abc import Iterable, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker_cy.http.own_requests import collected, get_scope, no_body
+
 _LOG = logging.getLogger(__name__)
 
-PREFIXES = ("/assets/", "/_dash-component-suites/")
-# Everything that a browser loads is about 3 MB compressed.
+# Everything that a browser loads from the dashboard is about 3 MB compressed.
 STORED_BYTES_MAX = 64 << 20
 BODY_BYTES_MIN = 500
 _YEAR = b"public, max-age=31536000, immutable"
@@ -33,10 +34,15 @@ class _Stored(NamedTuple):
 
 
 class Compressed:
-    """Answers requests for assets from memory after the first one; everything else passes through."""
+    """Answers requests for files below `prefixes` from memory after the first one; everything else passes through.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Addresses with a query, and those below `versioned`, change with the contents of their file.
+    """
+
+    def __init__(self, app: ASGIApp, prefixes: tuple[str, ...], versioned: tuple[str, ...] = ()) -> None:
         self._app = app
+        self._prefixes = prefixes
+        self._versioned = versioned
         self._stored: dict[tuple[str, bool], _Stored] = {}
         # Held while a file is compressed: one at a time, so that many first visitors do not multiply the work.
         self._compressing = asyncio.Lock()
@@ -53,7 +59,7 @@ class Compressed:
                 _LOG.warning("%s cannot be prepared: status %s", address, answer[0].get("status"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PREFIXES):
+        if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(self._prefixes):
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -89,48 +95,12 @@ class Compressed:
             answer = await collected(self._app, plain, receive)
             if not _is_worth_it(answer):
                 return answer
-            stored = await asyncio.to_thread(_compress, answer, place[1] or "suites" in place[0])
+            is_versioned = place[1] or place[0].startswith(self._versioned)
+            stored = await asyncio.to_thread(_compress, answer, is_versioned)
             if self._bytes + len(stored.body) <= STORED_BYTES_MAX:
                 self._stored[place] = stored
                 self._bytes += len(stored.body)
             return stored
-
-
-def get_scope(path: str, query: str = "") -> Scope:
-    """Return the scope of a request that the program sends to its own application."""
-    return {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
-        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query.encode(),
-        "headers": [(b"host", b"localhost")], "client": None, "server": None, "state": {},
-    }  # fmt: skip
-
-
-def no_body() -> Receive:
-    """Return the receiving side of a request without a body, whose client stays connected until it has the answer."""
-    parts: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive() -> Message:
-        if not parts:
-            # An application that streams waits here for the client to disconnect, until its answer is complete.
-            await asyncio.get_running_loop().create_future()
-        return parts.pop()
-
-    return receive
-
-
-async def collected(app: ASGIApp, scope: Scope, receive: Receive) -> list[Message]:
-    """Return the start and the whole body of an answer."""
-    start: MutableMapping[str, Any] = {}
-    parts: list[bytes] = []
-
-    async def take(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            start.update(message)
-        elif message["type"] == "http.response.body":
-            parts.append(message.get("body", b""))
-
-    await app(scope, receive, take)
-    return [start, {"type": "http.response.body", "body": b"".join(parts)}]
 
 
 def _is_worth_it(answer: list[Message]) -> bool:
