@@ -21,8 +21,8 @@ from dash.exceptions import CallbackException
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Match, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker_cy import __version__
 from broker_cy.client.errors import ClientError, Failure
@@ -85,11 +85,12 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
     server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     server.router.routes += [
         WebSocketRoute("/live", sockets.serve),
-        Route("/", _first_page(context)),
         Route("/healthz", lambda _: Response("ok", media_type="text/plain")),
         *(json_route(f"/act/{run.__name__}", _act(run)) for run in (acts.open, acts.plan, acts.execute)),
         *record_routes(context),
         *report_routes(context),
+        # After the file of a report, which has the address /report.
+        *_redirects(context),
         # The library that reports contain; Dash serves the other files of assets/vendor.
         Route(f"/assets/vendor/{PLOTLY.name}", lambda _: FileResponse(PLOTLY, media_type="text/javascript")),
         *routes(context.security),
@@ -103,7 +104,8 @@ def build(context: Context, alerts: Alerting) -> ASGIApp:
         if isinstance(route, Route) and route.path == CALLBACK_PATH:
             route.app = Lenient(route.app)
     hashes = _script_hashes(app, server)
-    return Guard(Named(compressed), context.security, hashes, frames=context.report is not None)
+    found = Found(compressed, _addresses(context, server))
+    return Guard(Named(found), context.security, hashes, frames=context.report is not None)
 
 
 def _script_hashes(app: Dash, server: FastAPI) -> list[str]:
@@ -143,6 +145,27 @@ class Lenient:
             await JSONResponse({"error": text[:1_000]}, 400)(scope, receive, send)
 
 
+class Found:
+    """Answers with 404 if an address is unknown. Dash sends the same document for every address, with 200, and shows in
+    the browser that there is no such page.
+    """
+
+    def __init__(self, app: ASGIApp, is_known: Callable[[Scope], bool]) -> None:
+        self._app = app
+        self._is_known = is_known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._is_known(scope):
+            await self._app(scope, receive, send)
+            return
+
+        async def send_missing(message: Message) -> None:
+            is_document = message["type"] == "http.response.start" and message["status"] == 200
+            await send({**message, "status": 404} if is_document else message)
+
+        await self._app(scope, receive, send_missing)
+
+
 class Named:
     """Sets IDENTITY for the task of each request."""
 
@@ -161,14 +184,39 @@ class Named:
             IDENTITY.reset(token)
 
 
-def _first_page(context: Context) -> Callable[[Request], Response]:
-    def redirect(_: Request) -> Response:
-        seen = [name for name in context.hubs if context.identity().scope.sees_cluster(name)]
-        if not seen:
+def _redirects(context: Context) -> list[Route]:
+    """Return the addresses that lead to a page: /, /PAGE for the default cluster, and old names of pages."""
+    found = [Route("/", _to_page(context, "overview"))]
+    for page in context.pages:
+        to_page = _to_page(context, page.name)
+        found += [Route(f"/{name}", to_page) for name in (page.name, *page.old_names)]
+        found += [Route(f"/c/{{cluster}}/{name}", to_page) for name in page.old_names]
+    return found
+
+
+def _to_page(context: Context, name: str) -> Callable[[Request], Response]:
+    """Return the redirect to a page of the cluster in the path, else of the first cluster that the viewer may see. The
+    cluster file's default is the first.
+    """
+
+    def redirect(request: Request) -> Response:
+        seen = [each for each in context.hubs if context.identity().scope.sees_cluster(each)]
+        cluster = request.path_params.get("cluster") or next(iter(seen), "")
+        if not cluster:
             return Response("your account may see no cluster", 403, media_type="text/plain")
-        return RedirectResponse(page_path(seen[0], "overview"), 302)
+        path, query = page_path(cluster, name), request.url.query
+        # The address of the dashboard itself has no query, except one that another program added.
+        return RedirectResponse(f"{path}?{query}" if query and request.url.path != "/" else path, 302)
 
     return redirect
+
+
+def _addresses(context: Context, server: FastAPI) -> Callable[[Scope], bool]:
+    """Return the test whether a request is for a page or for a route of this program."""
+    pages = [Route(f"/c/{{cluster}}/{page.name}", _to_page(context, page.name)) for page in context.pages]
+    # At startup, Dash adds a route for every address.
+    routes = (*server.router.routes, *pages)
+    return lambda scope: any(route.matches(scope)[0] is not Match.NONE for route in routes)
 
 
 def _act(run: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Callable[[JsonRequest], Awaitable[Any]]:

@@ -24,7 +24,7 @@ IDENTITY: ContextVar[Identity] = ContextVar("dashboard_identity")
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page at /c/CLUSTER/`name`. `layout` is called with the cluster and the query; `parent` is the list to which a
-    page about one subject belongs.
+    page about one subject belongs. Links of earlier releases contain `old_names`.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Page:
     in_navigation: bool = True
     role: Role = Role.VIEWER
     parent: str = ""
+    old_names: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

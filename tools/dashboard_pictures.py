@@ -39,7 +39,7 @@ QUERIES = {
     "broker-settings": "broker=1",
 }
 # Pages about features of several nodes. The first one is taken while replicas move.
-MOVES = "moves"
+MOVES = "reassignments"
 OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
 NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
 DRAINED = "4"

@@ -199,7 +199,7 @@ def layout(context: Context, cluster: str, range: str = "", host: str = "") -> C
                 actions=[
                     *([link("All hosts", page_path(cluster, "brokers", range=range))] if is_one else []),
                     link("Log directories", page_path(cluster, "storage")),
-                    link("Reassignments", page_path(cluster, "moves")),
+                    link("Reassignments", page_path(cluster, "reassignments")),
                     act_button("Balance", broker_acts.BalanceBrokers.name, role=Role.ADMIN),
                 ],
             ),

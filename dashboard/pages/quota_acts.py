@@ -17,12 +17,12 @@ from broker_cy.console.acts.quotas import (
 from broker_cy.console.fields import Form
 from broker_cy.console.quotas import QuotaRow, quota_rows
 from dashboard.acts import Call, act
-from dashboard.pages.rights_acts import AGE_S, OnRights
+from dashboard.pages.access_acts import AGE_S, OnAccess
 from dashboard.security.roles import Role
 
 
 @act("set-quota", Role.ADMIN)
-class SetQuota(OnRights):
+class SetQuota(OnAccess):
     async def form(self, call: Call) -> Form | None:
         return new_quota_form()
 
@@ -31,7 +31,7 @@ class SetQuota(OnRights):
 
 
 @act("change-quota", Role.ADMIN)
-class ChangeQuota(OnRights):
+class ChangeQuota(OnAccess):
     """The quota whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
@@ -43,7 +43,7 @@ class ChangeQuota(OnRights):
 
 
 @act("remove-quotas", Role.ADMIN)
-class RemoveQuotas(OnRights):
+class RemoveQuotas(OnAccess):
     """The quotas whose ids are in `rows`."""
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:

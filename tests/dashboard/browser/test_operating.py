@@ -76,7 +76,7 @@ def broker(tab: Tab, number: int) -> None:
 
 def run_over(tab: Tab, title: str) -> None:
     """Wait until the newest run of the dashboard has ended as expected."""
-    tab.open("moves")
+    tab.open("reassignments")
     row = tab.panel("Runs of this dashboard").locator("tbody tr").first
     row.filter(has_text=re.compile(f"{title}.*moved [0-9]+ partition")).wait_for()
 
@@ -91,7 +91,7 @@ def test_moves_of_replicas(tab: Tab) -> None:
     assert "brokers uncordon 4 --yes" in tab.act("Uncordon")
     command = tab.act("Drain", {"concurrent": "1", "throttle": "100k"})
     assert "brokers drain 4 --concurrent 1 --throttle 102400 --yes" in command
-    tab.open("moves")
+    tab.open("reassignments")
     # A partition whose move takes as long as this test: small ones are moved before the test can mark them.
     row = tab.panel("Moving partitions").locator(".ag-row").filter(has_text=f"{TOPIC}-")
     row.first.wait_for()
@@ -145,7 +145,7 @@ def test_a_killed_node_and_the_leaders(tab: Tab, nodes: list[ClusterNode], new_t
     tab.settled()
     assert tab.violations() == []
     narrow = new_tab(tab.url, width=400, dark=True)
-    for page in ("brokers", "moves", "quorum"):
+    for page in ("brokers", "reassignments", "quorum"):
         narrow.open(page)
         narrow.settled()
         assert narrow.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

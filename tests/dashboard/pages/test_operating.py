@@ -76,7 +76,7 @@ def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> 
         said = await desk.execute(plan)
         assert (said["problem"], said["said"].partition(":")[0]) == ("", "started")
         await until(lambda: sum(part.target is not None for part in cluster.parts.values()) == 2, "two moves")
-        facts = await facts_of(desk, "moves", lambda facts: facts["partitions"] == "2" and facts["rate"] != "-")
+        facts = await facts_of(desk, "reassignments", lambda facts: facts["partitions"] == "2" and facts["rate"] != "-")
         assert facts["copied"].endswith("of 2.0 TiB")
         assert facts["throttle"].startswith("10.0 MiB/s on brokers 1, 2, 3")
         assert facts["time left"] != "-"
@@ -254,13 +254,13 @@ def test_only_administrators_of_everything_operate(cluster: FakeCluster) -> None
         with pytest.raises(ClientError, match="may not see topic secret"):
             await desk.plan("elect-unclean", {"topic": "secret"})
         assert list(await desk.rows("moving-partitions")) == ["orders-0"]
-        facts = await facts_of(desk, "moves")
+        facts = await facts_of(desk, "reassignments")
         assert (facts["partitions"], facts["rate"]) == ("1", "-")
         assert facts["copied"].endswith("of 1.0 TiB")
         assert "may see only some topics" in await desk.look("move-runs").failed()
-        assert "move-runs" not in layout_of(desk, "moves")
+        assert "move-runs" not in layout_of(desk, "reassignments")
         desk.identity = VIEWER
-        assert "move-runs" in layout_of(desk, "moves")
+        assert "move-runs" in layout_of(desk, "reassignments")
 
     operate(job)
 

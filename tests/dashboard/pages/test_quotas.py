@@ -14,7 +14,7 @@ from broker_cy.client.errors import ClientError
 from broker_cy.client.login import ClientLogin
 from broker_cy.security.sasl.exchange import Login
 from broker_cy.wire.records import Record
-from dashboard.pages import quotas, tokens
+from dashboard.pages import delegation_tokens, quotas
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk
 from tests.support.sasl_broker import ADMIN_PASSWORD, ALICE, client_settings
@@ -117,12 +117,12 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
         plan = (await desk.plan("create-token", values))["plan"]
         assert plan["command"].startswith(f"broker-cy tokens create --owner {ALICE} --renewer admin --max-lifetime")
         report = await desk.execute(plan)
-        (token_id,) = (await desk.rows("tokens", lambda state: state["rows"])).keys()
+        (token_id,) = (await desk.rows("delegation-tokens", lambda state: state["rows"])).keys()
         secret = report.pop("revealed")
         assert secret["what"] == f"HMAC of token {token_id}"
         await login(token_id, secret["value"])
-        listed = await desk.state("tokens")
-        kept = [report, listed, plan, desk.security.audit.entries, layout_of(desk, "tokens")]
+        listed = await desk.state("delegation-tokens")
+        kept = [report, listed, plan, desk.security.audit.entries, layout_of(desk, "delegation-tokens")]
         assert secret["value"] not in json.dumps(kept)
         assert secret["value"] not in repr([vars(desk.hub.session), vars(desk.acts)])
         cells = listed["rows"][0]["cells"]
@@ -131,7 +131,7 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
         said = await desk.execute(renewal)
         assert said["said"].startswith(f"token {token_id} counts until ")
         assert said["revealed"] is None
-        await desk.state("tokens", lambda state: state["rows"][0]["cells"][4] != cells[4])
+        await desk.state("delegation-tokens", lambda state: state["rows"][0]["cells"][4] != cells[4])
         end = (await desk.plan("expire-token", {"period": ""}, rows=[token_id]))["plan"]
         with pytest.raises(ClientError, match="nothing was changed"):
             await desk.execute(end, "bob")
@@ -149,7 +149,7 @@ def test_a_connection_without_login_has_no_tokens(secured: SecuredBroker) -> Non
     """If this fails, the page of tokens looks broken for connections that cannot have tokens."""
 
     async def job(desk: Desk) -> None:
-        looker = desk.look("tokens")
+        looker = desk.look("delegation-tokens")
         assert "connected without a login" in await looker.failed()
         assert looker.is_absent
 
@@ -163,9 +163,9 @@ def test_viewers_of_a_part_see_and_change_nothing(secured: SecuredBroker) -> Non
     async def looks(desk: Desk) -> None:
         for channel, params in (("quotas", {}), ("quota-use", {}), ("quota-effect", ASKED)):
             assert quotas.HIDDEN in await desk.look(channel, **params).failed()
-        assert tokens.HIDDEN in await desk.look("tokens").failed()
+        assert delegation_tokens.HIDDEN in await desk.look("delegation-tokens").failed()
         assert quotas.HIDDEN in layout_of(desk, "quotas")
-        assert tokens.HIDDEN in layout_of(desk, "tokens")
+        assert delegation_tokens.HIDDEN in layout_of(desk, "delegation-tokens")
 
     async def acts(desk: Desk) -> None:
         for name in ("set-quota", "change-quota", "remove-quotas", "create-token", "renew-token", "expire-token"):

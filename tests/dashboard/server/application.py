@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 from starlette.types import Message
@@ -20,12 +21,14 @@ HOST, PORT = "127.0.0.1", 8050
 
 
 @contextlib.asynccontextmanager
-async def visitor(state: Path, report: Path | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an application that runs on a loopback address without users, and shows this report."""
+async def visitor(
+    state: Path, report: Path | None = None, hubs: Mapping[str, Any] | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application that runs on a loopback address without users, and shows this report and clusters."""
     security = Security(SecurityConfig(HOST, PORT, state, (), None, None, (), False))
     alerts = Alerting(AlertSettings())
     # Building the application requests its own pages, in a separate event loop.
-    app = await asyncio.to_thread(build, Context({}, security, report=report), alerts)
+    app = await asyncio.to_thread(build, Context(hubs or {}, security, report=report), alerts)
     to_app: asyncio.Queue[Message] = asyncio.Queue()
     from_app: asyncio.Queue[Message] = asyncio.Queue()
 

@@ -33,11 +33,12 @@ from dashboard.collector.holdings import require_all_subjects, sees_all_subjects
 from dashboard.components.panel import act_button, table
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.pages.rights_acts import AGE_S, OnRights
+from dashboard.pages.access_acts import AGE_S, OnAccess
 from dashboard.security.roles import Role
 
-NAME: Final = "tokens"
-HIDDEN: Final = "Tokens are those of all users; your account may see only some topics or groups."
+NAME: Final = "delegation-tokens"
+TITLE: Final = "Delegation tokens"
+HIDDEN: Final = "Delegation tokens are those of all users; your account may see only some topics or groups."
 # The messages for clusters and listeners without tokens; this is not a failure.
 WITHOUT: Final = {
     ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "The brokers make no tokens: delegation.token.secret.key is not set.",
@@ -46,7 +47,7 @@ WITHOUT: Final = {
 }
 
 
-@channel("tokens")
+@channel("delegation-tokens")
 class Tokens(TableChannel[DelegationToken]):
     """All tokens, without secrets."""
 
@@ -82,7 +83,7 @@ class Tokens(TableChannel[DelegationToken]):
 
 
 @act("create-token", Role.ADMIN)
-class CreateToken(OnRights):
+class CreateToken(OnAccess):
     async def form(self, call: Call) -> Form | None:
         return new_token_form()
 
@@ -91,7 +92,7 @@ class CreateToken(OnRights):
 
 
 @act("renew-token", Role.ADMIN)
-class RenewToken(OnRights):
+class RenewToken(OnAccess):
     """The one whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
@@ -102,7 +103,7 @@ class RenewToken(OnRights):
 
 
 @act("expire-token", Role.ADMIN)
-class ExpireToken(OnRights):
+class ExpireToken(OnAccess):
     """The one whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
@@ -124,15 +125,15 @@ async def _token(call: Call) -> DelegationToken:
 
 def layout(context: Context, cluster: str, **_: str) -> Component:
     if not sees_all_subjects(context.identity().scope):
-        return shell(context, cluster, NAME, "Tokens", [html.P(HIDDEN, className="panel")])
+        return shell(context, cluster, NAME, TITLE, [html.P(HIDDEN, className="panel")])
     return shell(
         context,
         cluster,
         NAME,
-        "Tokens",
+        TITLE,
         [
             table(
-                "Delegation tokens",
+                TITLE,
                 Tokens.name,
                 Tokens.COLUMNS,
                 cluster=cluster,
@@ -141,7 +142,7 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
                 note="With a token a job logs in as its owner, without a password. The list has those that the "
                 "dashboard's user of this cluster may see. The HMAC is shown once, when a token is created.",
                 actions=[
-                    act_button("Create", CreateToken.name, role=Role.ADMIN, needs="Delegation tokens"),
+                    act_button("Create", CreateToken.name, role=Role.ADMIN, needs=TITLE),
                     act_button("Renew marked", RenewToken.name, role=Role.ADMIN, rows="marked"),
                     act_button("End marked", ExpireToken.name, role=Role.ADMIN, destructive=True, rows="marked"),
                 ],
@@ -150,4 +151,4 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
     )
 
 
-PAGE = Page(NAME, "Tokens", layout)
+PAGE = Page(NAME, TITLE, layout, old_names=("tokens",))

@@ -1,5 +1,5 @@
-"""The pages of ACLs, quotas and tokens in a browser, with a broker that has an authorizer and tokens: the forms that
-explain, and the acts.
+"""The pages of ACLs, SCRAM users, denied requests, quotas and tokens in a browser, with a broker that has an authorizer
+and tokens: the forms that explain, and the acts.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         broker.close()
 
 
-def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., Tab]) -> None:
-    """If this fails, the page shows ACLs, but cannot change them."""
+def test_acls_and_users_are_changed_and_explained(secured: str, new_tab: Callable[..., Tab]) -> None:
+    """If this fails, the pages show ACLs and SCRAM users, but cannot change them."""
     tab = new_tab(secured)
-    tab.open("rights")
+    tab.open("acls")
     tab.settled()
     values = {"principal": "bob", "operation": "read", "resource": "topic:orders"}
     command = tab.act("Create", values)
@@ -63,9 +63,15 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     assert "operation=describe" in tab.page.url
     assert tab.violations() == []
 
-    tab.page.locator("section.panel", has=tab.page.get_by_role("heading", name="SCRAM users")).get_by_role(
-        "button", name="Create"
-    ).click()
+    tab.panel("ACLs").locator("[col-id=_mark] input").last.check()
+    command = tab.act("Delete marked", panel="ACLs")
+    assert command.startswith("broker-cy acls delete")
+    tab.panel("ACLs").get_by_text("User:bob").wait_for(state="hidden")
+
+    tab.open("scram-users")
+    tab.settled()
+    assert tab.violations() == []
+    tab.page.get_by_role("button", name="Create", exact=True).click()
     dialog = tab.page.locator("dialog.dialog")
     assert dialog.locator("[name=password]").get_attribute("type") == "password"
     for name, text in {"user": "carol", "password": SECRET, "again": SECRET}.items():
@@ -87,10 +93,9 @@ def test_rights_are_changed_and_explained(secured: str, new_tab: Callable[..., T
     assert command.startswith("broker-cy users delete carol")
     tab.panel(users).get_by_text("carol").wait_for(state="hidden")
 
-    tab.panel("ACLs").locator("[col-id=_mark] input").last.check()
-    command = tab.act("Delete marked", panel="ACLs")
-    assert command.startswith("broker-cy acls delete")
-    tab.panel("ACLs").get_by_text("User:bob").wait_for(state="hidden")
+    tab.open("denied-requests")
+    tab.settled()
+    assert tab.violations() == []
 
 
 def test_quotas_are_set_explained_changed_and_removed(secured: str, new_tab: Callable[..., Tab]) -> None:
@@ -127,7 +132,7 @@ def test_quotas_are_set_explained_changed_and_removed(secured: str, new_tab: Cal
 def test_tokens_are_created_renewed_and_ended(secured: str, new_tab: Callable[..., Tab]) -> None:
     """If this fails, the HMAC of a new token cannot be copied, or stays on the page after its dialog."""
     tab = new_tab(secured)
-    tab.page.goto(f"{secured.rstrip('/')}/c/{WITH_LOGIN}/tokens")
+    tab.page.goto(f"{secured.rstrip('/')}/c/{WITH_LOGIN}/delegation-tokens")
     tab.settled()
     tab.page.get_by_role("button", name="Create", exact=True).click()
     dialog = tab.page.locator("dialog.dialog")

@@ -20,8 +20,8 @@ from dashboard.security.roles import Need, Role
 AGE_S: Final = 5.0
 
 
-class OnRights(Act):
-    """ACLs apply to all topics and groups, whatever subject an act names."""
+class OnAccess(Act):
+    """Acts on ACLs, users, tokens and quotas, which apply to all topics and groups, whatever subject an act names."""
 
     def need(self, cluster: str, params: Mapping[str, str], rows: Sequence[str]) -> Need:
         return replace(super().need(cluster, params, rows), every_topic=True, every_group=True)
@@ -33,7 +33,7 @@ def credential_id(row: ScramCredential) -> str:
 
 
 @act("create-acl", Role.ADMIN)
-class CreateAcl(OnRights):
+class CreateAcl(OnAccess):
     async def form(self, call: Call) -> Form | None:
         return new_acl_form()
 
@@ -42,7 +42,7 @@ class CreateAcl(OnRights):
 
 
 @act("delete-acls", Role.ADMIN)
-class DeleteAcls(OnRights):
+class DeleteAcls(OnAccess):
     """The ACLs whose ids are in `rows`."""
 
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
@@ -55,7 +55,7 @@ class DeleteAcls(OnRights):
 
 
 @act("create-user", Role.ADMIN)
-class CreateUser(OnRights):
+class CreateUser(OnAccess):
     async def form(self, call: Call) -> Form | None:
         return password_form()
 
@@ -64,7 +64,7 @@ class CreateUser(OnRights):
 
 
 @act("set-password", Role.ADMIN)
-class SetPassword(OnRights):
+class SetPassword(OnAccess):
     """Acts on the credential whose id is in `rows`."""
 
     async def form(self, call: Call) -> Form | None:
@@ -75,7 +75,7 @@ class SetPassword(OnRights):
 
 
 @act("delete-user", Role.ADMIN)
-class DeleteUser(OnRights):
+class DeleteUser(OnAccess):
     async def plan(self, call: Call, values: Mapping[str, Any]) -> Plan:
         return await plan_delete_credential(call.command, await _credential(call))
 

@@ -1,4 +1,4 @@
-"""The page of ACLs: denials, ACLs with explanations, and users."""
+"""The pages of ACLs with explanations, of SCRAM users, and of denied requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError
 from broker_cy.client.login import ClientLogin
 from broker_cy.security.sasl.exchange import Login
-from dashboard.pages.rights import HIDDEN
+from dashboard.pages import acls, denied_requests, scram_users
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, VIEWER, Desk
 from tests.support.sasl_broker import ALICE, PASSWORD
@@ -65,8 +65,8 @@ def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
             given: dict[str, Any] = {**ASKED, "operation": operation}
             lines = await desk.rows("acl-explanation", **given)
             assert lines["0"]["line"] == f"{first}: User:bob {operation} topic:orders-1"
-        assert "acl-explanation" in layout_of(desk, "rights", **ASKED)
-        page = layout_of(desk, "rights", **{**ASKED, "operation": "reed"})
+        assert "acl-explanation" in layout_of(desk, "acls", **ASKED)
+        page = layout_of(desk, "acls", **{**ASKED, "operation": "reed"})
         assert "reed" in page
         assert "acl-explanation" not in page
         with pytest.raises(ClientError, match="operation: 'reed'"):
@@ -121,7 +121,7 @@ def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker)
     drive(secured.open_bootstrap, job, ADMIN)
 
 
-def test_refusals_over_time_with_their_reasons(secured: SecuredBroker) -> None:
+def test_denied_requests_over_time_with_their_reasons(secured: SecuredBroker) -> None:
     """If this fails, an engineer does not see that a client is denied access, since when, and why."""
 
     async def job(desk: Desk) -> None:
@@ -130,28 +130,36 @@ def test_refusals_over_time_with_their_reasons(secured: SecuredBroker) -> None:
             async with AdminClient(secured.bootstrap, timeout_s=10, login=login) as client:
                 with pytest.raises(ClientError):
                     (await client.topics.describe(["bills"])).whole()
-        state = await desk.state("refusals", lambda state: {"mallory", f"User:{ALICE}"} <= set(str(state).split("'")))
-        rows = await desk.rows("refusals", lambda state: state["rows"], filter="bills")
+        state = await desk.state(
+            "denied-requests", lambda state: {"mallory", f"User:{ALICE}"} <= set(str(state).split("'"))
+        )
+        rows = await desk.rows("denied-requests", lambda state: state["rows"], filter="bills")
         row = next(iter(rows.values()))
         assert (row["who"], row["what"]) == (f"User:{ALICE}", "describe topic:bills")
         assert row["why"] == "no ACL concerns the resource"
         links = [each["cells"][2].get("href", "") for each in state["rows"] if isinstance(each["cells"][2], dict)]
         assert any("resource=topic%3Abills" in link and "operation=describe" in link for link in links)
-        chart = await desk.state("refusals-over-time", lambda state: all(map(sum, state["v"])), range="1h")
-        assert [series["name"] for series in chart["series"]] == ["rights", "logins"]
+        chart = await desk.state("denied-requests-over-time", lambda state: all(map(sum, state["v"])), range="1h")
+        assert [series["name"] for series in chart["series"]] == ["denied operations", "failed logins"]
         assert len(chart["t"]) == len(chart["v"][0])
 
     drive(secured.open_bootstrap, job, ADMIN)
 
 
-def test_viewers_of_a_part_see_no_rights(secured: SecuredBroker) -> None:
+def test_viewers_of_a_part_see_no_acls(secured: SecuredBroker) -> None:
     """If this fails, a viewer of some topics learns the names of all others, and their ACLs."""
     limited = seeing(VIEWER, topics=("orders*",), groups=())
 
     async def job(desk: Desk) -> None:
-        for channel, params in (("acls", {}), ("scram-users", {}), ("refusals", {}), ("acl-explanation", ASKED)):
-            assert HIDDEN in await desk.look(channel, **params).failed()
-        assert HIDDEN in layout_of(desk, "rights")
+        for channel, hidden, params in (
+            ("acls", acls.HIDDEN, {}),
+            ("acl-explanation", acls.HIDDEN, ASKED),
+            ("scram-users", scram_users.HIDDEN, {}),
+            ("denied-requests", denied_requests.HIDDEN, {}),
+        ):
+            assert hidden in await desk.look(channel, **params).failed()
+        for page in (acls, scram_users, denied_requests):
+            assert page.HIDDEN in layout_of(desk, page.NAME)
 
     drive(secured.open_bootstrap, job, limited)
 

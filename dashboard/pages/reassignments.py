@@ -1,6 +1,6 @@
-"""Reassignments: progress, rate, time left and throttle, for those of every tool; and cancelling them.
+"""The page of reassignments: progress, rate, time left and throttle, for those of every tool; and cancelling them.
 
-A viewer who may see only some topics sees their moves but no runs, which are about every topic.
+A viewer who may see only some topics sees their reassignments but no runs, which are about every topic.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from dashboard.context import Context, Page
 from dashboard.pages.group import parse_partition
 from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
+NAME: Final = "reassignments"
+TITLE: Final = "Reassignments"
 HIDDEN: Final = "Runs move replicas of every topic; your account may see only some topics."
 ROWS_HIGH: Final = 8
 
@@ -59,9 +61,9 @@ def seen_moves(moving: Moving, scope: Scope) -> Moving:
     )
 
 
-@channel("moves")
-class Moves(SupportedChannel, FactsChannel):
-    """All moves together."""
+@channel("reassignments")
+class Reassignments(SupportedChannel, FactsChannel):
+    """All reassignments together."""
 
     def feed(self) -> Feed[Any]:
         return self.session.moves()
@@ -208,12 +210,12 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
     return shell(
         context,
         cluster,
-        "moves",
-        "Reassignments",
+        NAME,
+        TITLE,
         [
             panel(
                 "All reassignments",
-                "moves",
+                "reassignments",
                 "facts",
                 cluster=cluster,
                 note="Those of every tool. The rate is that of the last 15 seconds.",
@@ -251,4 +253,4 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
     )
 
 
-PAGE = Page("moves", "Reassignments", layout)
+PAGE = Page(NAME, TITLE, layout, old_names=("moves",))
