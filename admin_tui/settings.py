@@ -20,6 +20,13 @@ from broker_cy.client.clusters import default_path
 from broker_cy.client.toml_file import Table, read
 
 _TYPES = {"theme": str, "utc": bool, "readonly": bool, "alerts": str, "keys": dict}
+# Screens by their names in earlier releases.
+_SCREENS = {
+    "moves": "reassignments",
+    "refusals": "denied-requests",
+    "tokens": "delegation-tokens",
+    "users": "scram-users",
+}
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,24 @@ def _keys(top: Table, table: Mapping[str, Any]) -> dict[str, str]:
     from admin_tui.registry import binding_ids
 
     known = binding_ids()
-    for name, value in table.items():
+    keys: dict[str, str] = {}
+    for written, value in table.items():
+        name = _current_id(written)
         if name not in known:
             near = ", ".join(sorted(each for each in known if each.split(".")[0] == name.split(".")[0])) or ", ".join(
                 sorted(known)
             )
-            raise top.error(f"keys.{name}", f"is not known; allowed are {near}")
+            raise top.error(f"keys.{written}", f"is not known; allowed are {near}")
         if not isinstance(value, str) or not value.strip():
-            raise top.error(f"keys.{name}", f'{value!r}: keys separated by commas are expected, such as "j,down"')
-    return dict(table)
+            raise top.error(f"keys.{written}", f'{value!r}: keys separated by commas are expected, such as "j,down"')
+        keys[name] = value
+    return keys
+
+
+def _current_id(name: str) -> str:
+    """Return the id of a key binding that a file for an earlier release may name otherwise."""
+    screen, dot, act = name.partition(".")
+    return f"{_SCREENS.get(screen, screen)}{dot}{'reassignments' if act == 'moves' else act}"
 
 
 def _check_theme(top: Table, theme: str) -> None:

@@ -43,7 +43,7 @@ and `b` balances all. All of these ask for a throttle. Cancelling keeps complete
         Binding("D", "decommission", "Decommission", id="brokers.decommission"),
         Binding("f", "fill", "Fill", id="brokers.fill"),
         Binding("b", "balance", "Balance", id="brokers.balance"),
-        Binding("m", "moves", "Moves", id="brokers.moves"),
+        Binding("m", "reassignments", "Reassignments", id="brokers.reassignments"),
         Binding("r", "replication", "Replication", id="brokers.replication"),
         Binding("u", "quorum", "Quorum", id="brokers.quorum"),
     ]
@@ -165,8 +165,8 @@ and `b` balances all. All of these ask for a throttle. Cancelling keeps complete
     def action_replication(self) -> None:
         self.console_app.show_view("replication")
 
-    def action_moves(self) -> None:
-        self.console_app.show_view("moves")
+    def action_reassignments(self) -> None:
+        self.console_app.show_view("reassignments")
 
     def action_quorum(self) -> None:
         self.console_app.show_view("quorum")

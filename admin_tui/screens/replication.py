@@ -33,7 +33,7 @@ permanently lost: its name has to be entered, and typed once more, because ackno
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "preferred", "Elect preferred", id="replication.preferred"),
         Binding("U", "unclean", "Elect uncleanly", id="replication.unclean"),
-        Binding("m", "moves", "Moves", id="replication.moves"),
+        Binding("m", "reassignments", "Reassignments", id="replication.reassignments"),
     ]
     DEFAULT_CSS = "ReplicationView Facts { max-height: 4; }"
 
@@ -97,5 +97,5 @@ permanently lost: its name has to be entered, and typed once more, because ackno
 
         self.act(plan, form=unclean_form())
 
-    def action_moves(self) -> None:
-        self.console_app.show_view("moves")
+    def action_reassignments(self) -> None:
+        self.console_app.show_view("reassignments")

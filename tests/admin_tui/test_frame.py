@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admin_tui import cli
-from admin_tui.registry import SPECS, binding_ids
+from admin_tui.registry import BY_NAME, SPECS, binding_ids
 from admin_tui.screens import view
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings, load_settings
@@ -192,6 +192,24 @@ def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) 
         load_settings(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_names_of_earlier_releases(tmp_path: Path) -> None:
+    """If this fails, a user's habits and the user's file of keys end with an update."""
+    names = {
+        "moves": "reassignments",
+        "users": "scram-users",
+        "refusals": "denied-requests",
+        "tokens": "delegation-tokens",
+    }
+    assert {old: BY_NAME[old].name for old in names} == names
+    path = tmp_path / "tui.toml"
+    path.write_text('[keys]\n"moves.cancel" = "f5"\n"users.create" = "f6"\n"brokers.moves" = "f7"\n')
+    assert load_settings(path).keys == {
+        "reassignments.cancel": "f5",
+        "scram-users.create": "f6",
+        "brokers.reassignments": "f7",
+    }
 
 
 def test_every_binding_has_an_id() -> None:

@@ -82,8 +82,8 @@ def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker)
             await client.topics.list_all()
 
     async def job(terminal: Terminal) -> None:
-        await terminal.command("users")
-        await terminal.goes_to("users")
+        await terminal.command("scram-users")
+        await terminal.goes_to("scram-users")
         await terminal.press("c")
         await terminal.fill(user="carol", iterations="7", password=SECRET, again=SECRET)
         await terminal.shows("4096")
@@ -109,7 +109,7 @@ def test_users_are_created_get_passwords_and_are_deleted(secured: SecuredBroker)
         await terminal.shows("Type carol to confirm")
         await terminal.type("carol")
         await terminal.press("enter")
-        await terminal.goes_to("users")
+        await terminal.goes_to("scram-users")
         await terminal.until(lambda: not terminal.app.screen.grid.rows, "no user")  # type: ignore[attr-defined]
 
     drive(secured.open_bootstrap, job, size=SIZE)
@@ -127,8 +127,8 @@ def test_refusals_are_shown_with_their_reason(secured: SecuredBroker) -> None:
 
     async def job(terminal: Terminal) -> None:
         await refused()
-        await terminal.command("refusals")
-        await terminal.goes_to("refusals")
+        await terminal.command("denied-requests")
+        await terminal.goes_to("denied-requests")
         await terminal.shows("mallory", f"User:{ALICE}", "describe topic:orders", "login PLAIN")
         screen = terminal.app.screen
         rows = screen.grid.view  # type: ignore[attr-defined]
@@ -231,8 +231,8 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
             await client.topics.list_all()
 
     async def job(terminal: Terminal) -> None:
-        await terminal.command("tokens")
-        await terminal.goes_to("tokens")
+        await terminal.command("delegation-tokens")
+        await terminal.goes_to("delegation-tokens")
         await terminal.press("c")
         await terminal.fill(owner=ALICE, renewers="User:bob, admin", lifetime="soon")
         await terminal.shows("'soon' is not a duration")
@@ -255,7 +255,7 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
         assert terminal.app.clipboard == secret.password
         await login(token.token_id, secret.password)
         await terminal.press("escape")
-        await terminal.goes_to("tokens")
+        await terminal.goes_to("delegation-tokens")
         await terminal.hides("not shown again")
         grid = terminal.app.screen.grid  # type: ignore[attr-defined]
         await terminal.until(lambda: grid.rows, "the token")
@@ -273,7 +273,7 @@ def test_tokens_are_created_renewed_and_ended(secured: SecuredBroker) -> None:
         await terminal.shows(f"ends the token of User:{ALICE}", f"Type {ALICE} to confirm")
         await terminal.type(ALICE)
         await terminal.press("enter")
-        await terminal.goes_to("tokens")
+        await terminal.goes_to("delegation-tokens")
         await terminal.until(lambda: not grid.rows, "no token")
         with pytest.raises(ClientError):
             await login(token.token_id, secret.password)
@@ -285,7 +285,7 @@ def test_read_only_refuses_changes(secured: SecuredBroker) -> None:
     """If this fails, --readonly protects topics, but not ACLs, users, quotas and tokens."""
 
     async def job(terminal: Terminal) -> None:
-        for view in ("acls", "users", "quotas", "tokens"):
+        for view in ("acls", "scram-users", "quotas", "delegation-tokens"):
             keys = ("c", "e", "ctrl+d")
             await terminal.command(view)
             await terminal.goes_to(view)

@@ -24,10 +24,10 @@ from broker_cy.console.acts.tokens import (
 from broker_cy.console.columns import tokens
 
 
-class TokensView(ListView):
+class DelegationTokensView(ListView):
     """All tokens that the user of the console may see."""
 
-    NAME = "tokens"
+    NAME = "delegation-tokens"
     ABOUT = """Delegation tokens, with which jobs log in as a user without its password: those that the user of this
     console owns, has requested, may renew or may describe. A token is valid until it expires; renewing extends it, at
     most until the end of its life.
@@ -36,9 +36,9 @@ class TokensView(ListView):
 with it are disconnected."""
     CHANGES = frozenset({"create", "renew", "expire"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "create", "Create", id="tokens.create"),
-        Binding("e", "renew", "Renew", id="tokens.renew"),
-        Binding("ctrl+d", "expire", "End", id="tokens.expire"),
+        Binding("c", "create", "Create", id="delegation-tokens.create"),
+        Binding("e", "renew", "Renew", id="delegation-tokens.renew"),
+        Binding("ctrl+d", "expire", "End", id="delegation-tokens.expire"),
     ]
 
     def make_grid(self) -> Grid[Any]:

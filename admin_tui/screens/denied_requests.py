@@ -21,17 +21,17 @@ from broker_cy.reporting.foreign_text import clean
 from broker_cy.security.explain import authorizer_of, explain
 
 
-class RefusalsView(View):
+class DeniedRequestsView(View):
     """All denials that the console has seen."""
 
-    NAME = "refusals"
+    NAME = "denied-requests"
     ABOUT = """Failed logins and denied operations, from `__cluster_events`. Equal denials within ten seconds are one
     row with their number. The lower part has the ACL that decided at that time, or the nearest ones; `x` decides again
     by the current ACLs."""
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "explain", "Explain now", id="refusals.explain")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "explain", "Explain now", id="denied-requests.explain")]
     DEFAULT_CSS = """
-    RefusalsView Grid { height: 1fr; }
-    RefusalsView #about { height: 9; border: round $panel-lighten-2; padding: 0 1; }
+    DeniedRequestsView Grid { height: 1fr; }
+    DeniedRequestsView #about { height: 9; border: round $panel-lighten-2; padding: 0 1; }
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class RefusalsView(View):
             ],
             key=_key,
             text=lambda row: f"{row.who} {row.host} {row.what} {row.why}",
-            title="Refusals",
+            title="Denied requests",
             stays_first=True,
         )
         yield Static("", id="about")

@@ -16,10 +16,10 @@ from broker_cy.console.acts.users import password_form, plan_delete_credential, 
 from broker_cy.console.columns import access
 
 
-class UsersView(ListView):
+class ScramUsersView(ListView):
     """All credentials."""
 
-    NAME = "users"
+    NAME = "scram-users"
     ABOUT = """Users that log in with SCRAM-SHA-256 or SCRAM-SHA-512: one row for each mechanism of a user. Brokers
     never return passwords or stored credentials.
 
@@ -27,9 +27,9 @@ class UsersView(ListView):
 login."""
     CHANGES = frozenset({"create", "password", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "create", "Create", id="users.create"),
-        Binding("e", "password", "Password", id="users.password"),
-        Binding("ctrl+d", "delete", "Delete", id="users.delete"),
+        Binding("c", "create", "Create", id="scram-users.create"),
+        Binding("e", "password", "Password", id="scram-users.password"),
+        Binding("ctrl+d", "delete", "Delete", id="scram-users.delete"),
     ]
 
     def make_grid(self) -> Grid[Any]:

@@ -20,7 +20,7 @@ def test_moves_are_shown_and_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.configs[BROKER, "1"] = {"leader.replication.throttled.rate": "1048576"}
 
     async def job(terminal: Terminal) -> None:
-        await terminal.command("moves")
+        await terminal.command("reassignments")
         await terminal.shows("orders-0", "orders-1", "1,2", "1,3", "1.0 TiB", "throttle", "1.0 MiB/s on broker 1")
         await terminal.press("x")
         await terminal.shows("old replicas of 1 partition", "reassign cancel --topic orders:0")

@@ -20,10 +20,10 @@ from broker_cy.console.moving import MovingPartition, throttle_text
 from broker_cy.reporting.numbers import count, duration, size
 
 
-class MovesView(View):
+class ReassignmentsView(View):
     """Partitions that are being moved."""
 
-    NAME = "moves"
+    NAME = "reassignments"
     ABOUT = """Every partition that is being reassigned, by any tool: the copied part, the rate, the time left, and the
     throttle. `broker-cy reassign` and `broker-cy brokers drain` start reassignments.
 
@@ -31,13 +31,13 @@ class MovesView(View):
 also a throttle that was left behind."""
     CHANGES = frozenset({"cancel", "cancel_all"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "cancel", "Cancel", id="moves.cancel"),
-        Binding("X", "cancel_all", "Cancel all", id="moves.cancel_all"),
+        Binding("x", "cancel", "Cancel", id="reassignments.cancel"),
+        Binding("X", "cancel_all", "Cancel all", id="reassignments.cancel_all"),
     ]
-    DEFAULT_CSS = "MovesView Facts { max-height: 6; }"
+    DEFAULT_CSS = "ReassignmentsView Facts { max-height: 6; }"
 
     def body(self) -> ComposeResult:
-        yield Facts("Moves", id="facts")
+        yield Facts("Reassignments", id="facts")
         yield Grid[MovingPartition](
             [
                 grid_column(reassignments.PARTITION, flex=True),
@@ -54,9 +54,9 @@ also a throttle that was left behind."""
         )
 
     def connect(self) -> None:
-        moves = self.session.moves()
-        self.link(moves, self.query_one("#partitions"), self._show)
-        self.link(moves, self.query_one("#facts"), lambda: None)
+        feed = self.session.moves()
+        self.link(feed, self.query_one("#partitions"), self._show)
+        self.link(feed, self.query_one("#facts"), lambda: None)
         self.query_one("#partitions").focus()
 
     def _show(self) -> None:
