@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from broker_cy import __version__
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.reporting.foreign_text import escaped
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -41,11 +42,6 @@ def unreachable(reason: str, broker: str, api: str = "connect") -> ClientError:
     return ClientError(Failure.UNREACHABLE, reason, broker=broker, api=api)
 
 
-def clean(text: str) -> str:
-    """Return `text` without terminal control sequences: control characters are shown as escapes."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-
-
 def error_fields(error: ClientError) -> dict[str, Any]:
     """The fields of an error in JSON."""
     fields = {"failure": error.failure.value, "api": error.api, "broker": error.broker, "what": error.what}
@@ -57,7 +53,7 @@ def print_error(program: str, error: ClientError, *, as_json: bool) -> None:
     if as_json:
         text = json.dumps({"error": error_fields(error)}, ensure_ascii=False)
     else:
-        text = f"{program}: {clean(str(error))}"
+        text = f"{program}: {escaped(str(error))}"
     print(text, file=sys.stderr)
 
 

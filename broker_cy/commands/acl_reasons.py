@@ -5,7 +5,7 @@ accesses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -23,14 +23,16 @@ from broker_cy.commands.acl_values import (
     checked_operation,
 )
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import Cell, print_json, print_table
+from broker_cy.commands.output import print_json, print_rows
 from broker_cy.commands.values import TIME
+from broker_cy.console.columns import access
 from broker_cy.core.errors import ErrorCode
+from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import plural, when
 from broker_cy.security.acl_words import ACL_HELP, resource_text, shown, word_of
 from broker_cy.security.acls import WILDCARD, Binding, Operation, ResourceType
-from broker_cy.security.explain import Asked, Verdict, authorizer_of, explain
-from broker_cy.security.past import Turned, preview, unused
+from broker_cy.security.explain import Asked, Near, Verdict, authorizer_of, explain
+from broker_cy.security.past import Turned, Unused, preview, unused
 
 EPILOG = """\b
 examples:
@@ -73,6 +75,34 @@ async def acls_of(client: AdminClient, *, none_if_disabled: bool = False) -> lis
         if none_if_disabled and error.code is ErrorCode.SECURITY_DISABLED:
             return []
         raise
+
+
+_NEAREST: Final[tuple[Column[Near], ...]] = (
+    Column("acl", "ACL", lambda row: shown(row.binding)),
+    Column("differs", "Differs", lambda row: "; ".join(row.differs)),
+)
+_UNUSED: Final[tuple[Column[Unused], ...]] = (
+    Column("acl", "ACL", lambda row: shown(row.binding)),
+    Column(
+        "why",
+        "Why",
+        lambda row: "fits no access" if row.instead is None else f"decided instead: {shown(row.instead)}",
+    ),
+)
+# A row is the decision after the change, and the access.
+_TURNED: Final[tuple[Column[tuple[str, Turned]], ...]] = (
+    Column("then", "Then", lambda row: row[0]),
+    access.PRINCIPAL.by(lambda row: row[1].asked.principal),
+    access.HOST.by(lambda row: row[1].asked.host),
+    access.OPERATION.by(lambda row: word_of(row[1].asked.operation)),
+    access.RESOURCE.by(lambda row: resource_text(row[1].asked.resource_type, row[1].asked.name)),
+    Column("last", "Last", lambda row: row[1].last_ms, Kind.TIME),
+    Column(
+        "because",
+        "Because",
+        lambda row: row[1].by.reason.value if row[1].by.binding is None else shown(row[1].by.binding),
+    ),
+)
 
 
 @click.command("explain", epilog=EPILOG)
@@ -137,8 +167,7 @@ def _print(asked: Asked, host: str | None, verdict: Verdict) -> None:
     click.echo(f"because: {why}")
     if verdict.nearest:
         click.echo("nearest:")
-        rows: list[Sequence[Cell]] = [[shown(each.binding), "; ".join(each.differs)] for each in verdict.nearest]
-        print_table(["ACL", "DIFFERS"], rows)
+        print_rows(_NEAREST, verdict.nearest)
     if not found.allowed and found.binding is None:
         click.echo("(a principal in super.users may do everything; brokers do not show that setting)", err=True)
 
@@ -167,14 +196,7 @@ async def unused_command(target: Target, client: AdminClient, since: int) -> Non
             }
         )
         return
-    rows: list[Sequence[Cell]] = [
-        [
-            shown(each.binding),
-            "fits no access" if each.instead is None else f"decided instead: {shown(each.instead)}",
-        ]
-        for each in found
-    ]
-    print_table(["ACL", "WHY"], rows)
+    print_rows(_UNUSED, found)
     click.echo(f"{len(found):,} of {plural(len(bindings), 'ACL')} decided nothing", err=True)
     _print_past(past, since)
 
@@ -215,20 +237,8 @@ async def preview_command(
             }
         )
     else:
-        rows: list[Sequence[Cell]] = [
-            [
-                what,
-                each.asked.principal,
-                each.asked.host,
-                word_of(each.asked.operation),
-                resource_text(each.asked.resource_type, each.asked.name),
-                when(each.last_ms, utc=False),
-                shown(each.by.binding) if each.by.binding is not None else each.by.reason.value,
-            ]
-            for what, turned in (("refused", found.refused), ("allowed", found.allowed))
-            for each in turned
-        ]
-        print_table(["THEN", "PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "LAST", "BECAUSE"], rows)
+        turned = [("refused", each) for each in found.refused] + [("allowed", each) for each in found.allowed]
+        print_rows(_TURNED, turned)
         click.echo(
             f"{len(found.refused):,} would be refused and {len(found.allowed):,} newly allowed, "
             f"of {plural(len(past.accesses), 'access', 'accesses')}",

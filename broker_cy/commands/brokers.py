@@ -13,7 +13,7 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.throttles import Throttle
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.log_dirs import DIRECTORIES
-from broker_cy.commands.output import Cell, plain, print_error, print_json, print_rows, print_table, size
+from broker_cy.commands.output import plain, print_error, print_json, print_rows
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.reassign import pace_options
 from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
@@ -23,6 +23,7 @@ from broker_cy.console.columns import brokers, log_dirs
 from broker_cy.console.hosts import address_text, by_host, id_text, state_of
 from broker_cy.console.moving import moves_under_way, throttle_text
 from broker_cy.reporting.column import Column
+from broker_cy.reporting.numbers import size
 
 EPILOG = """\b
 examples:
@@ -137,17 +138,21 @@ async def show(target: Target, client: AdminClient, broker: int) -> None:
     if target.as_json:
         print_json({**_summary(state), "moving": moving, "throttle": rates})
         return
-    facts: list[Sequence[Cell]] = [
-        ["address", _address(state)],
-        ["rack", state.rack],
-        ["state", state_text(state)],
-        ["leads", f"{state.leaders} partitions, of {state.preferred} that prefer it"],
-        ["replicas", f"{state.replicas}, {state.out_of_sync} out of sync, {size(state.size_bytes)}"],
-        ["throttle", "none" if throttle is None or not rates else throttle_text(throttle)],
-        ["moving", f"{sum(broker in each.adding for each in moving)} to it, "
-                   f"{sum(broker in each.removing for each in moving)} away from it"],
+    facts: list[tuple[str, str | None]] = [
+        ("address", _address(state)),
+        ("rack", state.rack),
+        ("state", state_text(state)),
+        ("leads", f"{state.leaders} partitions, of {state.preferred} that prefer it"),
+        ("replicas", f"{state.replicas}, {state.out_of_sync} out of sync, {size(state.size_bytes)}"),
+        ("throttle", "none" if throttle is None or not rates else throttle_text(throttle)),
+        ("moving", f"{sum(broker in each.adding for each in moving)} to it, "
+                   f"{sum(broker in each.removing for each in moving)} away from it"),
     ]  # fmt: skip
-    print_table([f"BROKER {broker}", ""], facts)
+    columns: tuple[Column[tuple[str, str | None]], ...] = (
+        Column("fact", f"Broker {broker}", lambda row: row[0]),
+        Column("value", "", lambda row: row[1]),
+    )
+    print_rows(columns, facts)
     if dirs:
         print_rows(DIRECTORIES, dirs)
 

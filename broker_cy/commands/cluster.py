@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.cluster import BrokerInfo
+from broker_cy.admin.cluster import ApiRange, BrokerInfo
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, number, print_json, print_rows, print_table
+from broker_cy.commands.output import print_json, print_rows
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.commands.values import Parsed
@@ -19,7 +20,8 @@ from broker_cy.console.columns import brokers, quorum
 from broker_cy.console.described import described_now
 from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
 from broker_cy.console.voters import away_text, quorum_now, spare_text
-from broker_cy.reporting.column import Column
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.numbers import count
 
 EPILOG = """\b
 examples:
@@ -31,6 +33,12 @@ examples:
 
 broker_option = click.option(
     "--broker", type=click.IntRange(0), metavar="ID", help="Send the request to this broker.  [default: any]"
+)
+
+_APIS: Final = (
+    Column[ApiRange]("key", "Key", lambda row: row.api_key, Kind.NUMBER),
+    Column[ApiRange]("api", "API", lambda row: row.name),
+    Column[ApiRange]("versions", "Versions", lambda row: f"{row.min_version} to {row.max_version}"),
 )
 
 
@@ -98,10 +106,7 @@ async def apis(target: Target, client: AdminClient, broker: int | None) -> None:
     if target.as_json:
         print_json(found)
         return
-    rows: list[Sequence[Cell]] = [
-        [each.api_key, each.name, f"{each.min_version} to {each.max_version}"] for each in found
-    ]
-    print_table([">KEY", "API", "VERSIONS"], rows)
+    print_rows(_APIS, found)
 
 
 # The same under the name that it had before there was a command of its own.
@@ -143,18 +148,25 @@ async def health(target: Target, client: AdminClient) -> int:
     if target.as_json:
         print_json(counts)
     else:
-        rows: list[Sequence[Cell]] = [[name.replace("_", " "), _text(name, value)] for name, value in counts.items()]
-        print_table(["WHAT", ">NOW"], rows)
+        print_rows(_HEALTH, counts.items())
         if quorum is not None and voters_away:
             click.echo(f"{away_text(quorum)}: {spare_text(quorum)}")
     refused = counts["offline_partitions"] or counts["below_min_isr_partitions"]
     return EXIT_FAILED if away or voters_away or refused else 0
 
 
-def _text(name: str, value: object) -> str:
+def _health_text(row: tuple[str, object]) -> str:
+    name, value = row
     if isinstance(value, list):
         # Ids, which must not look like a number of brokers.
         return ids_text(name.partition("_")[0].removesuffix("s"), value) if value else "none"
     if value is None:
         return "-"
-    return ("yes" if value else "no") if isinstance(value, bool) else number(int(str(value)))
+    return ("yes" if value else "no") if isinstance(value, bool) else count(int(str(value)))
+
+
+# A row is the name of a count with its value.
+_HEALTH: Final = (
+    Column[tuple[str, object]]("what", "What", lambda row: row[0].replace("_", " ")),
+    Column[tuple[str, object]]("now", "Now", lambda row: row[1], Kind.COUNT, text=_health_text),
+)

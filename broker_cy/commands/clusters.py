@@ -14,11 +14,12 @@ import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client import options
-from broker_cy.client.clusters import FILE_VARIABLE, ClusterFile, default_path, load_clusters
+from broker_cy.client.clusters import FILE_VARIABLE, ClusterEntry, ClusterFile, default_path, load_clusters
 from broker_cy.client.program import exit_code_of
 from broker_cy.client.security import PROTOCOL
 from broker_cy.commands.context import complete_clusters
-from broker_cy.commands.output import print_error, print_json, print_table
+from broker_cy.commands.output import print_error, print_json, print_rows
+from broker_cy.reporting.column import Column
 
 EPILOG = """\b
 examples:
@@ -76,19 +77,14 @@ def _list(file: ClusterFile, as_json: bool) -> None:
         return
     if not file.clusters:
         click.echo(f'{file.path} has no clusters: add [clusters.NAME] with bootstrap = "HOST:PORT"', err=True)
-    print_table(
-        ["CLUSTER", "BOOTSTRAP", "SECURITY", "READONLY", "DEFAULT"],
-        [
-            [
-                each.name,
-                ",".join(map(str, each.bootstrap)),
-                each.secured.get(PROTOCOL, "PLAINTEXT"),
-                "yes" if each.is_readonly else "no",
-                "yes" if each.name == file.default else "no",
-            ]
-            for each in file.clusters.values()
-        ],
+    columns: tuple[Column[ClusterEntry], ...] = (
+        Column("cluster", "Cluster", lambda row: row.name),
+        Column("bootstrap", "Bootstrap", lambda row: ",".join(map(str, row.bootstrap))),
+        Column("security", "Security", lambda row: row.secured.get(PROTOCOL, "PLAINTEXT")),
+        Column("readonly", "Readonly", lambda row: "yes" if row.is_readonly else "no"),
+        Column("default", "Default", lambda row: "yes" if row.name == file.default else "no"),
     )
+    print_rows(columns, file.clusters.values())
 
 
 def _use(file: ClusterFile, as_json: bool, name: str) -> None:

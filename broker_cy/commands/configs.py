@@ -17,7 +17,7 @@ from broker_cy.admin.configs import (
     has_secret,
 )
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, print_json, print_rows, print_table
+from broker_cy.commands.output import confirm, print_json, print_rows
 from broker_cy.commands.values import SETTING
 from broker_cy.console.columns import settings
 from broker_cy.reporting.column import Column
@@ -141,11 +141,13 @@ async def alter(
         change._replace(value=SECRET) if change.value and has_secret(change.name, before.get(change.name)) else change
         for change in changes
     ]
-    rows: list[Sequence[Cell]] = [
-        [change.name, _shown_or_none(before.get(change.name)), change.op.name.lower(), change.value]
-        for change in printed
-    ]
-    print_table(["SETTING", "NOW", "CHANGE", "VALUE"], rows, err=True)
+    columns: tuple[Column[ConfigChange], ...] = (
+        settings.SETTING.by(lambda row: row.name),
+        Column("now", "Now", lambda row: _shown_or_none(before.get(row.name))),
+        Column("change", "Change", lambda row: row.op.name.lower()),
+        settings.VALUE.by(lambda row: row.value),
+    )
+    print_rows(columns, printed, err=True)
     if not dry_run:
         confirm(f"Change {plural(len(changes), 'setting')} of {resource}?", yes=yes)
         (await client.configs.alter({resource: changes})).whole()

@@ -12,13 +12,13 @@ from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span, Start
-from broker_cy.client.program import clean
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited
 from broker_cy.commands.output import progress
 from broker_cy.commands.values import COUNT, DELIMITER, PARTITIONS, POSITION, Parsed, chosen
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import POSITION_HELP
+from broker_cy.reporting.foreign_text import escaped
 from broker_cy.wire.records import Record
 
 EPILOG = """\b
@@ -151,5 +151,5 @@ def _report_losses(chunk: Chunk) -> int:
             err=True,
         )
     for damage in chunk.damage:
-        click.echo(f"broker-cy: {chunk.partition}: skipped {clean(damage)}", err=True)
+        click.echo(f"broker-cy: {chunk.partition}: skipped {escaped(damage)}", err=True)
     return 1 if chunk.damage else 0

@@ -14,11 +14,11 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.own_topics import Entry
 from broker_cy.admin.records import Start
 from broker_cy.client.event_text import by_of, line_of, subject_of, topics_of
-from broker_cy.client.program import clean
 from broker_cy.client.quantities import TIME_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics
 from broker_cy.commands.values import COUNT, TIME
 from broker_cy.metrics.events import EVENTS, ROUTINE, Commits, Event, Stamped, prefix_of
+from broker_cy.reporting.foreign_text import escaped
 
 EPILOG = """\b
 examples:
@@ -165,7 +165,7 @@ def _line(entry: Entry[Stamped]) -> str:
     event: Event = stamped.event
     moment = datetime.fromtimestamp(stamped.time_ms / 1000).isoformat(timespec="milliseconds")
     by = by_of(event)
-    return clean(f"{moment}  {event.TYPE:<21}  {subject_of(stamped)}: {line_of(event)}{f' (by {by})' if by else ''}")
+    return escaped(f"{moment}  {event.TYPE:<21}  {subject_of(stamped)}: {line_of(event)}{f' (by {by})' if by else ''}")
 
 
 def _json_line(entry: Entry[Stamped]) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.groups import GroupDescription, GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP
@@ -23,13 +23,14 @@ from broker_cy.commands.context import (
     dry_run_option,
     yes_option,
 )
-from broker_cy.commands.output import Cell, confirm, number, plain, print_json, print_rows, print_table
+from broker_cy.commands.output import confirm, plain, print_json, print_rows
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
 from broker_cy.console.columns import groups as columns
+from broker_cy.console.columns import topics as topic_columns
 from broker_cy.console.values import parse_int, parse_time
-from broker_cy.reporting.column import Column
-from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.numbers import UNKNOWN, plural
 
 EPILOG = """\b
 examples:
@@ -87,6 +88,21 @@ def _listing(row: Listed) -> GroupListing:
 _LISTED: Final[tuple[Column[Listed], ...]] = (
     *(column.of(_listing) for column in (columns.GROUP, columns.STATE, columns.TYPE, columns.PROTOCOL)),
     columns.COORDINATOR.by(lambda row: row[1]),
+)
+_STEPS: Final[tuple[Column[ResetStep], ...]] = (
+    topic_columns.TOPIC.by(lambda row: row.partition.topic),
+    topic_columns.PARTITION.by(lambda row: row.partition.partition),
+    Column("old", "Old", lambda row: row.old, Kind.COUNT),
+    Column("new", "New", lambda row: row.new, Kind.COUNT),
+    Column(
+        "change",
+        "Change",
+        lambda row: row.change,
+        Kind.COUNT,
+        text=lambda row: UNKNOWN if row.change is None else f"{row.change:+,}",
+    ),
+    Column("lag", "Lag after", lambda row: row.end - row.new, Kind.COUNT),
+    Column("note", "", lambda row: "moved into the log" if row.is_moved_in else ""),
 )
 _MEMBERS: Final = (
     columns.CLIENT_ID,
@@ -206,11 +222,7 @@ async def reset(
     partitions = [key for topic, wanted in topics for key in chosen(await client.records.partitions(topic), wanted)]
     steps = await client.reset.plan(group, rule, partitions or None)
     if not target.as_json:
-        print_table(
-            ["TOPIC", ">PARTITION", ">OLD", ">NEW", ">CHANGE", ">LAG AFTER", ""],
-            [_row(step) for step in steps],
-            err=not dry_run,
-        )
+        print_rows(_STEPS, steps, err=not dry_run)
     if dry_run:
         _report_steps(target, steps, dry_run)
         return 0
@@ -263,13 +275,6 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     return found
 
 
-def _row(step: ResetStep) -> Sequence[Cell]:
-    note = "moved into the log" if step.is_moved_in else ""
-    change = "-" if step.change is None else f"{step.change:+,}"
-    key = step.partition
-    return [key.topic, key.partition, number(step.old), number(step.new), change, number(step.end - step.new), note]
-
-
 def _report_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> None:
     if target.as_json:
         print_json(
@@ -297,11 +302,14 @@ async def delete(target: Target, client: AdminClient, groups: Sequence[str], dry
     if not names:
         return code
     committed = (await client.group_offsets.fetch(names)).whole()
-    rows: list[Sequence[Cell]] = [
-        [name, group.state, len(group.members), len(committed[name])] for name, group in described.found.items()
-    ]
+    columns_of_deletion: tuple[Column[GroupDescription], ...] = (
+        columns.GROUP.by(lambda row: row.group_id),
+        columns.STATE.by(lambda row: row.state),
+        columns.MEMBERS.by(lambda row: len(row.members)),
+        Column("committed", "Committed partitions", lambda row: len(committed[row.group_id]), Kind.COUNT),
+    )
     click.echo("Groups to delete:", err=True)
-    print_table(["GROUP", "STATE", ">MEMBERS", ">COMMITTED PARTITIONS"], rows, err=True)
+    print_rows(columns_of_deletion, described.found.values(), err=True)
     if dry_run:
         return code
     confirm(f"Delete {', '.join(names)}?", yes=yes)
@@ -341,8 +349,12 @@ async def delete_offsets(
     ]
     if not keys:
         raise ClientError(Failure.INVALID, "no offset is committed for these partitions", what=f"group {group}")
-    rows: list[Sequence[Cell]] = [[key.topic, key.partition, number(committed[key].offset)] for key in keys]
-    print_table(["TOPIC", ">PARTITION", ">COMMITTED"], rows, err=True)
+    offsets: tuple[Column[TopicPartition], ...] = (
+        topic_columns.TOPIC.by(lambda row: row.topic),
+        topic_columns.PARTITION.by(lambda row: row.partition),
+        columns.COMMITTED.by(lambda row: committed[row].offset),
+    )
+    print_rows(offsets, keys, err=True)
     if dry_run:
         return 0
     confirm(f"Delete {plural(len(keys), 'committed offset')} of group {group}?", yes=yes)

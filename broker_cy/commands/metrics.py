@@ -6,20 +6,23 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start
 from broker_cy.admin.sample_window import TOTAL, Window, windows
-from broker_cy.client.program import clean
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics
-from broker_cy.commands.output import Cell, duration, number, plain, print_json, print_table, size
+from broker_cy.commands.output import plain, print_json, print_rows
 from broker_cy.commands.values import COUNT, DURATION
+from broker_cy.console.columns import brokers, requests
 from broker_cy.metrics.sample import Api, Sample, Times
-from broker_cy.reporting.numbers import micros, percent, plural
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.foreign_text import escaped
+from broker_cy.reporting.numbers import duration, micros, percent, plural, size
 from broker_cy.wire.api_keys import ApiKey
 
 EPILOG = """\b
@@ -128,9 +131,12 @@ async def _look(client: AdminClient, over_ms: int) -> dict[int, Window]:
     return windows(samples, over_ms)
 
 
-def _per_s(window: Window, value: int) -> str:
-    rate = value / window.seconds
+def _rate_text(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 or rate == 0 else f"{rate:,.1f}"
+
+
+def _per_s(window: Window, value: int) -> str:
+    return _rate_text(value / window.seconds)
 
 
 def _bytes_per_s(window: Window, value: int) -> str:
@@ -144,7 +150,7 @@ def _print(window: Window, apis: Collection[str], topics: Collection[str], clien
     click.echo(f"broker {last.broker}: {window.seconds:.1f} s, until {duration(age_ms)} ago")
     if everything:
         for name, text in _facts(window):
-            click.echo(f"  {name:<13} {clean(text)}")
+            click.echo(f"  {name:<13} {escaped(text)}")
     if everything or apis:
         click.echo()
         _print_apis(window, apis)
@@ -201,65 +207,124 @@ def _chosen(apis: Mapping[str, Api], names: Collection[str]) -> list[tuple[str, 
 
 def _print_apis(window: Window, names: Collection[str]) -> None:
     """Print a block for each API: its rates and the total time, then the phases with their share of it."""
-    rows: list[Sequence[Cell]] = []
-    errors: list[Sequence[Cell]] = []
+    lines: list[_Line] = []
+    errors: list[_Error] = []
     for name, api in _chosen(window.apis, names):
         total = api.phases.get(TOTAL, Times())
-        rates = [_per_s(window, api.requests), _per_s(window, sum(api.errors.values()))]
-        rates += [_bytes_per_s(window, api.in_bytes), _bytes_per_s(window, api.out_bytes)]
-        rows.append([name, *rates, *_times(total)])
+        rates = _Rates(
+            *(each / window.seconds for each in (api.requests, sum(api.errors.values()), api.in_bytes, api.out_bytes))
+        )
+        lines.append(_Line(name, rates, total))
         phases = sorted(((each, name) for name, each in api.phases.items() if name != TOTAL and each.count), key=_sum)
         for times, phase in phases:
             share = times.sum_us / total.sum_us if total.sum_us else 0.0
             if names or share >= SMALL_SHARE:
-                rows.append([f"  {share:>4.0%} {phase}", "", "", "", "", *_times(times)])
-        errors += [[name, error, number(count), _per_s(window, count)] for error, count in sorted(api.errors.items())]
-    print_table(["API", ">REQUESTS/S", ">ERRORS/S", ">IN/S", ">OUT/S", ">P50", ">P99", ">MAX"], rows)
+                lines.append(_Line(f"  {share:>4.0%} {phase}", None, times))
+        errors += [_Error(name, error, count, count / window.seconds) for error, count in sorted(api.errors.items())]
+    print_rows(_API_COLUMNS, lines)
     if errors:
         click.echo()
-        print_table(["API", "ERROR", ">COUNT", ">COUNT/S"], errors)
+        print_rows(_ERROR_COLUMNS, errors)
 
 
 def _sum(pair: tuple[Times, str]) -> int:
     return -pair[0].sum_us
 
 
-def _times(times: Times) -> list[Cell]:
-    return [micros(value) if times.count else None for value in (times.p50_us, times.p99_us, times.max_us)]
-
-
 def _print_topics(window: Window, names: Collection[str]) -> None:
     found = [(name, topic) for name, topic in window.topics.items() if not names or name in names]
     found.sort(key=lambda pair: (-(pair[1].in_bytes + pair[1].out_bytes), pair[0]))
-    rows: list[Sequence[Cell]] = [
-        [
-            name,
-            _per_s(window, topic.in_records),
-            _bytes_per_s(window, topic.in_bytes),
-            _bytes_per_s(window, topic.out_bytes),
-        ]
+    seconds = window.seconds
+    uses = [
+        _Use(name, 0, topic.in_records / seconds, topic.in_bytes / seconds, topic.out_bytes / seconds)
         for name, topic in found
     ]
-    print_table(["TOPIC", ">RECORDS/S", ">IN/S", ">OUT/S"], rows)
+    print_rows((_TOPIC, _RECORDS, _IN, _OUT), uses)
     if not names and window.last.topics_left_out:
         click.echo(f"{plural(window.last.topics_left_out, 'less busy topic')} not shown")
 
 
 def _print_clients(window: Window) -> None:
     found = sorted(window.clients.items(), key=lambda pair: -(pair[1].in_bytes + pair[1].out_bytes))
-    rows: list[Sequence[Cell]] = [
-        [
-            name,
-            use.connections,
-            _per_s(window, use.requests),
-            _bytes_per_s(window, use.in_bytes),
-            _bytes_per_s(window, use.out_bytes),
-        ]
+    seconds = window.seconds
+    uses = [
+        _Use(name, use.connections, use.requests / seconds, use.in_bytes / seconds, use.out_bytes / seconds)
         for name, use in found
     ]
-    print_table(["CLIENT ID", ">CONNECTIONS", ">REQUESTS/S", ">IN/S", ">OUT/S"], rows)
+    print_rows((_CLIENT_ID, _CONNECTIONS, _REQUESTS, _IN, _OUT), uses)
     if window.last.busy_left_out:
         click.echo(f"{plural(window.last.busy_left_out, 'less busy connection')} not shown")
+
+
+class _Rates(NamedTuple):
+    """Per second."""
+
+    requests: float
+    errors: float
+    in_bytes: float
+    out_bytes: float
+
+
+class _Line(NamedTuple):
+    """An API with its rates, or a phase of the API above it."""
+
+    name: str
+    rates: _Rates | None
+    times: Times
+
+
+class _Error(NamedTuple):
+    api: str
+    error: str
+    number: int
+    per_s: float
+
+
+class _Use(NamedTuple):
+    """What a topic or a client uses per second."""
+
+    name: str
+    connections: int
+    per_s: float
+    in_bytes: float
+    out_bytes: float
+
+
+def _rate(rate: Callable[[_Rates], float], shown: Callable[[float], str]) -> dict[str, Any]:
+    """Return value and text of a rate, which phases do not have."""
+    return {
+        "value": lambda row: None if row.rates is None else rate(row.rates),
+        "text": lambda row: "" if row.rates is None else shown(rate(row.rates)),
+    }
+
+
+def _time(us: Callable[[Times], int]) -> Callable[[_Line], int | None]:
+    return lambda row: us(row.times) if row.times.count else None
+
+
+_API_COLUMNS: Final[tuple[Column[_Line], ...]] = (
+    requests.API.by(lambda row: row.name),
+    requests.REQUESTS.by(**_rate(lambda rates: rates.requests, _rate_text)),
+    Column("errors", "Errors/s", kind=Kind.RATE, **_rate(lambda rates: rates.errors, _rate_text)),
+    requests.IN.by(**_rate(lambda rates: rates.in_bytes, size)),
+    requests.OUT.by(**_rate(lambda rates: rates.out_bytes, size)),
+    requests.PHASE_P50.by(_time(lambda times: times.p50_us)),
+    requests.P99.by(_time(lambda times: times.p99_us)),
+    requests.MAX.by(_time(lambda times: times.max_us)),
+)
+_ERROR_COLUMNS: Final[tuple[Column[_Error], ...]] = (
+    requests.API.by(lambda row: row.api),
+    Column("error", "Error", lambda row: row.error),
+    Column("count", "Count", lambda row: row.number, Kind.COUNT),
+    Column("rate", "Count/s", lambda row: row.per_s, Kind.RATE, text=lambda row: _rate_text(row.per_s)),
+)
+_TOPIC: Final[Column[_Use]] = requests.BUSY_TOPIC.by(lambda row: row.name)
+_RECORDS: Final[Column[_Use]] = requests.BUSY_RECORDS.by(lambda row: row.per_s, text=lambda row: _rate_text(row.per_s))
+_CLIENT_ID: Final[Column[_Use]] = requests.CLIENT_ID.by(lambda row: row.name)
+_CONNECTIONS: Final[Column[_Use]] = brokers.CONNECTIONS.by(lambda row: row.connections)
+_REQUESTS: Final[Column[_Use]] = requests.REQUESTS.by(lambda row: row.per_s, text=lambda row: _rate_text(row.per_s))
+_IN: Final[Column[_Use]] = requests.IN.by(lambda row: row.in_bytes)
+_OUT: Final[Column[_Use]] = requests.OUT.by(lambda row: row.out_bytes)
 
 
 def _fields(window: Window, apis: Collection[str], topics: Collection[str], clients: bool) -> dict[str, object]:

@@ -15,20 +15,15 @@ import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client import program
-from broker_cy.client.program import EXIT_NOT_CONFIRMED, clean
+from broker_cy.client.program import EXIT_NOT_CONFIRMED
 from broker_cy.commands import PROGRAM
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
-from broker_cy.reporting import numbers
 from broker_cy.reporting.column import Column
 
 # Wider than any table, so that lines for a pipe or a file are not wrapped.
 _UNFOLDED_WIDTH = 10_000
 
-# The same format as in the other consoles.
-number, duration, size = numbers.count, numbers.duration, numbers.size
-
-Cell = str | int | float | None
 Row = TypeVar("Row")
 
 
@@ -67,31 +62,18 @@ def print_error(error: ClientError, *, as_json: bool) -> None:
     program.print_error(PROGRAM, error, as_json=as_json)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: bool = False) -> None:
-    """Print a table. Columns whose name starts with `>` are right-aligned. Cells are wrapped to the terminal, and never
-    truncated.
-    """
+def print_rows(columns: Sequence[Column[Row]], rows: Iterable[Row], *, err: bool = False) -> None:
+    """Print a table of rows. Cells are wrapped to the terminal, and never truncated."""
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+
+    from broker_cy.reporting.rich_tables import plain_table
 
     stream = sys.stderr if err else sys.stdout
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(clean("-" if cell is None else str(cell))) for cell in row))
     console = Console(file=stream, width=None if stream.isatty() else _UNFOLDED_WIDTH, highlight=False)
     with console.capture() as captured:
-        console.print(table)
+        console.print(plain_table(columns, rows))
     for line in captured.get().splitlines():
         click.echo(line.rstrip(), err=err)
-
-
-def print_rows(columns: Sequence[Column[Row]], rows: Iterable[Row], *, err: bool = False) -> None:
-    """Print rows with the columns of broker_cy/console/columns."""
-    heads = [(">" if column.is_right else "") + column.title.upper() for column in columns]
-    print_table(heads, [[column.shown(row) for column in columns] for row in rows], err=err)
 
 
 @contextmanager

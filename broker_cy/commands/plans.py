@@ -17,10 +17,15 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.mover import MoveProgress
 from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
 from broker_cy.commands.context import Target
-from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json, print_table
+from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json, print_rows
 from broker_cy.console.acts.moves import MoveReplicas, progress_text
-from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, Report, execute
+from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report, execute
+from broker_cy.reporting.column import Column
 
+WHAT: Final = Column[Change]("what", "What", lambda row: row.what)
+BEFORE: Final = Column[Change]("before", "Before", lambda row: row.before)
+AFTER: Final = Column[Change]("after", "After", lambda row: row.after)
+_CHANGES: Final = (WHAT, BEFORE, AFTER, Column[Change]("note", "", lambda row: row.note))
 # Without a terminal, a line of progress at least this far apart.
 _LINE_EVERY_S: Final = 10.0
 
@@ -59,9 +64,8 @@ def show(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         return
     click.echo(f"{plan.title}: {plan.affected}", err=True)
-    rows = [[each.what, each.before, each.after, each.note] for each in plan.changes[:CHANGES_MAX]]
-    if rows:
-        print_table(["WHAT", "BEFORE", "AFTER", ""], rows, err=True)
+    if plan.changes:
+        print_rows(_CHANGES, plan.changes[:CHANGES_MAX], err=True)
     if len(plan.changes) > CHANGES_MAX:
         click.echo(f"... and {len(plan.changes) - CHANGES_MAX:,} more", err=True)
 

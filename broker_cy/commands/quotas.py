@@ -11,7 +11,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, print_json, print_rows, print_table
+from broker_cy.commands.output import confirm, print_json, print_rows
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.columns import quotas as columns
@@ -167,8 +167,12 @@ async def _change(
     await client.quotas.alter(entity, changes, validate_only=True)
     found = await client.quotas.describe(entity, strict=True)
     now = found[0].values if found else {}
-    rows: list[Sequence[Cell]] = [[key, _shown(now.get(key)), _shown(value)] for key, value in changes.items()]
-    print_table(["QUOTA", "NOW", "NEW"], rows, err=True)
+    changed: tuple[Column[tuple[str, Any]], ...] = (
+        columns.QUOTA.by(lambda row: row[0]),
+        Column("now", "Now", lambda row: _shown(now.get(row[0]))),
+        Column("new", "New", lambda row: _shown(row[1])),
+    )
+    print_rows(changed, changes.items(), err=True)
     if not dry_run:
         confirm(f"Change {plural(len(changes), 'quota')} of {entity_text(entity)}?", yes=yes)
         await client.quotas.alter(entity, changes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any, TypeVar
+from dataclasses import replace
+from typing import IO, Any, Final, TypeVar
 
 import click
 
@@ -14,8 +15,8 @@ from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.quantities import BYTES_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option
-from broker_cy.commands.output import Cell, print_json, print_rows, print_table, size
-from broker_cy.commands.plans import command_of, run_plan
+from broker_cy.commands.output import print_json, print_rows
+from broker_cy.commands.plans import AFTER, BEFORE, WHAT, command_of, run_plan
 from broker_cy.commands.values import BYTES, COUNT, TOPIC_PARTITIONS
 from broker_cy.console.acts.moves import (
     MoveReplicas,
@@ -26,8 +27,11 @@ from broker_cy.console.acts.moves import (
     plan_moves,
     read_moves,
 )
+from broker_cy.console.acts.plan import Change
 from broker_cy.console.columns import reassignments
 from broker_cy.console.moving import moving_now, pace_text, throttle_text
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.numbers import size
 
 EPILOG = """\b
 examples:
@@ -43,6 +47,8 @@ examples:
 # The time between the two measurements of `status`: a throttle lets replicas copy in steps, so it cannot be shorter.
 LOOK_S = 3.0
 
+_PARTITION: Final = replace(WHAT, title="Partition")
+_COPIES: Final = Column[Change]("copies", "Copies", lambda row: row.note, Kind.BYTES, text=lambda row: row.note)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -162,8 +168,7 @@ async def plan_command(
         click.echo(plan.problem)
     else:
         click.echo(f"{plan.title}: {plan.affected}")
-        rows: list[Sequence[Cell]] = [[each.what, each.before, each.after, each.note] for each in plan.changes]
-        print_table(["PARTITION", "BEFORE", "AFTER", ">COPIES"], rows)
+        print_rows((_PARTITION, BEFORE, AFTER, _COPIES), plan.changes)
 
 
 @command.command("apply", epilog=EPILOG)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.records import Start, StartKind
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.records import Span, Start, StartKind
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import Cell, confirm, number, print_json, print_table
+from broker_cy.commands.output import confirm, print_json, print_rows
 from broker_cy.commands.values import PARTITIONS, POSITION, chosen
+from broker_cy.console.columns import topics
 from broker_cy.console.values import POSITION_HELP
+from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import plural
 
 EPILOG = """\b
@@ -20,6 +24,14 @@ examples:
   broker-cy records delete orders -p 0,2 --before 1000 --dry-run
   broker-cy records delete orders --before @-24h --yes
 """
+
+_COLUMNS: Final[tuple[Column[tuple[TopicPartition, Span]], ...]] = (
+    topics.PARTITION.by(lambda row: row[0].partition),
+    topics.LOG_START.by(lambda row: row[1].earliest),
+    Column("new", "New log start", lambda row: row[1].start, Kind.COUNT),
+    Column("deleted", "Offsets deleted", lambda row: row[1].start - row[1].earliest, Kind.COUNT),
+    Column("left", "Offsets left", lambda row: row[1].end - row[1].start, Kind.COUNT),
+)
 
 
 @click.group("records", epilog=EPILOG)
@@ -60,17 +72,7 @@ async def delete(
         end = spans[too_high[0]].end
         raise click.BadParameter(f"--before {before.value}: partition {too_high[0]} ends at {end}")
     doomed = {key: spans[key].start for key in keys if spans[key].start > spans[key].earliest}
-    rows: list[Sequence[Cell]] = [
-        [
-            key.partition,
-            number(span.earliest),
-            number(span.start),
-            number(span.start - span.earliest),
-            number(span.end - span.start),
-        ]
-        for key, span in spans.items()
-    ]
-    print_table([">PARTITION", ">LOG START", ">NEW LOG START", ">OFFSETS DELETED", ">OFFSETS LEFT"], rows, err=True)
+    print_rows(_COLUMNS, spans.items(), err=True)
     done: dict[str, int] = {}
     code = 0
     if doomed and not dry_run:

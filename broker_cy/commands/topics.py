@@ -14,9 +14,9 @@ from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, number, print_json, print_rows, print_table, size
+from broker_cy.commands.output import confirm, print_json, print_rows
 from broker_cy.commands.values import COUNT, SETTING
-from broker_cy.console.columns import replication
+from broker_cy.console.columns import replication, settings
 from broker_cy.console.columns import topics as columns
 from broker_cy.console.rows import topic_rows
 from broker_cy.console.session import PartitionRow
@@ -83,6 +83,10 @@ _DESCRIBED: Final[tuple[Column[Described], ...]] = (
             columns.OFFSETS,
         )
     ),
+)
+_COPIED: Final[tuple[Column[tuple[str, str | None]], ...]] = (
+    settings.SETTING.by(lambda row: row[0]),
+    settings.VALUE.by(lambda row: row[1]),
 )
 topic_argument = click.argument("topic", shell_complete=complete_topics)
 topics_argument = click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
@@ -245,7 +249,7 @@ async def clone(
     target.require_writable()
     new = await client.topics.plan_clone(topic, name, partitions=partitions, replication_factor=replicas)
     if new.configs and not target.as_json:
-        print_table(["SETTING", "VALUE"], [[key, value] for key, value in new.configs.items()])
+        print_rows(_COPIED, new.configs.items())
     return _report_created(target, await client.topics.create([new], validate_only=dry_run), dry_run)
 
 
@@ -308,13 +312,18 @@ async def _preview_deletion(client: AdminClient, topics: dict[str, TopicInfo]) -
         for directory in directories:
             for replica in directory.replicas:
                 bytes_of[replica.topic] = bytes_of.get(replica.topic, 0) + replica.size_bytes
-    rows: list[list[str | int]] = []
-    for name, topic in topics.items():
+    spans: dict[str, int] = {}
+    for name in topics:
         theirs = [key for key in keys if key.topic == name and key in earliest.found and key in latest.found]
-        span = sum(latest.found[key] - earliest.found[key] for key in theirs)
-        rows.append([name, len(topic.partitions), number(span), size(bytes_of.get(name))])
+        spans[name] = sum(latest.found[key] - earliest.found[key] for key in theirs)
+    lost: tuple[Column[TopicInfo], ...] = (
+        columns.TOPIC.by(lambda row: row.name),
+        columns.PARTITIONS.by(lambda row: len(row.partitions)),
+        columns.OFFSETS.by(lambda row: spans[row.name]),
+        columns.SIZE.by(lambda row: bytes_of.get(row.name)),
+    )
     click.echo("Topics to delete:", err=True)
-    print_table(["TOPIC", ">PARTITIONS", ">OFFSETS", ">ON DISK"], rows, err=True)
+    print_rows(lost, topics.values(), err=True)
 
 
 def _report_created(target: Target, outcome: Outcome[str, CreatedTopic], dry_run: bool) -> int:

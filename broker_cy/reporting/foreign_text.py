@@ -1,4 +1,8 @@
-"""Foreign text, such as names and records, without the characters that would control a terminal."""
+"""Foreign text, such as names and records, without the characters that would control a terminal.
+
+Screens and pages show it by `clean`: a cell for each character, and not more of them than a screen can show. Commands
+print it by `escaped`: whole, in a form that can be copied into another command or read by a program.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,11 @@ _CONTROLS_BUT_LINES = {code: sign for code, sign in _CONTROLS.items() if code no
 def clean(text: str) -> str:
     """One line of foreign text, with every control character replaced by a visible one."""
     return text[:LINE_CHARACTERS_MAX].translate(_CONTROLS)
+
+
+def escaped(text: str) -> str:
+    """Return the whole of a foreign text, with the escapes of Python for characters that are not printable."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def clean_lines(text: str) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from broker_cy.reporting.column import Column
-from broker_cy.reporting.foreign_text import clean
+from broker_cy.reporting.foreign_text import clean, escaped
 from broker_cy.reporting.tone import Tone
 
 R = TypeVar("R")
@@ -23,6 +23,18 @@ _STYLES: Final = {
     Tone.WARN: "yellow",
     Tone.BAD: "red",
 }
+
+
+def plain_table(columns: Sequence[Column[R]], rows: Iterable[R]) -> Table:
+    """Return a table without lines, for commands: texts are whole, and folded if the terminal is narrow."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(
+            Text(escaped(column.title.upper())), justify="right" if column.is_right else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(escaped(column.shown(row)), _STYLES[column.tone_of(row)]) for column in columns))
+    return table
 
 
 def rich_table(

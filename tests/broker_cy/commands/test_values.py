@@ -11,11 +11,10 @@ import pytest
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
-from broker_cy.client.program import clean
 from broker_cy.client.quantities import parse_duration
 from broker_cy.commands.feeder import split
 from broker_cy.commands.formats import compile_format
-from broker_cy.commands.output import duration, plain, size
+from broker_cy.commands.output import plain
 from broker_cy.console.values import (
     parse_delimiter,
     parse_header,
@@ -27,6 +26,8 @@ from broker_cy.console.values import (
     parse_topic_partitions,
     unescape,
 )
+from broker_cy.reporting.foreign_text import escaped
+from broker_cy.reporting.numbers import duration, size
 from broker_cy.wire.records import Record
 
 KEY = TopicPartition("orders", 3)
@@ -130,8 +131,8 @@ def test_null_in_formats() -> None:
 
 def test_what_the_terminal_is_shown() -> None:
     """If this fails, a name with control characters affects the terminal."""
-    assert clean("a\x1b[31mb\n\u202ec") == r"a\x1b[31mb\n\u202ec"
-    assert clean("é 漢") == "é 漢"
+    assert escaped("a\x1b[31mb\n\u202ec") == r"a\x1b[31mb\n\u202ec"
+    assert escaped("é 漢") == "é 漢"
 
 
 def test_amounts() -> None:
