@@ -15,7 +15,8 @@ from textual.worker import Worker
 
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
-from admin_tui.widgets.grid import Column, Grid, time_columns
+from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.grid import Grid, time_columns
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind
@@ -27,6 +28,7 @@ from broker_cy.console.acts.records import (
     reproduce_form,
 )
 from broker_cy.console.acts.topics import position_text
+from broker_cy.console.columns import records as columns
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.payload import Format, line
 from broker_cy.console.record_filter import RecordFilter
@@ -34,7 +36,7 @@ from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import Row, Scan, State, Tail
 from broker_cy.console.values import optional, parse_partitions, parse_position
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, percent, plural, short, size
+from broker_cy.reporting.numbers import count, percent, plural, short
 
 # Records that are shown when a topic is opened.
 FIRST_RECORDS = 100
@@ -94,11 +96,11 @@ progress; `s` stops it, and `s` again resumes it.
         yield Grid[Row](
             [
                 *time_columns(lambda row: row.record.timestamp, lambda: self._utc),
-                Column("Part", lambda row: str(row.partition), 4, align="right"),
-                Column("Offset", lambda row: str(row.record.offset), 10, align="right"),
-                Column("Key", lambda row: _cell(row.record.key, self.shown), 12),
-                Column("Size", lambda row: size(len(row.record.value or b"")), 9, align="right", drop=2),
-                Column("Value", lambda row: _cell(row.record.value, self.shown), 16, flex=True),
+                grid_column(columns.PARTITION),
+                grid_column(columns.OFFSET),
+                grid_column(columns.key_column(lambda: self.shown), 12),
+                grid_column(columns.SIZE, drop=2),
+                grid_column(columns.value_column(lambda: self.shown), flex=True),
             ],
             key=lambda row: (row.partition, row.record.offset),
             text=lambda row: f"{line(row.record.key, Format.TEXT)} {line(row.record.value, Format.TEXT)}",
@@ -387,10 +389,6 @@ progress; `s` stops it, and `s` again resumes it.
         )
         if said:
             self.tell(said)
-
-
-def _cell(data: bytes | None, shown: Format) -> str | Text:
-    return Text("null", "bright_black") if data is None else line(data, shown)
 
 
 def _checked(name: str) -> Any:

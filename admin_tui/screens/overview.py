@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from admin_tui.screens.view import View
-from admin_tui.tones import STYLES
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.client.event_text import kind_of, line_of, subject_of
-from broker_cy.console.columns import requests
-from broker_cy.console.event_text import tone_of
+from broker_cy.console.columns import events, requests
 from broker_cy.console.figures import (
     BusyTopic,
     api_p99_us,
@@ -73,7 +69,7 @@ actions."""
             yield Grid[Stamped](
                 [
                     Column("Time", lambda row: self._when(row), 8),
-                    Column("What", _what, 20, flex=True),
+                    grid_column(events.SUMMARY, flex=True),
                 ],
                 key=lambda row: (row.time_ms, row.event.TYPE, row.key),
                 title="Recent events",
@@ -121,8 +117,3 @@ actions."""
             self.console_app.show_view("rebalances", event.row.event.group)
         else:
             self.console_app.show_view("events")
-
-
-def _what(row: Stamped) -> Text:
-    style = STYLES[tone_of(row.event)]
-    return Text(f"{kind_of(row.event)} {subject_of(row)}: {line_of(row.event)}", style)

@@ -16,7 +16,7 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.refusals import Refusal, asked_texts, refusals_of
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import AccessDenied, LoginFailed
-from dashboard.collector.channel import Column, TableChannel, channel, linked
+from dashboard.collector.channel import TableChannel, channel, linked
 from dashboard.collector.charts import Ranged, TimeChannel
 from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
@@ -69,7 +69,7 @@ class DeniedRequests(_OfDenials, TableChannel[Refusal]):
 
     SUBJECT = frozenset({"range"})
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", width=200, is_time=True),
+        table_column(access.DENIED_TIME, 200),
         table_column(access.DENIED_PRINCIPAL, 130),
         table_column(access.DENIED_OPERATION, 200),
         table_column(access.DENIED_REASON, 300, is_flex=True),

@@ -91,7 +91,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
 
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", width=205, is_time=True),
+        table_column(columns.TIME, 205),
         table_column(columns.WHAT, 145),
         table_column(columns.ABOUT, 140),
         table_column(columns.HOW, 260, is_flex=True),

@@ -10,9 +10,7 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL
-from broker_cy.client.event_text import kind_of, line_of, subject_of
-from broker_cy.console.columns import requests
-from broker_cy.console.event_text import tone_of
+from broker_cy.console.columns import events, requests
 from broker_cy.console.figures import (
     BusyTopic,
     Fact,
@@ -24,8 +22,7 @@ from broker_cy.console.figures import (
 )
 from broker_cy.console.listeners import Source
 from broker_cy.metrics.events import Stamped
-from broker_cy.reporting.foreign_text import clean
-from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, channel
+from dashboard.collector.channel import FactsChannel, TableChannel, channel
 from dashboard.collector.charts import HistoryChart
 from dashboard.collector.columns import table_column
 from dashboard.collector.history_measures import latencies
@@ -133,26 +130,18 @@ class RecentEvents(TableChannel[Stamped]):
     """The newest events, newest first."""
 
     COLUMNS = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", width=110, is_time=True),
-        Column(
-            "what",
-            "What",
-            lambda row: Cell(
-                clean(f"{kind_of(row.event)} {subject_of(row)}: {line_of(row.event)}"), tone_of(row.event)
-            ),
-            width=200,
-            is_flex=True,
-        ),
+        table_column(events.TIME, 110),
+        table_column(events.SUMMARY, 200, is_flex=True),
     )
 
     def sources(self) -> Sequence[Source]:
         return [self.session.events]
 
     def rows(self) -> Iterable[Stamped] | None:
-        events = self.session.events
-        if not events.items and events.age_s is None and not events.error:
+        feed = self.session.events
+        if not feed.items and feed.age_s is None and not feed.error:
             return None
-        return seen_events(reversed(events.items), self.scope)
+        return seen_events(reversed(feed.items), self.scope)
 
     def row_id(self, row: Stamped) -> str:
         return f"{row.time_ms} {row.event.TYPE} {row.key}"

@@ -199,7 +199,7 @@ class Rebalances(RebalanceChannel, TableChannel[Stamped]):
     SORT = "time"
     IS_DESCENDING = True
     COLUMNS: ClassVar[Sequence[Column[Any]]] = (
-        Column("time", "Time", lambda row: f"@{row.time_ms}", lambda row: row.time_ms, width=195, is_time=True),
+        table_column(columns.TIME, 195),
         table_column(columns.GROUP, 140, is_flex=True),
         table_column(columns.CAUSE, 135),
         table_column(columns.MEMBER, 110),

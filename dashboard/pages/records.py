@@ -19,6 +19,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import StartKind
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
+from broker_cy.console.columns import records as columns
 from broker_cy.console.listeners import Source
 from broker_cy.console.payload import Format, line
 from broker_cy.console.scan import Row, Scan, State, Tail
@@ -26,7 +27,8 @@ from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, percent, plural, short, size, when
 from broker_cy.reporting.tone import Tone
 from broker_cy.wire.records import Record
-from dashboard.collector.channel import Cell, Channel, Column, Params, TableChannel, channel, encoded_text
+from dashboard.collector.channel import Cell, Channel, Params, TableChannel, channel, encoded_text
+from dashboard.collector.columns import table_column
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.patches import State as Data
 from dashboard.collector.record_jobs import NEWEST_MAX
@@ -54,9 +56,9 @@ def _bytes_cell(data: bytes | None, shown: Format, limit: int) -> Cell:
     return Cell("null", Tone.MUTED) if data is None else Cell(line(data, shown, limit))
 
 
-def _never(row: Row) -> str:
-    """The cells of records depend on the viewer, so Records builds them itself."""
-    raise NotImplementedError
+def _auto() -> Format:
+    """The format of the columns. Cells of keys and values depend on the viewer, so Records builds them itself."""
+    return Format.AUTO
 
 
 @channel("records")
@@ -66,13 +68,13 @@ class Records(TableChannel[Row]):
     SUBJECT = frozenset({"topic", "job"})
     REQUIRED = SUBJECT
     COLUMNS = (
-        Column("time", "Time", _never, width=190),
-        Column("partition", "Partition", _never, is_right=True, width=86),
-        Column("offset", "Offset", _never, is_right=True, width=110),
-        Column("key", "Key", _never, width=150),
-        Column("size", "Size", _never, is_right=True, width=86, hint="Bytes of the value"),
-        Column("value", "Value", _never, width=240, is_flex=True),
-        Column("headers", "Headers", _never, width=120),
+        table_column(columns.TIME, 190),
+        table_column(columns.PARTITION, 86),
+        table_column(columns.OFFSET, 110),
+        table_column(columns.key_column(_auto), 150),
+        table_column(columns.SIZE, 86),
+        table_column(columns.value_column(_auto), 240, is_flex=True),
+        table_column(columns.HEADERS, 120),
     )
 
     def __init__(self, hub: ClusterHub, params: Params, scope: Scope) -> None:

@@ -24,6 +24,7 @@ PRINCIPAL: Final = Column[Binding]("principal", "Principal", lambda row: row.pri
 OPERATION: Final = Column[Binding]("operation", "Operation", lambda row: word_of(row.operation), width=17)
 HOST: Final = Column[Binding]("host", "Host", lambda row: row.host, width=12)
 
+DENIED_TIME: Final = Column[Refusal]("time", "Time", lambda row: row.time_ms, Kind.TIME, sorts=False, width=23)
 DENIED_PRINCIPAL: Final = Column[Refusal](
     "who", "Principal", lambda row: row.who, hint="Principal, or the name that a login gave", width=16
 )

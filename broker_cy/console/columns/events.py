@@ -9,6 +9,15 @@ from broker_cy.console.event_text import tone_of
 from broker_cy.metrics.events import Stamped
 from broker_cy.reporting.column import Column, Kind
 
+TIME: Final = Column[Stamped]("time", "Time", lambda row: row.time_ms, Kind.TIME, sorts=False, width=23)
+SUMMARY: Final = Column[Stamped](
+    "what",
+    "What",
+    lambda row: f"{kind_of(row.event)} {subject_of(row)}: {line_of(row.event)}",
+    tone=lambda row: tone_of(row.event),
+    sorts=False,
+    width=20,
+)
 WHAT: Final = Column[Stamped](
     "what", "What", lambda row: kind_of(row.event), tone=lambda row: tone_of(row.event), sorts=False, width=17
 )

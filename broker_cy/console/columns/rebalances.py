@@ -68,6 +68,7 @@ def _stall_tone(row: Stamped) -> Tone:
     return Tone.BAD if is_long else Tone.PLAIN
 
 
+TIME: Final = Column[Stamped]("time", "Time", lambda row: row.time_ms, Kind.TIME, width=23)
 GROUP: Final = Column[Stamped]("group", "Group", lambda row: row.event.key, width=12)
 GENERATION: Final = Column[Stamped]("generation", "Generation", _of("generation"), Kind.COUNT, sorts=False)
 CAUSE: Final = Column[Stamped](
