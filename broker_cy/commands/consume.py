@@ -15,11 +15,11 @@ from broker_cy.admin.records import Span, Start
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited
 from broker_cy.commands.output import progress
-from broker_cy.commands.values import COUNT, DELIMITER, PARTITIONS, POSITION, Parsed, chosen
+from broker_cy.commands.values import COUNT, DELIMITER, FILTER, PARTITIONS, POSITION, Parsed, chosen
+from broker_cy.console.record_filter import FILTER_HELP, PART_HELP, RecordFilter, compile_all
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import POSITION_HELP
 from broker_cy.reporting.foreign_text import escaped
-from broker_cy.wire.records import Record
 
 EPILOG = """\b
 examples:
@@ -29,6 +29,7 @@ examples:
   broker-cy consume orders --from @-1h --to @now -e   the last hour
   broker-cy consume orders -f '%p %o %k: %s\\n' -c 5
   broker-cy consume orders -e --json > orders.jsonl
+  broker-cy consume orders -e --filter 'json:$.total > 100' --filter key:order-   records that match both
 """
 
 
@@ -63,6 +64,14 @@ examples:
 @click.option(
     "--null", "-Z", type=Parsed("text", str), default="", metavar="TEXT", help="Print this for a null key or value."
 )
+@click.option(
+    "--filter",
+    "filters",
+    type=FILTER,
+    multiple=True,
+    metavar="PART",
+    help=f"Print only records that match: {PART_HELP}. May be repeated: records must match all. {FILTER_HELP}",
+)
 @click.option("--committed", is_flag=True, help="Omit records of open and aborted transactions.")
 async def command(
     target: Target,
@@ -77,9 +86,10 @@ async def command(
     key_delimiter: bytes | None,
     delimiter: bytes,
     null: str,
+    filters: Sequence[RecordFilter],
     committed: bool,
 ) -> int:
-    """Read records. With --json, print one object per line.
+    """Read records. With --json, print one object per line. --count counts the printed records.
 
     Partitions are interleaved; records of one partition keep their order.
     """
@@ -92,7 +102,7 @@ async def command(
         ends = {key: span.start for key, span in (await client.records.spans(keys, stop, isolation=isolation)).items()}
     elif at_end:
         ends = {key: span.end for key, span in spans.items()}
-    return await _print(client, spans, ends, isolation, show, count)
+    return await _print(client, spans, ends, isolation, show, filters, count)
 
 
 def printer(as_json: bool, text: str | None, delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Printer:
@@ -115,6 +125,7 @@ async def _print(
     ends: dict[TopicPartition, int] | None,
     isolation: Isolation,
     show: Printer,
+    filters: Sequence[RecordFilter],
     count: int | None,
 ) -> int:
     """Print records to the standard output and skipped ones to the standard error; returns the exit code."""
@@ -124,11 +135,12 @@ async def _print(
     left = count
     quiet = sys.stdout.isatty() or total is None
     code = 0
-    async with client.records.reader(starts, ends=ends, isolation=isolation) as reader:
+    keep, needle = compile_all(filters)
+    async with client.records.reader(starts, ends=ends, isolation=isolation, containing=needle) as reader:
         with progress("reading", total, quiet=quiet) as advance:
             at = dict(starts)
             async for chunk in reader:
-                records: Sequence[Record] = chunk.records if left is None else chunk.records[:left]
+                records = keep(chunk.records)[:left]
                 key = chunk.partition
                 out.write(b"".join([show(key, record) for record in records]))
                 out.flush()

@@ -9,6 +9,7 @@ import click
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.quantities import parse_duration
+from broker_cy.console.record_filter import parse_part
 from broker_cy.console.values import (
     parse_bytes,
     parse_delimiter,
@@ -49,6 +50,7 @@ TOPIC_PARTITIONS = Parsed("topic[:partitions]", parse_topic_partitions)
 SETTING = Parsed("name=value", parse_setting)
 HEADER = Parsed("name=value", parse_header)
 DELIMITER = Parsed("delimiter", parse_delimiter)
+FILTER = Parsed("filter", parse_part)
 
 
 def chosen(every: Sequence[TopicPartition], wanted: Sequence[int] | None) -> list[TopicPartition]:

@@ -3,15 +3,17 @@
 A text matches anywhere in the bytes; after `~` it is a regular expression. A JSON path is `$.a.b[0]`, which must
 exist, or `$.a.b = "x"` (also != < > <= >=, and ~ for contained text). Without quotes, numbers, true, false and null
 have their JSON type, and anything else is a text.
+
+Forms have a field for each part. Commands write a part as key:TEXT, value:TEXT, header:NAME[=TEXT] or json:PATH.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from broker_cy.console.payload import parse_json
 from broker_cy.wire.records import Record
@@ -22,8 +24,26 @@ _OPERATORS = ("!=", ">=", "<=", "=", ">", "<", "~")
 _STEP = re.compile(r"\.([A-Za-z0-9_\-]+)|\[(\d{1,9})\]|\[\"([^\"]+)\"\]")
 _ABSENT = object()
 
+# The parts of a filter by their names in a command.
+PARTS: Final = {"key": "key", "value": "value", "header": "header", "json": "path"}
+PART_HELP: Final = "key:TEXT, value:TEXT, header:NAME, header:NAME=TEXT or json:PATH"
+FILTER_HELP: Final = (
+    "A text matches anywhere; after ~ it is a regular expression. A path is $.a.b[0], which must exist, or is "
+    'compared: $.a.b = "x" (also != < > <= >=, and ~ for contained text).'
+)
+
 Test = Callable[[bytes | None], bool]
 Match = Callable[[Record], bool]
+Keep = Callable[[Iterable[Record]], list[Record]]
+
+
+class FilterError(ValueError):
+    """A part of a filter that is not understood, with the column of the mistake, from 1."""
+
+    def __init__(self, column: int, reason: str) -> None:
+        super().__init__(f"column {column}: {reason}")
+        self.column = column
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -40,7 +60,7 @@ class RecordFilter:
         return not (self.key or self.value or self.header or self.path)
 
     def __str__(self) -> str:
-        named = (("key", self.key), ("value", self.value), ("header", self.header), ("json", self.path))
+        named = ((name, getattr(self, field)) for name, field in PARTS.items())
         return " ".join(f"{name}:{text}" for name, text in named if text)
 
     def needle(self) -> bytes | None:
@@ -52,8 +72,8 @@ class RecordFilter:
         texts += [path_hint(parse_path(self.path)[0])] if self.path else []
         return max(texts, key=len, default=b"") or None
 
-    def compile(self) -> Callable[[Iterable[Record]], list[Record]]:
-        """Return a function that returns the matching records of a list. Raises ValueError, which gives the reason."""
+    def compile(self) -> Keep:
+        """Return a function that returns the matching records of a list. Raises FilterError."""
         tests: list[Match] = []
         if self.key:
             key_has = text_test(self.key)
@@ -79,17 +99,51 @@ class RecordFilter:
         return lambda records: [record for record in records if all(test(record) for test in tests)]
 
 
+def parse_part(text: str) -> RecordFilter:
+    """Return the filter of one part, such as `json:$.user.id = 42`. Raises FilterError, with the column in `text`."""
+    name, colon, rest = text.partition(":")
+    if not colon or name not in PARTS:
+        raise FilterError(1, f"{text!r}: {PART_HELP} is expected")
+    start = len(name) + 1 + len(rest) - len(rest.lstrip())
+    if not rest.strip():
+        raise FilterError(start + 1, f"{PART_HELP} is expected")
+    found = RecordFilter(**{PARTS[name]: rest.strip()})
+    try:
+        found.compile()
+    except FilterError as error:
+        raise FilterError(start + error.column, error.reason) from None
+    return found
+
+
+def compile_all(filters: Sequence[RecordFilter]) -> tuple[Keep, bytes | None]:
+    """Return a function that returns the records of a list that match all filters, and bytes that every such record
+    contains; None if none are known.
+    """
+    keeps = [each.compile() for each in filters]
+
+    def keep(records: Iterable[Record]) -> list[Record]:
+        found = list(records)
+        for each in keeps:
+            found = each(found)
+        return found
+
+    return keep, max((each.needle() or b"" for each in filters), key=len, default=b"") or None
+
+
 def text_test(text: str) -> Test:
     """Return a test whether bytes contain a text, or match a regular expression after `~`."""
     if len(text) > PATTERN_CHARACTERS_MAX:
-        raise ValueError(f"{len(text)} characters: {PATTERN_CHARACTERS_MAX} are allowed")
+        raise FilterError(
+            PATTERN_CHARACTERS_MAX + 1, f"{len(text):,} characters: at most {PATTERN_CHARACTERS_MAX:,} are allowed"
+        )
     if not text.startswith("~"):
         needle = text.encode()
         return lambda data: data is not None and needle in data
     try:
         pattern = re.compile(text[1:].encode())
     except re.error as error:
-        raise ValueError(f"{text[1:]!r} is not a regular expression: {error}") from None
+        at = len(text[1:].encode()[: error.pos or 0].decode(errors="ignore"))
+        raise FilterError(at + 2, f"{text[1:]!r} is not a regular expression: {error.msg}") from None
     return lambda data: data is not None and pattern.search(data) is not None
 
 
@@ -98,10 +152,14 @@ def header_test(text: str) -> Match:
     name, equals, wanted = text.partition("=")
     name = name.strip()
     if not name:
-        raise ValueError(f"{text!r}: a header's name, or name=text, is expected")
+        raise FilterError(1, f"{text!r}: a header's name, or name=text, is expected")
     if not equals:
         return lambda record: any(each == name for each, _ in record.headers)
-    has = text_test(wanted.strip())
+    start = len(text) - len(wanted.lstrip())
+    try:
+        has = text_test(wanted.strip())
+    except FilterError as error:
+        raise FilterError(start + error.column, error.reason) from None
     return lambda record: any(each == name and has(value) for each, value in record.headers)
 
 
@@ -132,10 +190,10 @@ def path_hint(steps: list[str | int]) -> bytes:
 
 
 def parse_path(text: str) -> tuple[list[str | int], str, Any]:
-    """Return (steps, operator or "", right-hand side). Raises ValueError, which describes the allowed syntax."""
+    """Return (steps, operator or "", right-hand side). Raises FilterError, which describes the allowed syntax."""
     allowed = "$.name.other[0] is expected, optionally with = != > < >= <= or ~ and a value, such as $.user.id = 42"
     if not text.startswith("$"):
-        raise ValueError(f"{text!r} is not a path: {allowed}")
+        raise FilterError(1, f"{text!r} is not a path: {allowed}")
     at = 1
     steps: list[str | int] = []
     while (match := _STEP.match(text, at)) is not None:
@@ -145,15 +203,17 @@ def parse_path(text: str) -> tuple[list[str | int], str, Any]:
     rest = text[at:].strip()
     if not rest:
         return steps, "", None
+    at = text.index(rest, at)
     for operator in _OPERATORS:
         if rest.startswith(operator):
-            return steps, operator, _literal(rest[len(operator) :].strip(), operator)
-    raise ValueError(f"{rest!r} is not understood: {allowed}")
+            wanted = rest[len(operator) :].strip()
+            return steps, operator, _literal(wanted, operator, len(text.rstrip()) - len(wanted) + 1)
+    raise FilterError(at + 1, f"{rest!r} is not understood: {allowed}")
 
 
-def _literal(text: str, operator: str) -> Any:
+def _literal(text: str, operator: str, column: int) -> Any:
     if not text:
-        raise ValueError(f"a value is expected after {operator}")
+        raise FilterError(column, f"a value is expected after {operator}")
     try:
         value = json.loads(text)
     except ValueError:
@@ -161,7 +221,7 @@ def _literal(text: str, operator: str) -> Any:
     if operator == "~":
         return str(value)
     if operator in (">", "<", ">=", "<=") and (isinstance(value, bool) or not isinstance(value, int | float | str)):
-        raise ValueError(f"{operator} compares with a number or a text")
+        raise FilterError(column, f"{operator} compares with a number or a text")
     return value
 
 

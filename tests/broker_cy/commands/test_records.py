@@ -116,6 +116,37 @@ def test_where_reading_starts_and_ends(broker_cy: Cli, new_topic: NewTopic) -> N
     assert read("--from", "end") == []
 
 
+def test_records_are_filtered(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """If this fails, a user who looks for one record gets others, or misses it."""
+    topic = new_topic(2)
+    for partition in (0, 1):
+        lines = [
+            json.dumps(
+                {
+                    "key": f"order-{number}",
+                    "value": json.dumps({"total": number * 10, "paid": number % 2 == 0}),
+                    "headers": [{"name": "trace", "value": f"t{partition}"}] if number == 7 else [],
+                }
+            )
+            for number in range(10)
+        ]
+        broker_cy("produce", topic, "-p", str(partition), "--json-lines", stdin="\n".join(lines).encode())
+
+    def read(*options: str) -> list[str]:
+        return sorted(broker_cy("consume", topic, "-e", "-f", r"%p.%o\n", *options).out.split())
+
+    assert read("--filter", "json:$.total > 70") == ["0.8", "0.9", "1.8", "1.9"]
+    assert read("--filter", "json:$.total > 70", "--filter", "json:$.paid = true") == ["0.8", "1.8"]
+    assert read("--filter", "header:trace=t1", "--filter", "key:~^order-7$") == ["1.7"]
+    assert read("--filter", 'value:"paid": true', "-p", "0", "--from", "5") == ["0.6", "0.8"]
+    assert read("--filter", "key:order", "-p", "1", "--from", "2", "--to", "4") == ["1.2", "1.3"]
+    assert read("--filter", "key:order-3", "--from", "@-1h", "--to", "@now") == ["0.3", "1.3"]
+    assert read("--filter", "json:$.paid = false", "-p", "0", "-c", "2") == ["0.1", "0.3"]
+    assert read("--filter", "key:bill") == []
+    (line,) = broker_cy("consume", topic, "-e", "--json", "--filter", "header:trace=t0").out.splitlines()
+    assert json.loads(line)["key"] == "order-7"
+
+
 def test_files_keys_and_nulls(broker_cy: Cli, new_topic: NewTopic, tmp_path: Path) -> None:
     """If this fails, a file becomes several records, or an empty value does not become a tombstone."""
     topic = new_topic()
@@ -271,6 +302,8 @@ def test_contradictions_are_refused(broker_cy: Cli) -> None:
     for arguments, reason in (
         (["consume", "t", "--json", "-f", "%s"], "--json cannot be combined with --format"),
         (["consume", "t", "-f", "%q"], "unknown conversion %q"),
+        (["consume", "t", "--filter", "json:$.total ? 1"], "column 14: '? 1' is not understood"),
+        (["consume", "t", "--filter", "total = 1"], "column 1: 'total = 1': key:TEXT, value:TEXT"),
         (["produce", "t", "-k", "a", "-K", ":"], "cannot be used together"),
         (["produce", "t", "--json-lines", "-k", "a"], "--json-lines cannot be combined with"),
         (["produce", "t", "-z", "rar"], "'none', 'gzip', 'snappy', 'lz4', 'zstd'"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.console.record_filter import RecordFilter
+from broker_cy.console.record_filter import FilterError, RecordFilter, compile_all, parse_part
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 
@@ -85,13 +85,50 @@ def test_values_that_are_no_such_json_do_not_match(value: bytes | None) -> None:
         ({"path": "$.user ? 1"}, "is not understood"),
         ({"path": "$.user ="}, "a value is expected"),
         ({"path": "$.user > true"}, "compares with a number"),
-        ({"value": "~" + "x" * 2_000}, "1000 are allowed"),
+        ({"value": "~" + "x" * 2_000}, "at most 1,000 are allowed"),
     ],
 )
 def test_bad_filters_say_why(fields: dict[str, str], said: str) -> None:
     """If this fails, users do not know why nothing is found."""
     with pytest.raises(ValueError, match=said):
         RecordFilter(**fields).compile()
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("user", 1),
+        ("name:x", 1),
+        ("key:", 5),
+        ("value:  ", 9),
+        ("key:~é(", 7),
+        ("value: ~a[", 10),
+        ("header:=x", 8),
+        ("header:trace=~(", 15),
+        ("json:user.id", 6),
+        ("json:$.user ? 1", 13),
+        ("json:$.user =", 14),
+        ("json:  $.user > true", 17),
+    ],
+)
+def test_mistakes_in_a_part_have_a_column(text: str, column: int) -> None:
+    """If this fails, a user searches a long filter for the mistake in it."""
+    with pytest.raises(FilterError, match=f"^column {column}: ") as caught:
+        parse_part(text)
+    assert caught.value.column == column
+
+
+def test_records_match_all_parts() -> None:
+    """If this fails, a command prints records that one of its filters excludes."""
+    texts = ("json:$.user.id = 42", "json: $.paid = true", "header:trace=abc", "key:order", "value:~A[n]+")
+    keep, needle = compile_all([parse_part(text) for text in texts])
+    assert keep([Record(value=b"{}"), ORDER]) == [ORDER]
+    assert needle == b'"paid"'
+    for text in ("json:$.user.id = 41", "header:absent", "key:bill"):
+        keep, _ = compile_all([parse_part(each) for each in (*texts, text)])
+        assert keep([ORDER]) == []
+    keep, needle = compile_all(())
+    assert (keep([ORDER]), needle) == ([ORDER], None)
 
 
 def test_batches_without_the_text_are_not_read_record_by_record() -> None:
