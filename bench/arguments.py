@@ -13,6 +13,7 @@ from bench.spec import units
 from bench.steady_clients.programs import CLIENTS
 from bench.targets import faults
 from broker_cy.client import options as cluster_options
+from broker_cy.client import toml_values
 
 PAIRS_MAX = 1000
 
@@ -79,7 +80,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     pairs = cluster_options.Parser(add_help=False)
     pairs.add_argument(
         "--pairs",
-        type=value(units.integer(1, PAIRS_MAX)),
+        type=value(toml_values.integer(1, PAIRS_MAX)),
         default=1,
         help="number of times that each target is measured",
     )
@@ -107,17 +108,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     cluster_options.add_arguments(compared)
     # Fewer than six pairs give no 95 % interval.
-    compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
+    compared.add_argument("--pairs", type=value(toml_values.integer(1, PAIRS_MAX)), default=6)
     for name, words in (("start", "start to first response"), ("idle", "memory of idle connections"),
                         ("offsets", "time from kill -9 until all committed offsets can be read again")):  # fmt: skip
         alone = modes.add_parser(name, parents=[common, several, pairs], help=words)
         alone.set_defaults(workload=[])
         if name == "idle":
             alone.add_argument(
-                "--connections", type=value(units.integer(1, 100_000)), default=lifecycle.IDLE_CONNECTIONS
+                "--connections", type=value(toml_values.integer(1, 100_000)), default=lifecycle.IDLE_CONNECTIONS
             )
         if name == "offsets":
-            alone.add_argument("--count", type=value(units.integer(offsets.PARTITIONS, 10**7)), default=offsets.COUNT)
+            limits = toml_values.integer(offsets.PARTITIONS, 10**7)
+            alone.add_argument("--count", type=value(limits), default=offsets.COUNT)
     passed = modes.add_parser(
         "through", parents=[single, several, pairs], help="memory after a log was written and read, then kill -9"
     )
@@ -151,7 +153,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     ceiling.add_argument(
         "--start",
-        type=value(units.integer(1, 10_000_000)),
+        type=value(toml_values.integer(1, 10_000_000)),
         default=1000,
         metavar="RATE",
         help="requests/s at which the search begins",
@@ -178,8 +180,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     cleaned = modes.add_parser(
         "compaction", parents=[single, several, pairs], help="cost of cleaning a log, and its effect on producers"
     )
-    cleaned.add_argument("--records", type=value(units.integer(1000, 10**9)), default=compaction.RECORDS)
-    cleaned.add_argument("--keys", type=value(units.integer(1, KEYS_MAX)), default=compaction.KEYS)
+    cleaned.add_argument("--records", type=value(toml_values.integer(1000, 10**9)), default=compaction.RECORDS)
+    cleaned.add_argument("--keys", type=value(toml_values.integer(1, KEYS_MAX)), default=compaction.KEYS)
     cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
     synced = modes.add_parser(
         "flush", parents=[single, several, pairs], help="measure a sync before each acknowledgement"
@@ -190,11 +192,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     opened = modes.add_parser(
         "producers", parents=[single, several, pairs], help="measure the memory of an open producer's state"
     )
-    opened.add_argument("--count", type=value(units.integer(1000, 10**7)), default=producers.COUNT)
+    opened.add_argument("--count", type=value(toml_values.integer(1000, 10**7)), default=producers.COUNT)
     moved = modes.add_parser(
         "rebalance", parents=[single, several, pairs], help="measure stalls while members join and leave"
     )
-    moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="initial number of members")
+    moved.add_argument("--members", type=value(toml_values.integer(2, 50)), default=2, help="initial number of members")
     moved.add_argument(
         "--session-timeout",
         type=value(units.duration(0.1, 300)),
@@ -227,7 +229,7 @@ def add_failover(parser: argparse.ArgumentParser) -> None:
     kinds, clients = tuple(KINDS), tuple(CLIENTS)
     add = parser.add_argument
     add("--kinds", type=some_of(kinds), default=kinds, metavar="KIND,...", help=f"some of {','.join(kinds)}")
-    add("--rounds", type=value(units.integer(1, 1000)), default=failover.ROUNDS, help="failures of each kind")
+    add("--rounds", type=value(toml_values.integer(1, 1000)), default=failover.ROUNDS, help="failures of each kind")
     add("--most", type=value(units.duration(0.1, 86400)), default=failover.MOST_S, metavar="TIME",
         help='no round of a kind begins later than this after its first; "60 s" by default')  # fmt: skip
     add("--clients", type=some_of(clients), default=failover.CLIENTS, metavar="CLIENT,...",
@@ -236,7 +238,7 @@ def add_failover(parser: argparse.ArgumentParser) -> None:
         help='longest freeze of a process; "12 s" by default')  # fmt: skip
     add("--hosts", action="store_true",
         help="put each node on a separate host (a network namespace: needs root, iproute2)")  # fmt: skip
-    add("--idle", type=value(units.integer(0, 100_000)), default=0, metavar="N",
+    add("--idle", type=value(toml_values.integer(0, 100_000)), default=0, metavar="N",
         help="create N partitions without writes: each node leads a share of them")  # fmt: skip
     parser.set_defaults(workload=[])
 
@@ -275,7 +277,7 @@ def add_record(parser: argparse.ArgumentParser) -> None:
 def numbers(text: str, most: int = 10_000) -> tuple[int, ...]:
     """Parse whole numbers from 1 to `most`, separated by commas."""
     try:
-        return tuple(units.integer(1, most)(int(each)) for each in text.split(","))
+        return tuple(toml_values.integer(1, most)(int(each)) for each in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.spec import units
+from broker_cy.client import toml_values
 from broker_cy.client.address import parse_address
 from broker_cy.client.toml_file import Table, read
 
@@ -49,19 +49,19 @@ def from_address(value: str, client_config: Path | None = None) -> TargetSpec:
 
 def parse(top: Table, name: str, directory: Path = Path()) -> TargetSpec:
     """Parse a target from the top table of its file, which is in `directory`."""
-    kind = top.take("kind", units.one_of(*KINDS))
+    kind = top.take("kind", toml_values.one_of(*KINDS))
     defaults = BROKER_SETTINGS if kind in ("ours", "kafka") else {}
     settings = top.take("settings", _settings, {})
     spec = TargetSpec(
         name=name,
         kind=kind,
         bootstrap=top.take("bootstrap", _bootstrap, None),
-        pid=top.take("pid", units.integer(1, 1 << 22), None),
+        pid=top.take("pid", toml_values.integer(1, 1 << 22), None),
         settings={**defaults, **settings},
         jvm=top.take("jvm", _flags, ()),
         nodes=top.take("nodes", _nodes, 1),
-        shards=top.take("shards", units.integer(1, SHARDS_MAX), 1),
-        security=top.take("security", units.one_of(*PROTOCOLS), "PLAINTEXT"),
+        shards=top.take("shards", toml_values.integer(1, SHARDS_MAX), 1),
+        security=top.take("security", toml_values.one_of(*PROTOCOLS), "PLAINTEXT"),
         client_config=top.take("client_config", lambda value: _file(value, directory), None),
     )
     top.finish()
@@ -85,7 +85,7 @@ def parse(top: Table, name: str, directory: Path = Path()) -> TargetSpec:
 
 
 def _nodes(value: Any) -> int:
-    found = units.integer(1, NODES_MAX)(value)
+    found = toml_values.integer(1, NODES_MAX)(value)
     if found == 2:
         raise ValueError(f"2 (allowed: 1, and 3 to {NODES_MAX}: two nodes stop if one fails)")
     return found

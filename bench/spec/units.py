@@ -8,9 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_cy.client import quantities
-from broker_cy.client.toml_values import boolean, integer, number, one_of, text
-
-__all__ = ["boolean", "duration", "integer", "link", "number", "one_of", "quantity", "size", "text"]
 
 LINKS = {"Mbit/s": 10**6, "Gbit/s": 10**9}
 LINK_LEAST, LINK_MOST = 10**6, 10**11

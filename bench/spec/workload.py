@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
+from broker_cy.client import toml_values
 from broker_cy.client.quantities import BYTES
 from broker_cy.client.toml_file import SpecError, Table, read
 
@@ -108,26 +109,26 @@ def parse(top: Table, name: str) -> Workload:
     transactional = "transactions" in top.values
     workload = Workload(
         name=name,
-        driver=top.take("driver", units.one_of(*DRIVERS), "raw"),
-        partitions=top.take("partitions", units.integer(1, 10_000), 4),
+        driver=top.take("driver", toml_values.one_of(*DRIVERS), "raw"),
+        partitions=top.take("partitions", toml_values.integer(1, 10_000), 4),
         record_size=records.take("size", _record_size, Size(100, 100)),
-        keys=records.take("keys", units.integer(0, 1_000_000), 0),
+        keys=records.take("keys", toml_values.integer(0, 1_000_000), 0),
         key_bytes=records.take("key_size", units.size(1, 1 << 10), 8),
-        entropy=records.take("entropy", units.number(0, 1), 1.0),
-        producers=producers.take("count", units.integer(0, 10_000), 1 if transactional else 2),
+        entropy=records.take("entropy", toml_values.number(0, 1), 1.0),
+        producers=producers.take("count", toml_values.integer(0, 10_000), 1 if transactional else 2),
         acks=producers.take("acks", _acks, "all"),
-        codec=producers.take("codec", units.one_of(*CODECS), "none"),
+        codec=producers.take("codec", toml_values.one_of(*CODECS), "none"),
         batch_bytes=producers.take("batch", units.size(1, 64 << 20), 16 << 10),
         linger_s=producers.take("linger", units.duration(0, 60), 0.005),
-        in_flight=producers.take("in_flight", units.integer(1, 1000), 5),
+        in_flight=producers.take("in_flight", toml_values.integer(1, 1000), 5),
         rate=producers.take("rate", _rate, Rate()),
-        consumers=consumers.take("count", units.integer(0, 1000), 0),
+        consumers=consumers.take("count", toml_values.integer(0, 1000), 0),
         fetch_bytes=consumers.take("fetch", units.size(1, 64 << 20), 1 << 20),
         warm_up_s=times.take("warm_up", units.duration(0, DURATION_MAX_S), 1.0),
         duration_s=times.take("duration", units.duration(0.1, DURATION_MAX_S), 10.0),
         steady_s=times.take("steady", units.duration(0, DURATION_MAX_S), STEADY_S),
-        idempotent=producers.take("idempotent", units.boolean, False),
-        isolation=consumers.take("isolation", units.one_of(READ_UNCOMMITTED, READ_COMMITTED), READ_UNCOMMITTED),
+        idempotent=producers.take("idempotent", toml_values.boolean, False),
+        isolation=consumers.take("isolation", toml_values.one_of(READ_UNCOMMITTED, READ_COMMITTED), READ_UNCOMMITTED),
         transactions=_transactions(transactions) if transactional else None,
     )
     for table in (records, producers, consumers, times, transactions, top):
@@ -139,12 +140,12 @@ def parse(top: Table, name: str) -> Workload:
 
 def _transactions(table: Table) -> Transactions:
     known = Transactions()
-    measure = table.take("measure", units.one_of(TRANSACTIONS, NEW_IDS, KNOWN_IDS), known.measure)
+    measure = table.take("measure", toml_values.one_of(TRANSACTIONS, NEW_IDS, KNOWN_IDS), known.measure)
     return Transactions(
         measure=measure,
-        records=table.take("records", units.integer(1, 1_000_000), known.records),
-        aborted=table.take("aborted", units.number(0, 1), known.aborted),
-        ids=table.take("ids", units.integer(1, 10_000), 1000 if measure == KNOWN_IDS else known.ids),
+        records=table.take("records", toml_values.integer(1, 1_000_000), known.records),
+        aborted=table.take("aborted", toml_values.number(0, 1), known.aborted),
+        ids=table.take("ids", toml_values.integer(1, 10_000), 1000 if measure == KNOWN_IDS else known.ids),
     )
 
 
@@ -199,7 +200,7 @@ def _record_size(value: Any) -> Size:
     least, most = parse_size(value["min"]), parse_size(value["max"])
     if least > most:
         raise ValueError(f"min {value['min']!r} is above max {value['max']!r}")
-    return Size(least, most, units.one_of(*DISTRIBUTIONS)(value.get("distribution", "uniform")))
+    return Size(least, most, toml_values.one_of(*DISTRIBUTIONS)(value.get("distribution", "uniform")))
 
 
 def _acks(value: Any) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
+from broker_cy.client import toml_values
 from broker_cy.client.toml_file import Table
 from loadgen.scenario.fields import take_fields
 from loadgen.scenario.model import CODECS, ENGINES, STAMP_BYTES, Keys, Payload, UserSpec
@@ -36,21 +37,21 @@ _HOT_KEYS = Keys("zipf", 1_000, 1.0)
 
 def read_entry(entry: Table, *, folder: Path, verified: bool) -> UserSpec:
     """Read one entry. `folder` is that of the scenario; `verified`: values have stamps. Raises SpecError."""
-    kind = KINDS[entry.take("kind", units.one_of(*KINDS))]
+    kind = KINDS[entry.take("kind", toml_values.one_of(*KINDS))]
     given = {key for key in PRODUCING if key in kind.fields}
-    engine = entry.take("engine", units.one_of(*ENGINES), "gevent") if "engine" in given else "gevent"
+    engine = entry.take("engine", toml_values.one_of(*ENGINES), "gevent") if "engine" in given else "gevent"
     spec = UserSpec(
         kind=kind.name,
         name=entry.take("name", name_of, kind.name),
-        count=entry.take("count", units.integer(1, COUNT_MAX), 1),
+        count=entry.take("count", toml_values.integer(1, COUNT_MAX), 1),
         rate=take_rate(entry),
         engine=engine,
         payload=_payload(entry.table("payload"), folder) if "payload" in given else Payload(),
         keys=_keys(entry, kind) if "keys" in given else Keys(),
         acks=entry.take("acks", _acks, "all") if "acks" in given else "all",
-        codec=entry.take("codec", units.one_of(*CODECS), "none") if "codec" in given else "none",
-        idempotent=entry.take("idempotent", units.boolean, False) if "idempotent" in given else False,
-        records=entry.take("records", units.integer(1, RECORDS_MAX), 1) if "records" in given else 1,
+        codec=entry.take("codec", toml_values.one_of(*CODECS), "none") if "codec" in given else "none",
+        idempotent=entry.take("idempotent", toml_values.boolean, False) if "idempotent" in given else False,
+        records=entry.take("records", toml_values.integer(1, RECORDS_MAX), 1) if "records" in given else 1,
         options={each.name: entry.take(each.name, each.parse, each.default) for each in options_of(kind, engine)},
     )
     for key in entry.values:
@@ -74,19 +75,19 @@ def _acks(value: Any) -> str:
 
 
 def _payload(table: Table, folder: Path) -> Payload:
-    kind = table.take("kind", units.one_of("fixed", "sizes", "file", "json"), "fixed")
+    kind = table.take("kind", toml_values.one_of("fixed", "sizes", "file", "json"), "fixed")
     size = units.size(1, RECORD_MAX)
-    entropy = table.take("entropy", units.number(0, 1), 1.0) if kind in ("fixed", "sizes") else 1.0
+    entropy = table.take("entropy", toml_values.number(0, 1), 1.0) if kind in ("fixed", "sizes") else 1.0
     if kind == "fixed":
         found = Payload(size=table.take("size", size, 100), entropy=entropy)
     elif kind == "sizes":
         least, most = table.take("min", size), table.take("max", size)
         if least > most:
             raise table.error("min", f"{least} B is above max, {most} B")
-        distribution = table.take("distribution", units.one_of("lognormal", "uniform"), "lognormal")
+        distribution = table.take("distribution", toml_values.one_of("lognormal", "uniform"), "lognormal")
         found = Payload(kind, 0, least, most, distribution, entropy=entropy)
     elif kind == "file":
-        name = table.take("path", units.text)
+        name = table.take("path", toml_values.text)
         path = folder / name
         found = Payload(kind, 0, path=str(path), lines=_lines(table, path))
     else:
@@ -117,7 +118,7 @@ def _keys(entry: Table, kind: Kind) -> Keys:
         entry.known.append("keys")
         return _HOT_KEYS
     table = entry.table("keys")
-    found = table.take("kind", units.one_of("none", "sequential", "uniform", "zipf"), "zipf" if hot else "none")
+    found = table.take("kind", toml_values.one_of("none", "sequential", "uniform", "zipf"), "zipf" if hot else "none")
     if hot and found != "zipf":
         raise table.error("kind", f'{found!r} is not allowed for kind "hot-key" (allowed: zipf)')
     if found == "none":
@@ -127,8 +128,8 @@ def _keys(entry: Table, kind: Kind) -> Keys:
     default = {"default": _HOT_KEYS.count} if hot else {}
     keys = Keys(
         found,
-        table.take("count", units.integer(1, most), **default),
-        table.take("s", units.number(0.01, 10), 1.0) if found == "zipf" else 1.0,
+        table.take("count", toml_values.integer(1, most), **default),
+        table.take("s", toml_values.number(0.01, 10), 1.0) if found == "zipf" else 1.0,
         table.take("size", units.size(1, 1 << 10), 8),
     )
     table.finish()

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from bench.spec import units
+from broker_cy.client import toml_values
 from broker_cy.client.toml_file import Table
 
 FIELDS_MAX = 1_000
 CHOICES_MAX = 10_000
 STRING_MAX = 100_000
 _INT_MAX = (1 << 63) - 1
-_integer = units.integer(-_INT_MAX - 1, _INT_MAX)
-_float = units.number(-1e300, 1e300)
+_integer = toml_values.integer(-_INT_MAX - 1, _INT_MAX)
+_float = toml_values.number(-1e300, 1e300)
 
 
 def take_fields(payload: Table) -> dict[str, dict[str, Any]]:
@@ -25,7 +25,7 @@ def take_fields(payload: Table) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name in table.values:
         each = table.table(name)
-        kind = each.take("kind", units.one_of(*FIELD_KINDS))
+        kind = each.take("kind", toml_values.one_of(*FIELD_KINDS))
         found[name] = {"kind": kind, **FIELD_KINDS[kind](each)}
         each.finish()
     return found
@@ -45,7 +45,7 @@ def _int(field: Table) -> dict[str, Any]:
 def _floating(field: Table) -> dict[str, Any]:
     least, most = field.take("min", _float, 0.0), field.take("max", _float, 1.0)
     _ordered(field, least, most)
-    return {"min": least, "max": most, "digits": field.take("digits", units.integer(0, 15), 3)}
+    return {"min": least, "max": most, "digits": field.take("digits", toml_values.integer(0, 15), 3)}
 
 
 def _choice(field: Table) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _choice(field: Table) -> dict[str, Any]:
 
 
 def _string(field: Table) -> dict[str, Any]:
-    length = units.integer(0, STRING_MAX)
+    length = toml_values.integer(0, STRING_MAX)
     least = field.take("min", length, 10)
     most = field.take("max", length, max(least, 10))
     _ordered(field, least, most)
@@ -69,7 +69,7 @@ def _uuid(field: Table) -> dict[str, Any]:
 
 
 def _timestamp(field: Table) -> dict[str, Any]:
-    return {"format": field.take("format", units.one_of("ms", "s", "iso"), "ms")}
+    return {"format": field.take("format", toml_values.one_of("ms", "s", "iso"), "ms")}
 
 
 def _constant(field: Table) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _list(value: Any) -> list[Any]:
 def _weights(value: Any) -> list[float]:
     if not isinstance(value, list):
         raise ValueError(f"{value!r} is not a list of numbers")
-    found = [units.number(0, 1e9)(each) for each in value]
+    found = [toml_values.number(0, 1e9)(each) for each in value]
     if not sum(found) > 0:
         raise ValueError(f"{value!r}: one weight at least must be above 0")
     return found

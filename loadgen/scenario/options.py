@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.spec import units
+from broker_cy.client import toml_values
 
 COUNT_MAX = 100_000
 # Keys of an entry that only some kinds have; the others (kind, name, count, rate) belong to all.
@@ -55,11 +56,11 @@ def name_of(value: Any) -> str:
 
 
 def _whole(name: str, default: int, least: int, most: int, text: str) -> Option:
-    return Option(name, "whole number", default, f"{least} to {most}", text, units.integer(least, most))
+    return Option(name, "whole number", default, f"{least} to {most}", text, toml_values.integer(least, most))
 
 
 def _share(name: str, default: float, text: str) -> Option:
-    return Option(name, "share", default, "0 to 1", text, units.number(0, 1))
+    return Option(name, "share", default, "0 to 1", text, toml_values.number(0, 1))
 
 
 def _duration(name: str, default_s: float, least_s: float, text: str) -> Option:
@@ -71,11 +72,11 @@ def _size(name: str, default: int, most: int, text: str) -> Option:
 
 
 def _flag(name: str, text: str) -> Option:
-    return Option(name, "boolean", False, "true, false", text, units.boolean)
+    return Option(name, "boolean", False, "true, false", text, toml_values.boolean)
 
 
 def _choice(name: str, names: tuple[str, ...], text: str) -> Option:
-    return Option(name, "choice", names[0], ", ".join(names), text, units.one_of(*names))
+    return Option(name, "choice", names[0], ", ".join(names), text, toml_values.one_of(*names))
 
 
 def _name(name: str, default: str, text: str) -> Option:
@@ -87,7 +88,7 @@ def _choices(name: str, names: tuple[str, ...], default: tuple[str, ...], text: 
         if not isinstance(value, list) or not value:
             raise ValueError(f"{value!r} is not a list (allowed: one or more of {', '.join(names)})")
         for each in value:
-            units.one_of(*names)(each)
+            toml_values.one_of(*names)(each)
         return list(value)
 
     return Option(name, "list", list(default), ", ".join(names), text, parse)

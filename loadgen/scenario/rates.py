@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.spec import units
+from broker_cy.client import toml_values
 from broker_cy.client.toml_file import Table
 from loadgen.scenario.profile import POINTS_MAX, RateProfile
 
@@ -54,7 +55,7 @@ def take_rate(entry: Table) -> RateProfile | None:
     if not isinstance(entry.values.get("rate"), dict):
         return entry.take("rate", rate_text, None)
     table = entry.table("rate")
-    kind = table.take("profile", units.one_of(*PROFILES))
+    kind = table.take("profile", toml_values.one_of(*PROFILES))
     found = PROFILES[kind](table)
     table.finish()
     if found.highest <= 0:
@@ -95,7 +96,7 @@ def _diurnal(table: Table) -> RateProfile:
 
 def _points(table: Table) -> RateProfile:
     points = table.take("points", _pairs)
-    return RateProfile.points(points, table.take("repeat", units.boolean, False))
+    return RateProfile.points(points, table.take("repeat", toml_values.boolean, False))
 
 
 def _pairs(value: Any) -> list[tuple[float, float]]:

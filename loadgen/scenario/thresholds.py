@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bench.spec import units
+from broker_cy.client import toml_values
 from loadgen.scenario.model import Threshold
 
 PERCENTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
@@ -31,10 +31,10 @@ def _least(figure: str, text: str, parse: Callable[[Any], float]) -> tuple[str, 
     return f"{figure}_least", Bound(figure, True, text, parse)
 
 
-_MS = units.number(0, 1e9)
-_SHARE = units.number(0, 1)
-_COUNT = units.integer(0, 1 << 53)
-_RATE = units.number(0, 1e9)
+_MS = toml_values.number(0, 1e9)
+_SHARE = toml_values.number(0, 1)
+_COUNT = toml_values.integer(0, 1 << 53)
+_RATE = toml_values.number(0, 1e9)
 
 # The bounds of one operation: [thresholds.Produce].
 OPERATION_BOUNDS: dict[str, Bound] = dict(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.spec import units
+from broker_cy.client import toml_values
 from broker_cy.client.toml_file import SpecError, Table, read
 from loadgen.scenario.entries import read_entry
 from loadgen.scenario.model import Scenario, Threshold, TopicSpec, UserSpec
@@ -56,7 +57,7 @@ def _path_of(source: str | Path) -> Path:
 
 
 def _scenario(top: Table, path: Path, rate: str | None) -> Scenario:
-    verify = top.take("verify", units.one_of("after", "off"), "after")
+    verify = top.take("verify", toml_values.one_of("after", "off"), "after")
     topic = _topic(top.table("topic"), verified=verify == "after")
     entries = top.tables("users")
     users = [read_entry(each, folder=path.parent, verified=verify == "after") for each in entries]
@@ -76,7 +77,7 @@ def _scenario(top: Table, path: Path, rate: str | None) -> Scenario:
         seconds = search.longest_s
     return Scenario(
         name=top.take("name", name_of, path.stem),
-        description=top.take("description", units.text, ""),
+        description=top.take("description", toml_values.text, ""),
         seconds=seconds,
         warm_up_s=top.take("warm_up", units.duration(0, 3600), 2.0),
         topic=topic,
@@ -84,7 +85,7 @@ def _scenario(top: Table, path: Path, rate: str | None) -> Scenario:
         thresholds=_thresholds(top.table("thresholds"), operations, verified=verify == "after"),
         verify=verify,
         search=search,
-        seed=top.take("seed", units.integer(0, (1 << 63) - 1), 1),
+        seed=top.take("seed", toml_values.integer(0, (1 << 63) - 1), 1),
         timeout_s=top.take("timeout", units.duration(0.1, 3600), 30.0),
     )
 
@@ -94,10 +95,10 @@ def _topic(table: Table, *, verified: bool) -> TopicSpec:
     configs = table.table("configs")
     topic = TopicSpec(
         name=table.take("name", name_of, known.name),
-        partitions=table.take("partitions", units.integer(1, 10_000), known.partitions),
+        partitions=table.take("partitions", toml_values.integer(1, 10_000), known.partitions),
         replication_factor=table.take("replication_factor", _replication_factor, known.replication_factor),
         configs={name: configs.take(name, _setting) for name in configs.values},
-        keep=table.take("keep", units.boolean, known.keep),
+        keep=table.take("keep", toml_values.boolean, known.keep),
     )
     table.finish()
     if topic.name.startswith("__"):
@@ -112,7 +113,7 @@ def _topic(table: Table, *, verified: bool) -> TopicSpec:
 
 
 def _replication_factor(value: Any) -> int:
-    found = units.integer(-1, 32_767)(value)
+    found = toml_values.integer(-1, 32_767)(value)
     if found == 0:
         raise ValueError("0 is out of range (allowed: -1, the broker's default, or 1 to 32767)")
     return found
@@ -150,7 +151,7 @@ def _check_users(top: Table, entries: list[Table], users: list[UserSpec], topic:
 
 def _operation(name: str, operations: list[str]) -> str:
     """Check that the scenario has users that perform this operation. Raises ValueError."""
-    return units.one_of(*operations)(name)
+    return toml_values.one_of(*operations)(name)
 
 
 def _thresholds(table: Table, operations: list[str], *, verified: bool) -> tuple[Threshold, ...]:
@@ -187,13 +188,13 @@ def _bounds(table: Table, operation: str, bounds: dict[str, Bound]) -> list[Thre
 def _search(table: Table, operations: list[str]) -> Search:
     search = Search(
         operation=table.take("operation", lambda value: _operation(value, operations)),
-        percentile=table.take("percentile", units.number(1, 99.999), 99.0),
+        percentile=table.take("percentile", toml_values.number(1, 99.999), 99.0),
         bound_ms=1000 * table.take("bound", units.duration(1e-6, 3600)),
         start=table.take("from", positive_rate),
         most=table.take("to", positive_rate),
-        factor=table.take("factor", units.number(1.01, 100), 1.5),
+        factor=table.take("factor", toml_values.number(1.01, 100), 1.5),
         hold_s=table.take("hold", units.duration(1, 3600), 10.0),
-        precision=table.take("precision", units.number(0.001, 1), 0.05),
+        precision=table.take("precision", toml_values.number(0.001, 1), 0.05),
     )
     table.finish()
     if search.most <= search.start:
