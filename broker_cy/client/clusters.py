@@ -194,11 +194,12 @@ def check_timeout(timeout_s: float | None) -> None:
 
 
 def find_file(path: Path | None, name: str | None) -> ClusterFile | None:
-    """Load the cluster file `path`, or else the default file. Return None if the default file does not exist and no
-    cluster `name` of it is selected. Raises ClientError.
+    """Load the cluster file `path`, or else that of the environment, or else the default file. Return None if the
+    default file does not exist and no cluster `name` of it is selected. Raises ClientError.
     """
+    is_chosen = name is not None or path is not None or bool(os.environ.get(FILE_VARIABLE))
     found = path or default_path()
-    return load_clusters(found) if name is not None or path is not None or found.exists() else None
+    return load_clusters(found) if is_chosen or found.exists() else None
 
 
 def find_cluster(file: ClusterFile | None, bootstrap: str | None, name: str | None) -> ClusterEntry:

@@ -14,7 +14,7 @@ import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client import options
-from broker_cy.client.clusters import FILE_VARIABLE, ClusterEntry, ClusterFile, default_path, load_clusters
+from broker_cy.client.clusters import ClusterEntry, ClusterFile, default_path, find_file, load_clusters
 from broker_cy.client.program import exit_code_of
 from broker_cy.client.security import PROTOCOL
 from broker_cy.commands.context import complete_clusters
@@ -53,10 +53,7 @@ def _with_file(body: Callable[..., None]) -> Callable[..., Any]:
 
 def _load(chosen: Path | None) -> ClusterFile:
     """Load the chosen file, or the default one, which need not exist. Raises ClientError."""
-    path = chosen or default_path()
-    if chosen is None and not os.environ.get(FILE_VARIABLE) and not path.exists():
-        return ClusterFile(path, {}, None)
-    return load_clusters(path)
+    return find_file(chosen, None) or ClusterFile(default_path(), {}, None)
 
 
 def _list(file: ClusterFile, as_json: bool) -> None:

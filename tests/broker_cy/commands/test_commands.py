@@ -441,7 +441,10 @@ def test_a_cluster_file_need_not_exist(bare: Cli, tmp_path: Path, monkeypatch: p
     assert f"{tmp_path / 'broker-cy' / 'clusters.toml'} has no clusters" in listed.err
     assert "'one'" in bare("clusters", "use", "one", code=2).err
     monkeypatch.setenv("BROKER_CY_CLUSTERS", str(tmp_path / "none"))
-    assert "cannot be read" in bare("clusters", "list", code=2).err
+    for command in (["clusters", "list"], ["topics", "list"]):
+        said = bare(*command, code=2).err
+        assert f"{tmp_path / 'none'}" in said
+        assert "cannot be read" in said
 
 
 def test_clusters_are_listed_and_selected(bare: Cli, tmp_path: Path) -> None:
