@@ -13,7 +13,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from broker_cy.commands import COMPLETE_VARIABLE
+from broker_cy.commands import COMPLETE_VARIABLE, PROGRAM
+from broker_cy.core.argument_parser import Parser, UsageError
 
 # Objects created during the start live as long as the process, so the garbage collector can skip them. Objects of the
 # request path have no reference cycles, so it can run rarely.
@@ -64,13 +65,11 @@ def _columns() -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    top = argparse.ArgumentParser(
-        prog="broker-cy", description="A Kafka-wire-compatible event broker.", formatter_class=_Help
-    )
+    top = Parser(prog=PROGRAM, description="A Kafka-wire-compatible event broker.", formatter_class=_Help)
     top.add_argument(
         "--version", action=_Version, nargs=0, help="show the version of this program and of OpenSSL, and exit"
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     start = commands.add_parser(
         "start",
         help="run a broker in the foreground",
@@ -89,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
         help="set a broker setting; may be repeated; ${env:NAME} and ${file:PATH:KEY} stand for values from elsewhere",
     )
     start.add_argument("--hints", action="store_true", help="when ready, print the command that opens the console")
+    start.add_argument("--json", action="store_true", dest="as_json", help="print the ready line and errors as JSON")
     start.add_argument(
         "--shards",
         type=int,
@@ -109,24 +109,45 @@ def start(argv: Sequence[str]) -> int:
         from broker_cy.server import storage_tool
 
         return storage_tool.run(argv[1:])
-    arguments = parser().parse_args(argv)
+    try:
+        arguments = parser().parse_args(argv)
+    except UsageError as error:
+        return _refuse(error, as_json="--json" in argv)
     # Set before the modules are imported: nearly all their objects live forever, and each collection would scan them.
     gc.set_threshold(*GC_THRESHOLDS)
-    from broker_cy.server.ready_line import StartError
+    from broker_cy.server.ready_line import ReadyLine, StartError
 
     given = (arguments.config, arguments.data_dir, arguments.listener, arguments.settings)
+    ready = ReadyLine(arguments.hints, arguments.as_json)
     try:
         if arguments.shards != 1 and arguments.shard is None:
             from broker_cy.shards.start import run as run_shards
 
-            return run_shards(*given, arguments.shards, arguments.hints)
+            return run_shards(*given, arguments.shards, ready)
         from broker_cy.main import run
 
         shard = None if arguments.shard is None else (arguments.shard, arguments.shards)
-        return run(*given, arguments.hints, shard)
+        return run(*given, ready, shard)
     except StartError as error:
-        print(f"broker-cy: {error}", file=sys.stderr)
+        _report(str(error), as_json=arguments.as_json)
         return 1
+
+
+def _refuse(error: UsageError, *, as_json: bool) -> int:
+    """Report a wrong option, and return the exit code."""
+    if as_json:
+        _report(error.reason, as_json=True, is_invalid=True)
+    else:
+        print(f"{error.usage}{error}", file=sys.stderr)
+    return 2
+
+
+def _report(reason: str, *, as_json: bool, is_invalid: bool = False) -> None:
+    # Imported here, because a broker that starts does not need the client.
+    from broker_cy.client.errors import ClientError, Failure
+    from broker_cy.client.program import print_error
+
+    print_error(PROGRAM, ClientError(Failure.INVALID if is_invalid else Failure.REFUSED, reason), as_json=as_json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,7 +23,7 @@ from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.connections.sockets import ListenError
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.ready_line import StartError, print_ready
+from broker_cy.server.ready_line import TEXT_LINE, ReadyLine, StartError
 from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
@@ -44,11 +44,11 @@ def run(
     data_dir: str | None,
     listener: str | None,
     settings: Sequence[str],
-    hints: bool = False,
+    ready: ReadyLine = TEXT_LINE,
     shard: tuple[int, int] | None = None,
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT and return the exit code. With `hints` it prints how to open the console.
-    With `shard`, its number and how many there are, it is one of several under a parent. Raises StartError.
+    """Run a broker until SIGTERM or SIGINT and return the exit code. `ready` reports that it serves clients. With
+    `shard`, its number and how many there are, it is one of several under a parent. Raises StartError.
     """
     logs.configure(shard=None if shard is None else shard[0])
     link: Link | None = None
@@ -104,14 +104,14 @@ def run(
         raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
     gc.collect()
     gc.freeze()
-    return serve(loop, server, manager, hints, link)
+    return serve(loop, server, manager, ready, link)
 
 
 def serve(
     loop: asyncio.AbstractEventLoop,
     server: BrokerServer | ControllerServer,
     manager: ServiceManager,
-    hints: bool = False,
+    ready: ReadyLine = TEXT_LINE,
     link: Link | None = None,
 ) -> int:
     """Report that the broker is ready, to the parent if it is a shard, run the loop until a signal arrives, then shut
@@ -125,15 +125,16 @@ def serve(
     async def until_stopped() -> str | None:
         """Why the node ends by itself; None if it was asked to."""
         # Only now: the loop handles a signal that is sent after this line.
-        addresses = ", ".join(each.local for each in server.listeners)
+        listeners = [each.local for each in server.listeners]
+        addresses = ", ".join(listeners)
         if link is not None and isinstance(server, BrokerServer):
             link.follow(server, addresses)
         else:
             metrics = server.metrics_server
-            print_ready(
-                addresses,
+            ready.print(
+                listeners,
                 None if metrics is None else metrics.url,
-                hint_at=server.listeners[0].local if hints and isinstance(server, BrokerServer) else None,
+                serves_clients=isinstance(server, BrokerServer),
             )
         manager.ready(loop, f"ready on {addresses}")
         halted = server.broker.controller.halted

@@ -6,7 +6,9 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from broker_cy import __version__
 
@@ -15,14 +17,29 @@ class StartError(Exception):
     """The node cannot start. The message is one line that says what to do."""
 
 
-def print_ready(addresses: str, metrics: str | None, *, hint_at: str | None = None) -> None:
-    """Print the addresses for clients and the URL of metrics, if served; with `hint_at`, one of the addresses, also how
-    to open the console.
-    """
-    also = f", metrics on {metrics}" if metrics is not None else ""
-    print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
-    if hint_at is not None:
-        print(f"to open the console, run in another terminal: {console_command(hint_at)}", flush=True)
+class ReadyLine(NamedTuple):
+    """How a node reports that it is ready: with `hints` also how to open the console, with `as_json` as JSON."""
+
+    hints: bool = False
+    as_json: bool = False
+
+    def print(self, addresses: Sequence[str], metrics: str | None, *, serves_clients: bool = True) -> None:
+        """Print the addresses of the listeners, and the URL of metrics, if served."""
+        seconds = since_process_start_s()
+        console = console_command(addresses[0]) if self.hints and serves_clients else None
+        if self.as_json:
+            import json
+
+            fields = {"version": __version__, "addresses": list(addresses), "seconds": round(seconds, 2)}
+            print(json.dumps({**fields, "metrics": metrics, "console": console}), flush=True)
+            return
+        also = f", metrics on {metrics}" if metrics is not None else ""
+        print(f"broker-cy {__version__} ready on {', '.join(addresses)} in {seconds:.2f} s{also}", flush=True)
+        if console is not None:
+            print(f"to open the console, run in another terminal: {console}", flush=True)
+
+
+TEXT_LINE: Final = ReadyLine()
 
 
 def console_command(address: str) -> str:

@@ -12,12 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sources
 from broker_cy.core import shard_ids
 from broker_cy.core import uuid as uuids
+from broker_cy.core.argument_parser import Parser, UsageError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import features, releases, snapshot
 from broker_cy.metadata.records import VersionedRecord
@@ -58,28 +59,29 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """As Kafka's, it exits with 1 for an invalid option."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: error: {message}\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    top = _Parser(
+    top = Parser(
         prog="broker-cy storage",
         description="Check the settings of a node, format its directories, or show what they contain.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    info = commands.add_parser("info", help="show what the log directories contain")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    common = Parser(add_help=False)
+    common.add_argument(
+        "--json",
+        action="store_true",
+        dest="as_json",
+        help="print errors as JSON, one per line; the output stays that of kafka-storage.sh",
+    )
+    info = commands.add_parser("info", parents=[common], help="show what the log directories contain")
     info.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
-    check = commands.add_parser("check", help="show which settings of a file are refused or have no effect")
+    check = commands.add_parser(
+        "check", parents=[common], help="show which settings of a file are refused or have no effect"
+    )
     check.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
-    form = commands.add_parser("format", help="format the log directories of a node")
+    form = commands.add_parser("format", parents=[common], help="format the log directories of a node")
     form.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
     form.add_argument("--cluster-id", "-t", required=True, metavar="ID", help="the id of the cluster: see random-uuid")
     form.add_argument(
@@ -108,19 +110,28 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--shards", type=int, default=1, metavar="N", help="the node has N shards (broker-cy start --shards N)"
         )
-    mapping = commands.add_parser("version-mapping", help="show the levels of all features in a release of Kafka")
+    mapping = commands.add_parser(
+        "version-mapping", parents=[common], help="show the levels of all features in a release of Kafka"
+    )
     mapping.add_argument("--release-version", "-r", metavar="VERSION", help="the release; the newest one by default")
-    needs = commands.add_parser("feature-dependencies", help="show which other features a level of a feature needs")
+    needs = commands.add_parser(
+        "feature-dependencies", parents=[common], help="show which other features a level of a feature needs"
+    )
     needs.add_argument(
         "--feature", "-f", action="append", required=True, metavar="NAME=LEVEL", help="the feature; may be repeated"
     )
-    commands.add_parser("random-uuid", help="print a new id, for a cluster or a directory")
+    commands.add_parser("random-uuid", parents=[common], help="print a new id, for a cluster or a directory")
     return top
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command, and return the exit code. Raises SystemExit for an invalid option."""
-    arguments = parser().parse_args(argv)
+    """Run the command, and return the exit code: as Kafka's, 1 for a wrong option, too."""
+    try:
+        arguments = parser().parse_args(argv)
+    except UsageError as error:
+        _report(error.reason if "--json" in argv else f"{error.usage}{error}", as_json="--json" in argv)
+        return 1
+    as_json = arguments.as_json
     try:
         if arguments.command == "random-uuid":
             print(uuids.to_text(MACHINE_RANDOMNESS.kafka_uuid()))
@@ -133,10 +144,12 @@ def run(argv: Sequence[str]) -> int:
                 feature_tables.print_dependencies(text)
             return 0
         if arguments.command == "check":
-            return settings_check.check(arguments.config, arguments.shards)
+            return settings_check.check(
+                arguments.config, arguments.shards, lambda problem: _report(problem, as_json=as_json)
+            )
         configs = _configs(arguments.config, arguments.shards)
         if arguments.command == "info":
-            return max(_info(config) for config in configs)
+            return max(_info(config, as_json=as_json) for config in configs)
         if not arguments.ignore_formatted:
             for config in configs:
                 _refuse_formatted(config)
@@ -144,10 +157,21 @@ def run(argv: Sequence[str]) -> int:
             _format(config, arguments)
         return 0
     except (Refusal, ConfigError, DataDirectoryError, feature_tables.NoSuchFeature) as error:
-        print(error, file=sys.stderr)
+        _report(str(error), as_json=as_json)
     except OSError as error:
-        print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
+        _report(f"{error.filename or ''}: {error.strerror}".lstrip(": "), as_json=as_json)
     return 1
+
+
+def _report(reason: str, *, as_json: bool) -> None:
+    """Print an error: a line of JSON as all programs, or the text as kafka-storage.sh."""
+    if not as_json:
+        print(reason, file=sys.stderr)
+        return
+    from broker_cy.client.errors import ClientError, Failure
+    from broker_cy.client.program import print_error
+
+    print_error("broker-cy", ClientError(Failure.INVALID, reason), as_json=True)
 
 
 def _configs(file: str, shards: int) -> list[BrokerConfig]:
@@ -173,7 +197,7 @@ def _directories(config: BrokerConfig) -> list[str]:
 # --- info
 
 
-def _info(config: BrokerConfig) -> int:
+def _info(config: BrokerConfig, *, as_json: bool) -> int:
     found, problems, metadata = [], [], ""
     for path in _directories(config):
         problem = problem_of(path)
@@ -198,7 +222,10 @@ def _info(config: BrokerConfig) -> int:
         print(_listed("Found log director", found, "y", "ies"))
     if metadata:
         print(f"Found metadata: {metadata}\n")
-    if problems:
+    if problems and as_json:
+        for problem in problems:
+            _report(problem, as_json=True)
+    elif problems:
         print(_listed("Found problem", problems, "", "s"))
     return 1 if problems else 0
 

@@ -32,7 +32,7 @@ from broker_cy.core.supervision import (
     Terminate,
 )
 from broker_cy.metrics import process
-from broker_cy.server.ready_line import print_ready
+from broker_cy.server.ready_line import ReadyLine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.shards import children
 from broker_cy.shards.link import digest
@@ -61,14 +61,14 @@ class Parent:
         plan: Plan,
         directory: NodeDirectory,
         running: dict[int, Child],
-        hints: bool,
+        ready: ReadyLine,
     ) -> None:
         """`running` are the shards to adopt."""
         self._loop = loop
         self._plan = plan
         self._directory = directory
         self._children = running
-        self._hints = hints
+        self._ready = ready
         count = len(plan.shards)
         self._supervisor = ShardSupervisor(count, has_controller=plan.has_controller)
         self._peers: dict[int, Peer] = {}
@@ -255,7 +255,7 @@ class Parent:
     def _all_ready(self) -> None:
         addresses = ", ".join(peer.addresses for _, peer in sorted(self._peers.items()))
         metrics = None if self._metrics is None else self._metrics.url
-        print_ready(addresses, metrics, hint_at=addresses.partition(",")[0] if self._hints else None)
+        self._ready.print(addresses.split(", "), metrics)
         self._manager.ready(self._loop, f"ready on {addresses}")
 
     # --- ticks
@@ -350,10 +350,10 @@ class Parent:
 
 
 def run(
-    loop: asyncio.AbstractEventLoop, plan: Plan, directory: NodeDirectory, running: dict[int, Child], hints: bool
+    loop: asyncio.AbstractEventLoop, plan: Plan, directory: NodeDirectory, running: dict[int, Child], ready: ReadyLine
 ) -> int:
     """Run the shards until a signal arrives and all have stopped. Returns the code. Raises OSError, ListenError."""
     began = time.monotonic()
-    code = loop.run_until_complete(Parent(loop, plan, directory, running, hints).run())
+    code = loop.run_until_complete(Parent(loop, plan, directory, running, ready).run())
     LOGGER.info("stopped", extra=facts(code=code, seconds=f"{time.monotonic() - began:.2f}"))
     return code

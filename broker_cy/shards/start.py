@@ -11,7 +11,7 @@ from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sour
 from broker_cy.core import logs
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.server.connections.sockets import ListenError
-from broker_cy.server.ready_line import StartError
+from broker_cy.server.ready_line import TEXT_LINE, ReadyLine, StartError
 from broker_cy.shards import parent
 from broker_cy.shards.children import Child, has_pidfds
 from broker_cy.shards.node_directory import NodeDirectory, format_new
@@ -28,7 +28,7 @@ def run(
     listener: str | None,
     settings: Sequence[str],
     count: int,
-    hints: bool = False,
+    ready: ReadyLine = TEXT_LINE,
 ) -> int:
     """Run `count` shards until a signal arrives, and return the exit code. Raises StartError."""
     logs.configure()
@@ -47,7 +47,7 @@ def run(
     if count > cores:
         LOGGER.warning("there are more shards than cores", extra=logs.facts(shards=count, cores=cores))
     try:
-        return _run(found, configs[0].begins_cluster, hints)
+        return _run(found, configs[0].begins_cluster, ready)
     except (DataDirectoryError, ListenError) as error:
         raise StartError(str(error)) from None
     except OSError as error:
@@ -55,7 +55,7 @@ def run(
         raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
 
 
-def _run(found: shard_plan.Plan, begins_cluster: bool, hints: bool) -> int:
+def _run(found: shard_plan.Plan, begins_cluster: bool, ready: ReadyLine) -> int:
     """Raises DataDirectoryError, ListenError, OSError."""
     shard_directories.check(found)
     directory = NodeDirectory(found.root)
@@ -68,7 +68,7 @@ def _run(found: shard_plan.Plan, begins_cluster: bool, hints: bool) -> int:
             if child is not None:
                 running[shard] = child
         format_new(found, list(running), begins_cluster, MACHINE_RANDOMNESS.kafka_uuid)
-        return parent.run(loop, found, directory, running, hints)
+        return parent.run(loop, found, directory, running, ready)
     finally:
         loop.close()
         directory.close()

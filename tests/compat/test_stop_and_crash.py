@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import socket
 import stat
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -341,6 +343,25 @@ class TestCommand:
         (line,) = broker.stdout().splitlines()
         assert broker.bootstrap in line
         assert re.search(r"\d+(\.\d+)? ?m?s\b", line), "the line does not say how long the start took"
+
+    def test_json(self, tmp_path: Path) -> None:
+        """If this fails, a program that starts a broker has to parse texts for people."""
+        argv = [*broker_command(), "start", "--json", "--hints", "--data-dir", str(tmp_path / "data")]
+        child = Child([*argv, "--listener", "127.0.0.1:0"], tmp_path, "json", cwd=Path(__file__).parents[2])
+        try:
+            child.wait_for_output('"addresses"', 30)
+            ready = json.loads(child.stdout())
+        finally:
+            child.kill()
+        assert {*ready} == {"version", "addresses", "seconds", "metrics", "console"}
+        (address,) = ready["addresses"]
+        assert ready["console"].endswith(f"broker-tui --bootstrap {address}")
+        for wrong, code in ((["--shards", "many"], 2), (["--set", "node.id=x"], 1)):
+            done = subprocess.run([*argv, *wrong], cwd=Path(__file__).parents[2], capture_output=True, check=False)
+            assert done.returncode == code
+            error = json.loads(done.stderr.splitlines()[-1])["error"]
+            assert wrong[1].removeprefix("node.id=") in error["reason"]
+            assert error["failure"] == ("invalid" if code == 2 else "refused")
 
     def test_hints(self, tmp_path: Path) -> None:
         """If this fails, a user who runs `make run` for the first time gets no hint how to use it."""

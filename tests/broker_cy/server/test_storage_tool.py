@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_check_lists_every_problem_of_a_file(tmp_path: Path, capfd: pytest.Captu
     assert storage_tool.run(["check", "-c", str(file), "--shards", "2"]) == 1
     assert "node.id=1000 must be below 1000" in capfd.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+def test_errors_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """If this fails, a program that prepares a node has to parse texts for people."""
+    file = properties(tmp_path, {**DYNAMIC, "num.io.threads": "3"})
+
+    def errors(*arguments: str) -> list[str]:
+        assert storage_tool.run([*arguments, "--json"]) == 1
+        found = [json.loads(line)["error"] for line in capfd.readouterr().err.splitlines()]
+        assert {each["failure"] for each in found} == {"invalid"}
+        return [each["reason"] for each in found]
+
+    assert errors("check", "-c", str(file))[0] == f"{file}: line 7: num.io.threads has no effect yet: remove it"
+    assert "required: --cluster-id" in errors("format", "-c", str(file))[0]
+    file = properties(tmp_path, DYNAMIC)
+    assert "--standalone, --initial-controllers" in errors("format", "-c", str(file), "-t", CLUSTER)[0]
+    assert "9.9" in errors("version-mapping", "-r", "9.9")[0]
+    assert "does not exist" in errors("info", "-c", str(file))[0]
+    assert errors("info", "-c", str(tmp_path / "absent"))
 
 
 needs_kafka = needs.kafka
