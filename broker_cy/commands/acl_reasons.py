@@ -23,12 +23,13 @@ from broker_cy.commands.acl_values import (
     checked_operation,
 )
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import print_json, print_rows
+from broker_cy.commands.output import print_json
 from broker_cy.commands.values import TIME
 from broker_cy.console.columns import access
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import plural, when
+from broker_cy.reporting.terminal import print_rows
 from broker_cy.security.acl_words import ACL_HELP, resource_text, shown, word_of
 from broker_cy.security.acls import WILDCARD, Binding, Operation, ResourceType
 from broker_cy.security.explain import Asked, Near, Verdict, authorizer_of, explain

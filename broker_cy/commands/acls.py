@@ -21,9 +21,10 @@ from broker_cy.commands.acl_values import (
     checked_operation,
 )
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.console.columns import access
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 from broker_cy.security.acl_words import RESOURCE_HELP
 from broker_cy.security.acls import WILDCARD, Binding, Filter, Operation, PatternType, Permission, ResourceType
 

@@ -13,7 +13,7 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command
-from broker_cy.commands.output import plain, print_json, print_rows
+from broker_cy.commands.output import plain, print_json
 from broker_cy.commands.values import DURATION
 from broker_cy.console.alerts.rules import (
     AlertSettings,
@@ -27,6 +27,7 @@ from broker_cy.console.columns import alerts as columns
 from broker_cy.console.session import Session
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import duration, when
+from broker_cy.reporting.terminal import print_rows
 
 # How long the command waits at its end for the delivery of queued webhook requests.
 FLUSH_S = 2.0

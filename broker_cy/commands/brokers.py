@@ -13,7 +13,7 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.throttles import Throttle
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.log_dirs import DIRECTORIES
-from broker_cy.commands.output import plain, print_error, print_json, print_rows
+from broker_cy.commands.output import plain, print_error, print_json
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.reassign import pace_options
 from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
@@ -24,6 +24,7 @@ from broker_cy.console.hosts import address_text, by_host, id_text, state_of
 from broker_cy.console.moving import moves_under_way, throttle_text
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import size
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

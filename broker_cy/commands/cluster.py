@@ -11,7 +11,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.cluster import ApiRange, BrokerInfo
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import print_json, print_rows
+from broker_cy.commands.output import print_json
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
 from broker_cy.commands.values import Parsed
@@ -22,6 +22,7 @@ from broker_cy.console.moving import ids_text, moves_under_way, throttle_now
 from broker_cy.console.voters import away_text, quorum_now, spare_text
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import count
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -18,8 +18,9 @@ from broker_cy.client.clusters import ClusterEntry, ClusterFile, default_path, f
 from broker_cy.client.program import exit_code_of
 from broker_cy.client.security import PROTOCOL
 from broker_cy.commands.context import complete_clusters
-from broker_cy.commands.output import print_error, print_json, print_rows
+from broker_cy.commands.output import print_error, print_json
 from broker_cy.reporting.column import Column
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -17,11 +17,12 @@ from broker_cy.admin.configs import (
     has_secret,
 )
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import SETTING
 from broker_cy.console.columns import settings
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -23,7 +23,7 @@ from broker_cy.commands.context import (
     dry_run_option,
     yes_option,
 )
-from broker_cy.commands.output import confirm, plain, print_json, print_rows
+from broker_cy.commands.output import confirm, plain, print_json
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
 from broker_cy.console.columns import groups as columns
@@ -31,6 +31,7 @@ from broker_cy.console.columns import topics as topic_columns
 from broker_cy.console.values import parse_int, parse_time
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, plural
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

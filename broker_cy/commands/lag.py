@@ -18,12 +18,13 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_groups
-from broker_cy.commands.output import print_json, print_rows, progress
+from broker_cy.commands.output import print_json, progress
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION
 from broker_cy.console.columns import groups, topics
 from broker_cy.console.rows import catch_up_text
 from broker_cy.reporting.column import Column
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

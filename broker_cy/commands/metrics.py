@@ -16,13 +16,14 @@ from broker_cy.admin.records import Start
 from broker_cy.admin.sample_window import TOTAL, Window, windows
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics
-from broker_cy.commands.output import plain, print_json, print_rows
+from broker_cy.commands.output import plain, print_json
 from broker_cy.commands.values import COUNT, DURATION
 from broker_cy.console.columns import brokers, requests
 from broker_cy.metrics.sample import Api, Sample, Times
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.foreign_text import escaped
 from broker_cy.reporting.numbers import duration, micros, percent, plural, size
+from broker_cy.reporting.terminal import print_rows
 from broker_cy.wire.api_keys import ApiKey
 
 EPILOG = """\b

@@ -1,14 +1,14 @@
-"""Output of the commands: tables for people, JSON for programs, errors, progress."""
+"""Output of the commands: JSON for programs, errors, progress, questions."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import click
@@ -19,12 +19,6 @@ from broker_cy.client.program import EXIT_NOT_CONFIRMED
 from broker_cy.commands import PROGRAM
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
-from broker_cy.reporting.column import Column
-
-# Wider than any table, so that lines for a pipe or a file are not wrapped.
-_UNFOLDED_WIDTH = 10_000
-
-Row = TypeVar("Row")
 
 
 def plain(value: Any) -> Any:
@@ -60,20 +54,6 @@ def print_json(value: Any) -> None:
 def print_error(error: ClientError, *, as_json: bool) -> None:
     """Print an error on the standard error: one line of JSON, or one line of text."""
     program.print_error(PROGRAM, error, as_json=as_json)
-
-
-def print_rows(columns: Sequence[Column[Row]], rows: Iterable[Row], *, err: bool = False) -> None:
-    """Print a table of rows. Cells are wrapped to the terminal, and never truncated."""
-    from rich.console import Console
-
-    from broker_cy.reporting.rich_tables import plain_table
-
-    stream = sys.stderr if err else sys.stdout
-    console = Console(file=stream, width=None if stream.isatty() else _UNFOLDED_WIDTH, highlight=False)
-    with console.capture() as captured:
-        console.print(plain_table(columns, rows))
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip(), err=err)
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.mover import MoveProgress
 from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
 from broker_cy.commands.context import Target
-from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json, print_rows
+from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json
 from broker_cy.console.acts.moves import MoveReplicas, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report, execute
 from broker_cy.reporting.column import Column
+from broker_cy.reporting.terminal import print_rows
 
 WHAT: Final = Column[Change]("what", "What", lambda row: row.what)
 BEFORE: Final = Column[Change]("before", "Before", lambda row: row.before)

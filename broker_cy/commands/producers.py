@@ -8,9 +8,10 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.commands.context import Target, cluster_command, complete_topics
-from broker_cy.commands.output import plain, print_json, print_rows
+from broker_cy.commands.output import plain, print_json
 from broker_cy.commands.values import PARTITIONS, chosen
 from broker_cy.console.columns import transactions
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -9,7 +9,7 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quorum import QuorumEndpoint
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import print_json, print_rows
+from broker_cy.commands.output import print_json
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quorum import parse_endpoint, plan_add_voter, plan_remove_voter, plan_upgrade
@@ -17,6 +17,7 @@ from broker_cy.console.columns import quorum as columns
 from broker_cy.console.values import parse_time
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import UNKNOWN, duration
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

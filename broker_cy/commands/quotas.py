@@ -11,7 +11,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.columns import quotas as columns
@@ -20,6 +20,7 @@ from broker_cy.console.values import parse_setting
 from broker_cy.metrics.events import entity_text
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

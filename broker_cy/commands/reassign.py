@@ -15,7 +15,7 @@ from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.quantities import BYTES_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option
-from broker_cy.commands.output import print_json, print_rows
+from broker_cy.commands.output import print_json
 from broker_cy.commands.plans import AFTER, BEFORE, WHAT, command_of, run_plan
 from broker_cy.commands.values import BYTES, COUNT, TOPIC_PARTITIONS
 from broker_cy.console.acts.moves import (
@@ -32,6 +32,7 @@ from broker_cy.console.columns import reassignments
 from broker_cy.console.moving import moving_now, pace_text, throttle_text
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import size
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

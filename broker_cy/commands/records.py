@@ -11,12 +11,13 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Span, Start, StartKind
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import PARTITIONS, POSITION, chosen
 from broker_cy.console.columns import topics
 from broker_cy.console.values import POSITION_HELP
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -13,10 +13,11 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.tokens import DelegationToken, TokenSecret
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, plain, print_json, print_rows
+from broker_cy.commands.output import confirm, plain, print_json
 from broker_cy.commands.values import DURATION
 from broker_cy.console.columns import tokens as columns
 from broker_cy.reporting.column import Column
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

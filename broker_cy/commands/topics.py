@@ -14,7 +14,7 @@ from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
 from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import COUNT, SETTING
 from broker_cy.console.columns import replication, settings
 from broker_cy.console.columns import topics as columns
@@ -22,6 +22,7 @@ from broker_cy.console.rows import topic_rows
 from broker_cy.console.session import PartitionRow
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -11,7 +11,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, TransactionDescription
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import DURATION
 from broker_cy.console.columns import topics as topics_columns
 from broker_cy.console.columns import transactions as columns
@@ -19,6 +19,7 @@ from broker_cy.console.rows import assignment_text
 from broker_cy.console.values import parse_time
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import duration
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

@@ -11,7 +11,7 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.scram_users import CredentialKey, NewCredential, is_unknown
 from broker_cy.commands.context import Target, cluster_command, completer, dry_run_option, yes_option
-from broker_cy.commands.output import confirm, print_json, print_rows
+from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.passwords import password_of, password_options
 from broker_cy.commands.values import Parsed
 from broker_cy.console.columns import access
@@ -19,6 +19,7 @@ from broker_cy.console.values import parse_int
 from broker_cy.core import scram
 from broker_cy.core.scram import Mechanism
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 
 EPILOG = """\b
 examples:

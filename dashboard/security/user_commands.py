@@ -9,14 +9,15 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from broker_cy.client.errors import ClientError
-from broker_cy.client.program import EXIT_NOT_CONFIRMED, EXIT_USAGE
-from broker_cy.reporting.foreign_text import clean
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.program import EXIT_NOT_CONFIRMED, EXIT_USAGE, print_error
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.terminal import print_rows
 from dashboard.security.fields import Table
 from dashboard.security.files import invalid
 from dashboard.security.roles import Role, Scope
@@ -104,6 +105,15 @@ def _users_file(users_path: Path | None) -> Path:
 
 
 name_argument = click.argument("name", callback=_name)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result and errors as JSON.")
+_COLUMNS: Final[tuple[Column[User], ...]] = (
+    Column("user", "User", lambda row: row.name),
+    Column("role", "Role", lambda row: row.role.text),
+    Column("clusters", "Clusters", lambda row: ",".join(row.scope.clusters)),
+    Column("topics", "Topics", lambda row: ",".join(row.scope.topics)),
+    Column("groups", "Groups", lambda row: ",".join(row.scope.groups)),
+    Column("unmasked", "Unmasked", lambda row: "yes" if row.scope.unmasked else "no"),
+)
 
 
 @command.command("add", epilog=EPILOG)
@@ -124,6 +134,7 @@ name_argument = click.argument("name", callback=_name)
 @click.option("--unmasked", is_flag=True, help="Show the fields of records that the masking rules hide.")
 @click.option("--replace", is_flag=True, help="Change the user if it exists; its sessions end.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from the first line of the standard input.")
+@json_option
 def add(
     name: str,
     users_path: Path | None,
@@ -134,6 +145,7 @@ def add(
     unmasked: bool,
     replace: bool,
     password_stdin: bool,
+    as_json: bool,
 ) -> None:
     """Add a user, or change one with --replace. Asks for the password."""
     scope = Scope(clusters, topics, groups, unmasked)
@@ -141,21 +153,26 @@ def add(
         path = _users_file(users_path)
         user = User(name, hash_password(_password(password_stdin)), role, scope)
         existed = save_user(path, user, replace=replace)
-    except (ValueError, ClientError) as error:
-        _fail(str(error), EXIT_USAGE)
-    click.echo(f"{'changed' if existed else 'added'} user {name} ({role.text}) in {path}")
+    except ValueError as error:
+        _fail(ClientError(Failure.INVALID, str(error)), EXIT_USAGE)
+    except ClientError as error:
+        _fail(error, EXIT_USAGE)
+    if as_json:
+        _print_json({"name": name, "role": role.text, "changed": existed, "file": str(path)})
+    else:
+        click.echo(f"{'changed' if existed else 'added'} user {name} ({role.text}) in {path}")
 
 
 @command.command("list", epilog=EPILOG)
 @users_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def list_users(users_path: Path | None, as_json: bool) -> None:
     """List all users, without their hashes."""
     try:
         path = _users_file(users_path)
         users = load_users(path)
     except ClientError as error:
-        _fail(str(error), EXIT_USAGE)
+        _fail(error, EXIT_USAGE)
     rows = [users[name] for name in sorted(users)]
     if as_json:
         documents = [
@@ -169,23 +186,17 @@ def list_users(users_path: Path | None, as_json: bool) -> None:
             }
             for user in rows
         ]
-        click.echo(json.dumps(documents, indent=2, ensure_ascii=False))
+        _print_json(documents)
         return
-    table = [("user", "role", "clusters", "topics", "groups", "unmasked")]
-    for user in rows:
-        scope = user.scope
-        patterns = (",".join(scope.clusters), ",".join(scope.topics), ",".join(scope.groups))
-        table.append((user.name, user.role.text, *patterns, "yes" if scope.unmasked else "no"))
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        click.echo("  ".join(clean(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_rows(_COLUMNS, rows)
 
 
 @command.command("remove", epilog=EPILOG)
 @name_argument
 @users_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-def remove(name: str, users_path: Path | None, yes: bool) -> None:
+@json_option
+def remove(name: str, users_path: Path | None, yes: bool, as_json: bool) -> None:
     """Remove a user. Its sessions end at once, also in a running dashboard."""
     try:
         path = _users_file(users_path)
@@ -193,8 +204,11 @@ def remove(name: str, users_path: Path | None, yes: bool) -> None:
             _confirm(f"Remove user {name}?")
         left = remove_user(path, name)
     except ClientError as error:
-        _fail(str(error), EXIT_USAGE)
-    click.echo(f"removed user {name}; {plural(left, 'user')} left in {path}")
+        _fail(error, EXIT_USAGE)
+    if as_json:
+        _print_json({"removed": name, "users_left": left, "file": str(path)})
+    else:
+        click.echo(f"removed user {name}; {plural(left, 'user')} left in {path}")
 
 
 def _password(from_stdin: bool) -> str:
@@ -203,25 +217,24 @@ def _password(from_stdin: bool) -> str:
         line = sys.stdin.readline(4 * PASSWORD_CHARACTERS_MAX + 2)
         return line.removesuffix("\n").removesuffix("\r")
     if not sys.stdin.isatty():
-        _fail(
-            "cannot ask for the password, because the standard input is not a terminal: add --password-stdin",
-            EXIT_USAGE,
-        )
+        reason = "cannot ask for the password, because the standard input is not a terminal: add --password-stdin"
+        _fail(ClientError(Failure.INVALID, reason), EXIT_USAGE)
     return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
 
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        _fail(
-            "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
-            "Nothing was changed.",
-            EXIT_NOT_CONFIRMED,
-        )
+        reason = "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
+        _fail(ClientError(Failure.INVALID, f"{reason}Nothing was changed."), EXIT_NOT_CONFIRMED)
     if not click.confirm(question, default=False, err=True):
         click.echo("Nothing was changed.", err=True)
         raise SystemExit(EXIT_NOT_CONFIRMED)
 
 
-def _fail(reason: str, code: int) -> NoReturn:
-    click.echo(f"broker-dash: {clean(reason)}", err=True)
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _fail(error: ClientError, code: int) -> NoReturn:
+    print_error("broker-dash", error, as_json=bool(click.get_current_context().params.get("as_json")))
     raise SystemExit(code)

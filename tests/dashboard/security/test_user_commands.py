@@ -122,7 +122,7 @@ def test_list_shows_users_without_hashes(path: Path) -> None:
     add_user(path, "anna", Role.ADMIN, Scope(unmasked=True))
     lines = run(path, "list").stdout.splitlines()
     assert [line.split() for line in lines] == [
-        ["user", "role", "clusters", "topics", "groups", "unmasked"],
+        ["USER", "ROLE", "CLUSTERS", "TOPICS", "GROUPS", "UNMASKED"],
         ["anna", "admin", "*", "*", "*", "yes"],
         ["ben", "operator", "*", "a,b", "*", "no"],
     ]
@@ -150,6 +150,23 @@ def test_remove_asks_first(path: Path) -> None:
     unknown = run(path, "remove", "anna", "--yes")
     assert unknown.exit_code == 2
     assert "there is no user 'anna'; there are: ben" in unknown.stderr
+
+
+def test_results_and_errors_as_json(path: Path) -> None:
+    """If this fails, a program that manages users has to parse texts for people."""
+    added = run(path, "add", "anna", "--role", "admin", "--password-stdin", "--json")
+    assert json.loads(added.stdout) == {"name": "anna", "role": "admin", "changed": False, "file": str(path)}
+
+    def reason(code: int, *arguments: str) -> str:
+        result = run(path, *arguments, "--json")
+        assert result.exit_code == code
+        return str(json.loads(result.stderr)["error"]["reason"])
+
+    assert "anna" in reason(2, "add", "anna", "--password-stdin")
+    assert "add --yes" in reason(4, "remove", "anna")
+    assert "there is no user 'ben'" in reason(2, "remove", "ben", "--yes")
+    removed = run(path, "remove", "anna", "--yes", "--json")
+    assert json.loads(removed.stdout) == {"removed": "anna", "users_left": 0, "file": str(path)}
 
 
 def test_a_file_that_others_can_read_is_refused(path: Path) -> None:
