@@ -221,7 +221,7 @@ class Mover:
             key = self._state.cancelled[0]
             raise ClientError(
                 Failure.REFUSED,
-                f"somebody cancelled the move of {key}, which ends the plan; computed again, it continues",
+                f"another client cancelled the reassignment of {key}, which ends the plan; run it again to continue",
             )
 
     async def _start_some(self) -> None:
@@ -275,7 +275,7 @@ class Mover:
         shown = ",".join(map(str, replicas or ())) or "none"
         state.failed[key] = error or ClientError(
             Failure.REFUSED,
-            f"somebody cancelled or replaced the move; the replicas are {shown}",
+            f"another client cancelled or replaced the reassignment; the replicas are {shown}",
             what=f"partition {key}",
         )
 

@@ -162,7 +162,7 @@ def _print(asked: Asked, host: str | None, verdict: Verdict) -> None:
     found = verdict.explanation
     where = f" from {host}" if host else ""
     resource = resource_text(asked.resource_type, asked.name)
-    answer = "ALLOWED" if found.allowed else "REFUSED"
+    answer = "ALLOWED" if found.allowed else "DENIED"
     click.echo(f"{answer}: {asked.principal} {word_of(asked.operation)} {resource}{where}")
     why = shown(found.binding) if found.binding is not None else found.reason.value
     click.echo(f"because: {why}")
@@ -238,10 +238,10 @@ async def preview_command(
             }
         )
     else:
-        turned = [("refused", each) for each in found.refused] + [("allowed", each) for each in found.allowed]
+        turned = [("denied", each) for each in found.refused] + [("allowed", each) for each in found.allowed]
         print_rows(_TURNED, turned)
         click.echo(
-            f"{len(found.refused):,} would be refused and {len(found.allowed):,} newly allowed, "
+            f"{len(found.refused):,} would be denied and {len(found.allowed):,} newly allowed, "
             f"of {plural(len(past.accesses), 'access', 'accesses')}",
             err=True,
         )

@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "cluster": ("cluster", "brokers, health, features, the metadata quorum, and supported requests"),
     "quorum": ("quorum", "voters and observers of the metadata log; add and remove voters"),
     "brokers": ("brokers", "what each broker holds; drain, cordon and unregister brokers"),
-    "reassign": ("reassign", "move replicas between brokers, with progress, a throttle and cancel"),
+    "reassign": ("reassign", "reassign partitions between brokers, with progress, a throttle and cancel"),
     "leaders": ("leaders", "elect preferred leaders, or unclean ones"),
     "topics": ("topics", "list, describe, create, clone, grow and delete topics"),
     "configs": ("configs", "settings of topics, brokers, groups and loggers"),
@@ -35,18 +35,18 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "metrics": ("metrics", "metrics of brokers: requests and their times, topics, memory, event loop lag"),
     "alerts": ("alerts", "evaluate alert rules: once, or with --follow; optionally notify a webhook"),
     "acls": ("acls", "ACLs: list, create and delete them, and explain which one decides"),
-    "users": ("users", "users that log in with SCRAM: list, create, alter and delete them"),
+    "users": ("users", "SCRAM users: list, create, alter and delete them"),
     "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
     "producers": ("producers", "active producers of a topic's partitions"),
-    "tokens": ("tokens", "list, create, renew and expire delegation tokens"),
+    "tokens": ("tokens", "delegation tokens: list, create, renew and expire them"),
     "log-dirs": ("log_dirs", "log directories and their disk usage"),
     "completion": ("completion", "shell completion for bash, zsh and fish"),
 }
 
-# The same commands in the singular. `cluster` is a command of its own.
-SINGULAR = {
+# The same commands in the singular, and by the names that the consoles have. `cluster` is a command of its own.
+SYNONYMS = {
     name.removesuffix("s"): name for name in COMMANDS if name.endswith("s") and name.removesuffix("s") not in COMMANDS
-}
+} | {"delegation-tokens": "tokens", "reassignments": "reassign", "scram-users": "users"}
 
 EPILOG = """\b
 examples:
@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        name = SINGULAR.get(name, name)
+        name = SYNONYMS.get(name, name)
         if name not in COMMANDS:
             return None
         module, _ = COMMANDS[name]

@@ -179,7 +179,7 @@ async def drain(
 ) -> int:
     """Move every replica away from brokers, and show the progress. They are cordoned first, and stay so.
 
-    Ctrl-C cancels the moves that are under way and removes the throttle; the same command continues later.
+    Ctrl-C cancels the reassignments under way and removes the throttle; the same command continues later.
     """
     plan = await plan_drain(
         client,

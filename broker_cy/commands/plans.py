@@ -102,7 +102,7 @@ async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Rep
         except asyncio.CancelledError:
             line.end()
             click.echo(
-                f"broker-cy: stopped after {line.done} of {len(act.moves)} partitions. The moves that were under way "
+                f"broker-cy: stopped after {line.done} of {len(act.moves)} partitions. The reassignments under way "
                 "were cancelled, and the throttle was removed. The same command continues.",
                 err=True,
             )

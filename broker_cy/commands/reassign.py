@@ -139,7 +139,7 @@ def wish_of(
 
 @click.group("reassign", epilog=EPILOG)
 def command() -> None:
-    """Move replicas between brokers, with progress, a throttle and cancel."""
+    """Reassign partitions: move replicas between brokers, with progress, a throttle and cancel."""
 
 
 @command.command("plan", epilog=EPILOG)
@@ -195,7 +195,7 @@ async def apply(
 ) -> int:
     """Move replicas, a bounded number of partitions at a time, and show the progress until all have moved.
 
-    Ctrl-C cancels the moves that are under way and removes the throttle; the same command continues later.
+    Ctrl-C cancels the reassignments under way and removes the throttle; the same command continues later.
     """
     wish = wish_of(file, drain, add, balance, max_moves, replication_factor, topics)
     plan = await plan_moves(client, command_of(target), wish, Pace(concurrent, throttle))
@@ -259,7 +259,7 @@ async def cancel(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Cancel moves, also those of other tools. The old replicas stay. Removes throttles if it was the last move."""
+    """Cancel reassignments, also those of other tools. The old replicas stay. Removes throttles with the last one."""
     wanted, words = await chooser(client, topics)
     plan = await plan_cancel(client, command_of(target), wanted, words)
     return await run_plan(target, client, plan, dry_run=dry_run, yes=yes)

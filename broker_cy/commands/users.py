@@ -99,7 +99,7 @@ def credential_options(job: Callable[[Target, AdminClient, Credentials], Awaitab
 
 @click.group("users", epilog=EPILOG)
 def command() -> None:
-    """Users that log in with SCRAM-SHA-256 or SCRAM-SHA-512.
+    """SCRAM users: those that log in with SCRAM-SHA-256 or SCRAM-SHA-512.
 
     Credentials are in the metadata of the cluster. A change counts with the next login; connections stay.
     """

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 # Runs that are shown; the oldest finished ones are dropped.
 KEPT_MAX: Final = 20
-STOPPED: Final = "stopped: completed moves stay, and all others were undone"
+STOPPED: Final = "stopped: completed reassignments stay, and all others were cancelled"
 
 Client = AbstractAsyncContextManager[AdminClient]
 Ended = Callable[[str], None]
@@ -82,7 +82,8 @@ class MoveRuns:
         busy = next((each for each in self._runs if not each.is_over), None)
         if busy is not None:
             raise ClientError(
-                Failure.REFUSED, f"{busy.user} started moves that are under way ({busy.title}): wait, or stop them"
+                Failure.REFUSED,
+                f"{busy.user} has a reassignment under way ({busy.title}): wait, or stop it",
             )
         while len(self._runs) >= KEPT_MAX:
             self._runs.popleft()
@@ -94,7 +95,7 @@ class MoveRuns:
         """Raises ClientError if no run has this id."""
         found = next((each for each in self._runs if each.id == run_id), None)
         if found is None:
-            raise ClientError(Failure.INVALID, "these moves are not known any more")
+            raise ClientError(Failure.INVALID, "these reassignments are not known any more")
         return found
 
     async def stop(self, run: Run) -> None:

@@ -108,7 +108,7 @@ class Explanation(_OfAcls, TableChannel[tuple[int, str]]):
 
 
 def _line(text: str) -> str | Cell:
-    for word, tone in (("ALLOWED", Tone.GOOD), ("REFUSED", Tone.BAD)):
+    for word, tone in (("ALLOWED", Tone.GOOD), ("DENIED", Tone.BAD)):
         if text.startswith(word):
             return Cell(clean(text), tone)
     return clean(text)

@@ -121,7 +121,7 @@ def _result(run: Run) -> Cell:
     if run.report is not None:
         return Cell(clean(run.report.problem or run.report.said), Tone.BAD if run.report.failed else Tone.GOOD)
     if run.is_stopping:
-        return Cell("stopping: moves under way are cancelled, and the throttle is removed", Tone.WARN)
+        return Cell("stopping: reassignments under way are cancelled, and the throttle is removed", Tone.WARN)
     return Cell("starting" if run.progress is None else progress_text(run.progress), Tone.NOTED)
 
 
@@ -167,7 +167,7 @@ class CancelMoves(Act):
         busy = next((run for run in call.hub.moves.runs if not run.is_over), None)
         if busy is None or plan.problem:
             return plan
-        note = "only the current moves: the run continues with its next partitions until it is stopped"
+        note = "only the current reassignments: the run continues with its next partitions until it is stopped"
         return replace(plan, affected=f"{plan.affected}; {note}")
 
 
@@ -198,7 +198,7 @@ class StopMoves(Act):
         progress = "" if run.progress is None else f" ({progress_text(run.progress)})"
         return Plan(
             f"Stop: {run.title}",
-            f"completed moves stay{progress}; current moves are cancelled, and the throttle is removed",
+            f"completed reassignments stay{progress}; current ones are cancelled, and the throttle is removed",
             "",
             _Stop(call.hub.moves, run.id),
             verb="Stop",

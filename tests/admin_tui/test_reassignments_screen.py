@@ -29,7 +29,7 @@ def test_moves_are_shown_and_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
         await terminal.until(lambda: cluster.parts[keys[0]].target is None, "the move is cancelled")
         assert cluster.parts[keys[1]].target is not None
         assert cluster.configs[BROKER, "1"]
-        await terminal.shows("cancelled the moves of 1 partition")
+        await terminal.shows("cancelled the reassignment of 1 partition")
         await terminal.press("X")
         await terminal.shows("old replicas of 1 partition", "throttle")
         await terminal.press("right", "enter")

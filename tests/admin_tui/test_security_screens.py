@@ -58,7 +58,7 @@ def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
         await terminal.shows("ALLOWED: User:bob read topic:orders-1", "because: allow User:bob read topic:orders*")
         await terminal.press("x")
         await terminal.fill(operation="write")
-        await terminal.shows("REFUSED: User:bob write topic:orders-1", "it is for READ")
+        await terminal.shows("DENIED: User:bob write topic:orders-1", "it is for READ")
         await terminal.press("c")
         await terminal.fill(operation="read", pattern="all that begin with it")
         await terminal.shows("this ACL exists already")
@@ -135,7 +135,7 @@ def test_refusals_are_shown_with_their_reason(secured: SecuredBroker) -> None:
         screen.grid.move_to(next(at for at, row in enumerate(rows) if row.who == f"User:{ALICE}"))  # type: ignore[attr-defined]
         await terminal.shows("because: no ACL concerns the resource", "Why, at that time")
         await terminal.press("x")
-        await terminal.shows("By the current ACLs", f"REFUSED: User:{ALICE} from 127.0.0.1 describe topic:orders")
+        await terminal.shows("By the current ACLs", f"DENIED: User:{ALICE} from 127.0.0.1 describe topic:orders")
 
     drive(secured.open_bootstrap, job, size=SIZE)
 

@@ -192,7 +192,7 @@ def verdict_lines(asked: Asked, verdict: Verdict) -> list[str]:
     """The answer to `explain_form`, in lines: the decision, its reason, and the ACLs that come near."""
     found = verdict.explanation
     where = "" if asked.host == WILDCARD else f" from {asked.host}"
-    answer = "ALLOWED" if found.allowed else "REFUSED"
+    answer = "ALLOWED" if found.allowed else "DENIED"
     what = f"{asked.principal}{where} {word_of(asked.operation)} {resource_text(asked.resource_type, asked.name)}"
     lines = [f"{answer}: {what}", f"because: {shown(found.binding) if found.binding else found.reason.value}"]
     lines += [f"nearest: {shown(each.binding)} ({'; '.join(each.differs)})" for each in verdict.nearest]

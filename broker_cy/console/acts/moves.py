@@ -88,7 +88,7 @@ def pace_form(title: str) -> Form:
             Field("concurrent", "Partitions at a time", integer(1, CONCURRENT_MAX), str(CONCURRENT_DEFAULT)),
             Field("throttle", "Bytes per second", optional(parse_bytes), hint=f"no limit, or {BYTES_HELP}"),
         ],
-        note="The limit is that of each broker, for what it copies; it ends with the moves.",
+        note="The limit is that of each broker, for what it copies; it ends with the reassignment.",
     )
 
 
@@ -145,7 +145,7 @@ class CancelMoves:
 
     async def run(self, client: AdminClient) -> Report:
         outcome = await client.reassignments.alter(dict.fromkeys(self.partitions))
-        said = f"cancelled the moves of {plural(len(outcome.found), 'partition')}"
+        said = f"cancelled the reassignment of {plural(len(outcome.found), 'partition')}"
         report = Report.of(said, outcome)
         if not self.throttle.is_set:
             return report
@@ -271,7 +271,7 @@ async def plan_cancel(
     if throttle.is_set:
         changes.append(Change("throttle", note=throttle_text(throttle)))
     return Plan(
-        "Cancel moves",
+        "Cancel reassignments",
         f"old replicas of {plural(len(chosen), 'partition')} stay; what was copied is discarded",
         command("reassign", "cancel", *words, "--yes"),
         CancelMoves(tuple(each.partition for each in chosen), throttle),
@@ -316,7 +316,7 @@ async def _refuse_while_moving(client: AdminClient) -> None:
     if moving:
         raise ClientError(
             Failure.REFUSED,
-            f"{plural(len(moving), 'move')} under way, the first of {moving[0].partition}: wait, or cancel "
+            f"{plural(len(moving), 'reassignment')} under way, the first of {moving[0].partition}: wait, or cancel "
             "with `broker-cy reassign cancel`",
         )
 

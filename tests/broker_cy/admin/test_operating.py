@@ -268,7 +268,7 @@ def test_a_move_that_somebody_cancels_is_reported(cluster: FakeCluster, monkeypa
         run = client.mover.of(MOVES[:2], every_s=0.01)
         await run.run(interfere)
         assert [move.partition for move in run.done] == [key(1)]
-        assert "somebody cancelled or replaced the move; the replicas are 1,2" in str(run.failed[key(0)])
+        assert "another client cancelled or replaced the reassignment; the replicas are 1,2" in str(run.failed[key(0)])
 
     cluster.run(monkeypatch, job)
     assert looks > MISSING_MAX
@@ -290,7 +290,7 @@ def test_nothing_moves_after_somebody_cancels(cluster: FakeCluster, monkeypatch:
 
     async def job(client: AdminClient) -> None:
         run = client.mover.of(MOVES, concurrent=2, throttle_bytes_per_s=500, every_s=0.01)
-        with pytest.raises(ClientError, match="somebody cancelled the move of t-0, which ends the plan"):
+        with pytest.raises(ClientError, match="another client cancelled the reassignment of t-0, which ends the plan"):
             await run.run(cancel_all)
         assert (run.done, len(run.failed), len(run.untouched)) == ((), 2, 4)
         moved = [each for sent in cluster.kinds(messages.AlterPartitionReassignmentsRequest) for each in sent.topics]

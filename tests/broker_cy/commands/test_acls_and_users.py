@@ -112,7 +112,7 @@ def test_explain_names_the_rule_or_the_nearest(cli: Cli) -> None:
     # READ includes DESCRIBE.
     assert cli("acls", "explain", "alice", "describe", "topic:orders", "--json").json["allowed"]
     refused = cli("acls", "explain", "alice", "write", "topic:order-2")
-    assert refused.out.startswith("REFUSED: User:alice write topic:order-2\n")
+    assert refused.out.startswith("DENIED: User:alice write topic:order-2\n")
     assert "allow User:alice read topic:ord*  it is for READ" in refused.out
     assert "super.users" in refused.err
     other = cli("acls", "explain", "bob", "read", "topic:orders", "--json").json
@@ -266,7 +266,7 @@ def test_without_an_authorizer(bare: Cli, tmp_path: Path) -> None:
             said = bare("acls", *arguments, "--bootstrap", broker.open_bootstrap, code=1)
             assert "SECURITY_DISABLED" in said.err
         explained = bare("acls", "explain", "a", "read", "topic:x", "--no-acls", "--bootstrap", broker.open_bootstrap)
-        assert explained.out.startswith("REFUSED")
+        assert explained.out.startswith("DENIED")
     finally:
         broker.close()
 
@@ -314,7 +314,7 @@ def test_a_change_is_tried_on_the_traffic_of_the_past(bare: Cli, secured: Secure
     assert admin("acls", "preview", "--remove", "allow bob alter-configs topic:orders", "--json").json["refused"] == []
     shown = admin("acls", "preview", "--add", "deny User:* read topic:*", "--remove", read, code=1)
     assert "deny User:* read topic:*" in shown.out
-    assert "1 would be refused" in shown.err
+    assert "1 would be denied" in shown.err
     allowed = admin("acls", "preview", "--add", "allow User:bob describe group:*", "--json").json["allowed"]
     assert [(each["resource_type"], each["name"]) for each in allowed] == [("GROUP", "billing")]
     assert "there is no ACL" in admin("acls", "preview", "--remove", "allow eve read topic:x", code=2).err

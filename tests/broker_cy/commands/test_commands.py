@@ -476,7 +476,7 @@ def test_clusters_are_listed_and_selected(bare: Cli, tmp_path: Path) -> None:
 
 def test_names_in_the_singular(bare: Cli, broker: Target) -> None:
     """If this fails, `topic list` and `group list` are no commands."""
-    for name in ("topic", "group", "broker", "acl", "user", "transaction", "log-dir"):
+    for name in ("topic", "group", "broker", "acl", "user", "transaction", "log-dir", "scram-users", "reassignments"):
         assert bare(name, "--help").out
     assert bare("topic", "list", "--bootstrap", broker.bootstrap, "--json").json is not None
 

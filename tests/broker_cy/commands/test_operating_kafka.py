@@ -128,7 +128,7 @@ def test_moves_of_somebody_else_are_cancelled(kafka: Cli, topic: str, nodes: lis
     assert not shown.stdout.strip()
     assert not kafka("topics", "list", "--under-replicated", "--match", topic, "--json").json
     assert any(len(ids) == 3 for ids in replicas(kafka, topic).values()), "nothing moves any more"
-    assert "cancelled the moves" in kafka("reassign", "cancel", "--yes").out
+    assert "cancelled the reassignment" in kafka("reassign", "cancel", "--yes").out
     rest(kafka)
     assert {number: sorted(ids) for number, ids in replicas(kafka, topic).items()} == {
         number: sorted(ids) for number, ids in before.items()

@@ -103,7 +103,7 @@ def test_moves_of_replicas(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Stop", exact=True).click()
     tab.page.locator("dialog.dialog .affected").wait_for()
     tab.page.locator("dialog.dialog .dialog-buttons button").last.click()
-    tab.panel("Runs of this dashboard").get_by_text("stopped: completed moves stay").first.wait_for()
+    tab.panel("Runs of this dashboard").get_by_text("stopped: completed reassignments stay").first.wait_for()
     tab.panel("Moving partitions").get_by_text("No replica is being moved").wait_for()
     broker(tab, 4)
     tab.act("Uncordon")

@@ -61,7 +61,7 @@ def test_acls_are_created_explained_and_deleted(secured: SecuredBroker) -> None:
             "host": "*",
         }
         assert list(await desk.rows("acls", lambda state: state["total"], filter="alice")) == []
-        for operation, first in (("read", "ALLOWED"), ("write", "REFUSED")):
+        for operation, first in (("read", "ALLOWED"), ("write", "DENIED")):
             given: dict[str, Any] = {**ASKED, "operation": operation}
             lines = await desk.rows("acl-explanation", **given)
             assert lines["0"]["line"] == f"{first}: User:bob {operation} topic:orders-1"

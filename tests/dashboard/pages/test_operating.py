@@ -88,14 +88,16 @@ def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> 
         state = await desk.state("move-runs", lambda state: "0 of 3 partitions" in str(state["rows"]))
         assert state["rows"][0]["cells"][1:3] == ["Drain broker 1", "ada"]
         # Another plan would rely on replicas that this one moves.
-        with pytest.raises(ClientError, match="2 moves under way"):
+        with pytest.raises(ClientError, match="2 reassignments under way"):
             await desk.plan("balance-brokers", PACE)
         stop = (await desk.open("stop-moves"))["plan"]
         assert "Drain broker 1" in stop["title"]
         assert (await desk.execute(stop))["said"] == "stopped: Drain broker 1"
         assert [part.target for part in cluster.parts.values()] == [None] * 3
         assert not any("throttled" in str(each) for each in cluster.configs.values())
-        (run,) = (await desk.rows("move-runs", lambda state: "stopped: completed moves stay" in str(state))).values()
+        (run,) = (
+            await desk.rows("move-runs", lambda state: "stopped: completed reassignments stay" in str(state))
+        ).values()
         assert run["ended"].startswith("@")
         with pytest.raises(ClientError, match="no run of this dashboard"):
             await desk.open("stop-moves")
