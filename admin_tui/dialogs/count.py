@@ -14,8 +14,8 @@ from textual.widgets import Static
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.console.feed_values import PartitionRow
 from broker_cy.console.record_count import RecordCount
-from broker_cy.console.session import PartitionRow
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, percent, plural, size
 

@@ -17,8 +17,8 @@ from broker_cy.admin.groups import GroupMember
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups
+from broker_cy.console.feed_values import GroupView as Answer
 from broker_cy.console.rows import LagRow, catch_up_text, lag_rows
-from broker_cy.console.session import GroupView as Answer
 from broker_cy.console.session import now_ms
 from broker_cy.reporting.numbers import count, duration
 

@@ -15,8 +15,9 @@ from broker_cy.admin.groups import GroupListing
 from broker_cy.console.acts.groups import plan_delete_groups, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups
+from broker_cy.console.feed_values import GroupSummary
 from broker_cy.console.rows import STATUS_TONES, GroupRow
-from broker_cy.console.session import GroupSummary, now_ms
+from broker_cy.console.session import now_ms
 
 STATUS_STYLES = {status: STYLES[tone] for status, tone in STATUS_TONES.items()}
 

@@ -13,7 +13,7 @@ from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.topics import delete_records_form, plan_delete, plan_delete_records
 from broker_cy.console.columns import topics
-from broker_cy.console.session import PartitionRow
+from broker_cy.console.feed_values import PartitionRow
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, size
 

@@ -15,7 +15,7 @@ from broker_cy.admin.transactions import HangingTransaction, TransactionListing
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
 from broker_cy.console.columns import transactions
-from broker_cy.console.session import OpenTransaction
+from broker_cy.console.feed_values import OpenTransaction
 
 
 def _listing(row: OpenTransaction) -> TransactionListing:

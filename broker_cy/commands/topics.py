@@ -18,8 +18,8 @@ from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import COUNT, SETTING
 from broker_cy.console.columns import replication, settings
 from broker_cy.console.columns import topics as columns
+from broker_cy.console.feed_values import PartitionRow
 from broker_cy.console.rows import topic_rows
-from broker_cy.console.session import PartitionRow
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import plural
 from broker_cy.reporting.terminal import print_rows

@@ -14,9 +14,9 @@ from broker_cy.admin.lag import Status, Trend, catch_up_s, judge, trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.console.feed_values import GroupSummary, GroupView
 from broker_cy.console.figures import busiest, newest_of
 from broker_cy.console.hosts import by_host
-from broker_cy.console.session import GroupSummary, GroupView
 from broker_cy.metrics.sample import Sample
 from broker_cy.reporting.numbers import duration
 from broker_cy.reporting.tone import Tone

@@ -6,8 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
@@ -15,8 +13,7 @@ from broker_cy.admin.cluster import ClusterDescription, FeatureRange
 from broker_cy.admin.commit_notes import NotedTimestamps
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.group_lag import GroupLag, RecordTimestamps
-from broker_cy.admin.groups import GroupDescription, GroupListing
-from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.groups import GroupListing
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
@@ -26,10 +23,11 @@ from broker_cy.admin.quotas import QuotaEntry
 from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.tokens import DelegationToken
-from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
+from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.turns import Turns
 from broker_cy.console.described import described_now
+from broker_cy.console.feed_values import GroupSummary, GroupView, OpenTransaction, PartitionRow
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
@@ -52,82 +50,12 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSummary:
-    """A group's lag over all its partitions; not `is_complete` if the ends of some partitions are unknown.
-
-    `time_ms` is the longest time lag that the broker's events of commits report, None if they report none; not
-    `is_time_complete` if they report none for some of the partitions with lag.
-    """
-
-    lag: int
-    partitions: int
-    is_complete: bool
-    status: Status
-    trend: Trend | None
-    time_ms: int | None = None
-    is_time_complete: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """One group. `times_ms` is the lag in time by partition; `exact` are those that the broker's events report."""
-
-    description: GroupDescription
-    lag: GroupLag
-    times_ms: Mapping[TopicPartition, int | None]
-    exact: frozenset[TopicPartition]
-    status: Status
-    trend: Trend | None
-    at_ms: int
-
-
 def _lag_by_topic(lag: GroupLag) -> dict[str, int]:
     sums: dict[str, int] = {}
     for part in lag.partitions:
         topic = part.partition.topic
         sums[topic] = sums.get(topic, 0) + (part.lag or 0)
     return sums
-
-
-class PartitionRow(NamedTuple):
-    """A partition of a topic: leader, replicas, offsets (None if the leader did not answer) and size on disk."""
-
-    partition: int
-    leader_id: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
-    start: int | None
-    end: int | None
-    size_bytes: int | None
-    directory: str
-    # None if the broker does not report it.
-    segments: int | None = None
-
-    @property
-    def is_offline(self) -> bool:
-        return self.leader_id < 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Return whether the partition is under-replicated."""
-        return len(self.in_sync) < len(self.replicas)
-
-    @property
-    def span(self) -> int | None:
-        """Return the number of offsets; None if they are unknown."""
-        return None if self.start is None or self.end is None else self.end - self.start
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transactional id; the fields after `listing` are known while a transaction is open."""
-
-    listing: TransactionListing
-    open_ms: int | None
-    timeout_ms: int | None
-    partitions: tuple[TopicPartition, ...]
 
 
 class Session:

@@ -19,12 +19,13 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups
+from broker_cy.console.feed_values import GroupView
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import STATUS_TONES, LagRow, catch_up_text, lag_rows
 from broker_cy.console.rows import ranges as number_ranges
-from broker_cy.console.session import GroupView, Session, now_ms
+from broker_cy.console.session import Session, now_ms
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone

@@ -14,9 +14,10 @@ from math import isnan
 from typing import Any, ClassVar, Final
 
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.console.feed_values import GroupView
 from broker_cy.console.history import Follower
 from broker_cy.console.listeners import Source
-from broker_cy.console.session import GroupView, now_ms
+from broker_cy.console.session import now_ms
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import plural
 from dashboard.collector.channel import channel

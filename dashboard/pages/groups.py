@@ -20,10 +20,10 @@ from broker_cy.client.turns import Turns
 from broker_cy.console.acts.groups import plan_delete_groups
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups
+from broker_cy.console.feed_values import GroupSummary, GroupView
 from broker_cy.console.feeds import Feed
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import GroupRow
-from broker_cy.console.session import GroupSummary, GroupView
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import TableChannel, channel, linked
 from dashboard.collector.columns import table_column

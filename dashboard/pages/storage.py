@@ -13,9 +13,9 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.client.turns import Turns
 from broker_cy.console.columns import log_dirs
 from broker_cy.console.columns import topics as topic_columns
+from broker_cy.console.feed_values import PartitionRow
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
-from broker_cy.console.session import PartitionRow
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import percent, size
 from dashboard.collector.channel import Column, TableChannel, channel, linked

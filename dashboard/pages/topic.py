@@ -22,10 +22,10 @@ from broker_cy.console.acts.topics import (
 )
 from broker_cy.console.columns import groups
 from broker_cy.console.columns import topics as columns
+from broker_cy.console.feed_values import GroupSummary, PartitionRow
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact, busiest, newest_of
 from broker_cy.console.listeners import Source
-from broker_cy.console.session import GroupSummary, PartitionRow
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, short, size
 from broker_cy.reporting.tone import Tone

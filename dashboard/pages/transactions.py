@@ -18,8 +18,8 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.transactions import plan_abort
 from broker_cy.console.columns import transactions
+from broker_cy.console.feed_values import OpenTransaction
 from broker_cy.console.listeners import Source
-from broker_cy.console.session import OpenTransaction
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import TableChannel, channel, linked
 from dashboard.collector.charts import HistoryChart

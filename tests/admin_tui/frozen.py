@@ -21,9 +21,10 @@ from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
 from broker_cy.admin.tokens import DelegationToken
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
+from broker_cy.console.feed_values import GroupSummary, GroupView, OpenTransaction, PartitionRow
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.moving import Moving, MovingPartition
-from broker_cy.console.session import GroupSummary, GroupView, OpenTransaction, PartitionRow, Session
+from broker_cy.console.session import Session
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.metrics.events import (
     BrokerStarted,

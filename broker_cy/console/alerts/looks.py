@@ -11,7 +11,8 @@ from broker_cy.admin.metadata import PartitionInfo
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.alerts.rules import Rule
-from broker_cy.console.session import GroupSummary, Session, now_ms
+from broker_cy.console.feed_values import GroupSummary
+from broker_cy.console.session import Session, now_ms
 from broker_cy.console.voters import spare_text
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import count, duration, percent, plural, size

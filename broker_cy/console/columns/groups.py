@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from broker_cy.admin.groups import GroupListing, GroupMember
 from broker_cy.admin.lag import Status, Trend
+from broker_cy.console.feed_values import GroupSummary
 from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text
-from broker_cy.console.session import GroupSummary
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, count, duration, short
 from broker_cy.reporting.tone import Tone

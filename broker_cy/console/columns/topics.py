@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker_cy.console.feed_values import PartitionRow
 from broker_cy.console.rows import TopicRow
-from broker_cy.console.session import PartitionRow
 from broker_cy.core.uuid import to_text
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.tone import Tone

@@ -7,8 +7,9 @@ from typing import Final
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
 from broker_cy.console.columns import groups, topics
+from broker_cy.console.feed_values import OpenTransaction
 from broker_cy.console.rows import assignment_text
-from broker_cy.console.session import OpenTransaction, now_ms
+from broker_cy.console.session import now_ms
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.tone import Tone
 
