@@ -12,8 +12,8 @@ from textual.widgets import Static
 
 from admin_tui.screens.acls import answer_text
 from admin_tui.screens.view import View
-from admin_tui.widgets.columns import grid_column
-from admin_tui.widgets.grid import Grid, time_columns
+from admin_tui.widgets.columns import grid_column, time_columns
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
 from broker_cy.console.columns import access
 from broker_cy.console.refusals import Refusal, asked_texts, details, refusals_of

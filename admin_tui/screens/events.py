@@ -11,8 +11,8 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from admin_tui.screens.view import View
-from admin_tui.widgets.columns import grid_column
-from admin_tui.widgets.grid import Grid, time_columns
+from admin_tui.widgets.columns import grid_column, time_columns
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.columns import events
 from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Stamped

@@ -15,8 +15,8 @@ from textual.worker import Worker
 
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
-from admin_tui.widgets.columns import grid_column
-from admin_tui.widgets.grid import Grid, time_columns
+from admin_tui.widgets.columns import grid_column, time_columns
+from admin_tui.widgets.grid import Grid
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind

@@ -9,9 +9,9 @@ from textual.containers import Horizontal
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.chart import Chart
-from admin_tui.widgets.columns import grid_column
+from admin_tui.widgets.columns import Column, grid_column
 from admin_tui.widgets.facts import Facts, toned
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.columns import events, requests
 from broker_cy.console.figures import (
     BusyTopic,

@@ -1,16 +1,15 @@
 """A table whose rows are formatted while they are drawn: 10,000 rows cost as much as the 20 on the screen.
 
 Textual's DataTable keeps an object for each cell and measures all of them; here a column is a function of the row.
-Rows have keys, so that cursor, marks and filter survive a refresh. The file is long because it is one widget: drawing,
-cursor, marks and filter all depend on which rows are shown.
+Rows have keys, so that cursor, marks and filter survive a refresh. The file is one widget: drawing, cursor, marks and
+filter all depend on which rows are shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -23,48 +22,14 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from admin_tui.widgets.columns import GAP, Column, lay_out
 from admin_tui.widgets.edges import set_edge
-from broker_cy.reporting.numbers import when
 
 R = TypeVar("R")
-Cell = str | Text
 # The cells of a row with their styles; with them, whether the cursor is on the row and whether it is marked.
 _Cells = tuple[tuple[str, str | Style], ...]
 _Line = tuple[bool, bool, _Cells] | None
-_GAP = 2
 _HEADER = 1
-
-
-@dataclass(frozen=True)
-class Column(Generic[R]):
-    """A column: `cell` formats its cell of a row, `sort` is the key that rows are sorted by (None: they cannot be).
-
-    `width` is fixed, so that nothing jumps; the `flex` columns share the remaining width. A right-aligned column has
-    numbers, which are never cut: it becomes as wide as the widest cell that was shown. On a narrow screen columns are
-    left out, those with the highest `drop` first (0: never). Shift and `letter` sort by this column.
-    """
-
-    label: str
-    cell: Callable[[R], Cell]
-    width: int
-    sort: Callable[[R], Any] | None = None
-    align: Literal["left", "right"] = "left"
-    flex: bool = False
-    drop: int = 0
-    letter: str = ""
-
-
-def time_columns(time_ms: Callable[[R], int], is_utc: Callable[[], bool]) -> list[Column[R]]:
-    """Date and time to the millisecond; a narrow screen has no date."""
-
-    def part(at: int) -> Callable[[R], str]:
-        def cell(row: R) -> str:
-            parts = when(time_ms(row), utc=is_utc()).split(" ")
-            return parts[at] if at < len(parts) else "-"
-
-        return cell
-
-    return [Column("Date", part(0), 10, drop=9), Column("Time", part(1), 13)]
 
 
 class Grid(ScrollView, Generic[R], can_focus=True):
@@ -268,27 +233,9 @@ class Grid(ScrollView, Generic[R], can_focus=True):
 
     def _lay_out(self, width: int) -> list[tuple[Column[R], int]]:
         """The columns that fit, with their widths."""
-        columns = list(self.columns)
         top = int(self.scroll_offset.y)
         self._widen(self.view[top : top + self.size.height])
-
-        def wide(column: Column[R]) -> int:
-            return max(column.width, self._widest.get(column.label, 0))
-
-        while len(columns) > 1 and sum(wide(column) + _GAP for column in columns) - _GAP > width:
-            droppable = [column for column in columns if column.drop]
-            if not droppable:
-                break
-            columns.remove(max(droppable, key=lambda column: column.drop))
-        left = max(0, width - sum(wide(column) + _GAP for column in columns) + _GAP)
-        flexible = [column for column in columns if column.flex]
-        found = []
-        for column in columns:
-            extra = 0
-            if column.flex:
-                extra = left // len(flexible) + (left % len(flexible) if column is flexible[0] else 0)
-            found.append((column, wide(column) + extra))
-        return found
+        return lay_out(self.columns, self._widest, width)
 
     def _widen(self, rows: Iterable[R]) -> None:
         """Make room for the numbers of these rows."""
@@ -350,7 +297,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
                 ]
             else:
                 segments.append(Segment(label, style))
-            segments.append(Segment((pad if column.align == "left" else "") + " " * _GAP, style))
+            segments.append(Segment((pad if column.align == "left" else "") + " " * GAP, style))
         return Strip(segments).adjust_cell_length(width, style)
 
     def _line(self, at: int) -> _Line:
@@ -384,9 +331,9 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             if own and not is_cursor:
                 segments.append(Segment(run, style))
                 segments.append(Segment(text, style + (Style.parse(own) if isinstance(own, str) else own)))
-                run = " " * _GAP
+                run = " " * GAP
             else:
-                run += text + " " * _GAP
+                run += text + " " * GAP
         segments.append(Segment(run, style))
         return Strip(segments).adjust_cell_length(width, style)
 

@@ -12,8 +12,9 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from admin_tui.widgets.chart import Chart
+from admin_tui.widgets.columns import Column
 from admin_tui.widgets.edges import set_edge
-from admin_tui.widgets.grid import Column, Grid
+from admin_tui.widgets.grid import Grid
 
 
 class _App(App[None]):

@@ -16,7 +16,8 @@ from admin_tui.app import Console
 from admin_tui.picture import svg_of
 from admin_tui.screens import messages, quorum
 from admin_tui.settings import Settings
-from admin_tui.widgets.grid import _GAP, Grid
+from admin_tui.widgets.columns import GAP
+from admin_tui.widgets.grid import Grid
 from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
 from broker_cy.console.alerts.watch import Alerting, Finding
 from broker_cy.console.columns import tokens, transactions
@@ -92,7 +93,7 @@ def is_cut(grid: Grid[Any]) -> bool:
     """Return whether columns extend beyond the screen and cannot be seen."""
     width = grid.scrollable_content_region.width
     columns = grid._lay_out(width)
-    return sum(wide for _, wide in columns) + _GAP * (len(columns) - 1) > width
+    return sum(wide for _, wide in columns) + GAP * (len(columns) - 1) > width
 
 
 @pytest.fixture(autouse=True)
