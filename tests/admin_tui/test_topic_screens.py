@@ -223,7 +223,7 @@ def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
         assert rows is not None
         assert [row.segments for row in rows] == [1, 3]
 
-    drive(broker_cy.bootstrap, job)
+    drive(broker_cy.bootstrap, job, size=(120, 30))
 
 
 def test_readonly_refuses_every_change(broker_cy: BrokerProcess, name: str) -> None:
