@@ -38,7 +38,7 @@ with it are disconnected."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "create", "Create", id="delegation-tokens.create"),
         Binding("e", "renew", "Renew", id="delegation-tokens.renew"),
-        Binding("ctrl+d", "expire", "End", id="delegation-tokens.expire"),
+        Binding("ctrl+d", "expire", "Expire", id="delegation-tokens.expire"),
     ]
 
     def make_grid(self) -> Grid[Any]:

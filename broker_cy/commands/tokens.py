@@ -112,7 +112,7 @@ async def expire(
     if dry_run:
         click.echo(f"would end token {token_id}", err=True)
         return
-    confirm(f"End token {token_id}?", yes=yes)
+    confirm(f"Expire token {token_id}?", yes=yes)
     _told(target, token_id, await client.tokens.expire(secret, period_ms))
 
 

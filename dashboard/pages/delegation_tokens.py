@@ -144,7 +144,7 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
                 actions=[
                     act_button("Create", CreateToken.name, role=Role.ADMIN, needs=TITLE),
                     act_button("Renew marked", RenewToken.name, role=Role.ADMIN, rows="marked"),
-                    act_button("End marked", ExpireToken.name, role=Role.ADMIN, destructive=True, rows="marked"),
+                    act_button("Expire marked", ExpireToken.name, role=Role.ADMIN, destructive=True, rows="marked"),
                 ],
             )
         ],

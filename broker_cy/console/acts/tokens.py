@@ -144,7 +144,7 @@ async def plan_renew_token(command: Command, token: DelegationToken, values: Map
 
 def expire_form(token: DelegationToken) -> Form:
     return Form(
-        f"End token {token.token_id}",
+        f"Expire token {token.token_id}",
         [Field("period", "After", optional(parse_duration), hint=f"{DURATION_HELP}; empty: now")],
         note=f"A token that has ended cannot be renewed. {_WHO}",
     )
@@ -154,13 +154,13 @@ async def plan_expire_token(command: Command, token: DelegationToken, values: Ma
     """Plan the values entered into `expire_form`."""
     period_ms = values["period"]
     return Plan(
-        f"End token {token.token_id}",
+        f"Expire token {token.token_id}",
         f"ends the token of {token.owner}; clients that logged in with it are disconnected",
         command("tokens", "expire", token.token_id, *_for("--in", period_ms)),
         ExpireToken(token.token_id, period_ms),
         [Change("expires", token_time(token.expires_ms), "now" if period_ms is None else _from_now(period_ms))],
         typed=token.owner.removeprefix(_PREFIX),
-        verb="End",
+        verb="Expire",
     )
 
 

@@ -155,6 +155,6 @@ def test_tokens_are_created_renewed_and_ended(secured: str, new_tab: Callable[..
     tokens.locator("[col-id=_mark] input").last.check()
     assert " --for 3600000ms" in tab.act("Renew marked", {"period": "1h"})
     tokens.locator("[col-id=_mark] input").last.check()
-    command = tab.act("End marked", {"period": ""}, typed=ALICE)
+    command = tab.act("Expire marked", {"period": ""}, typed=ALICE)
     assert command.startswith("broker-cy tokens expire ")
     tokens.get_by_text(f"User:{ALICE}").wait_for(state="hidden")
