@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.power import steady_files
+
 
 @pytest.fixture
 def no_log_lines() -> Iterator[None]:
@@ -16,3 +18,10 @@ def no_log_lines() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def steady() -> Iterator[None]:
+    """As steady_files: a seed draws the same on every machine and in every process."""
+    with steady_files():
+        yield

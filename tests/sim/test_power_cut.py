@@ -22,6 +22,7 @@ from tests.sim.defects import MISFITS, fail_unfound, note_found, seeds_of
 from tests.sim.power_planted import PLANTED
 from tests.sim.power_run import Run
 from tests.support import needs
+from tests.support.power import steady_files
 from tests.support.tiers import by_tier
 
 SEEDS = int(os.environ.get("POWER_SEEDS", by_tier("40", "400")))
@@ -37,7 +38,7 @@ FOUND = 3
 SOAK_TIMEOUT_S = 2 * 3600
 RARE = (pytest.mark.soak, pytest.mark.timeout(SOAK_TIMEOUT_S))
 
-pytestmark = pytest.mark.usefixtures("no_log_lines")
+pytestmark = pytest.mark.usefixtures("no_log_lines", "steady")
 
 
 def run_seeds(
@@ -117,6 +118,21 @@ def test_the_simulation_finds_planted_defects(name: str, monkeypatch: pytest.Mon
         search(name, monkeypatch)
 
 
+@needs.memory
+def test_a_seed_draws_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a defect that a seed finds in one process is not found in another one."""
+    monkeypatch.setattr(written_points, "boot_id", lambda: b"boot")
+    ends = []
+    for pid in (7, 1234567):
+        with monkeypatch.context() as patch, tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
+            patch.setattr(os, "getpid", lambda pid=pid: pid)
+            with steady_files():
+                run = Run(15, root)
+                run.run()
+            ends.append((run.steps, run.disk.syncs, run.draw.random()))
+    assert ends[0] == ends[1]
+
+
 def search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED[name]
     planted.plant(monkeypatch)
@@ -143,5 +159,6 @@ def search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def search_in_child(name: str) -> None:
     """Exit with FOUND if a seed fails; the defect may end the process with a signal before."""
     logging.disable(logging.CRITICAL)
-    search(name, pytest.MonkeyPatch())
+    with steady_files():
+        search(name, pytest.MonkeyPatch())
     sys.exit(FOUND)

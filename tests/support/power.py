@@ -17,11 +17,11 @@ import random
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from broker_cy.control.quorum import metadata_log
-from broker_cy.storage import disk
+from broker_cy.storage import disk, written_points
 from broker_cy.storage.syncs import FAILED_MARK
 from tests.support import power_loss
 from tests.support.disk_faults import CREATE, NAME, SYNC, TRUNCATE, WRITE, Faults
@@ -30,6 +30,7 @@ from tests.support.power_loss import SECTOR_BYTES, Change, Sectors, overlay, rea
 _open, _replace, _unlink, _mkdir, _rmdir = os.open, os.replace, os.unlink, os.mkdir, os.rmdir
 _write, _pwrite, _truncate, _ftruncate = os.write, os.pwrite, os.truncate, os.ftruncate
 MISSING = object()
+STEADY_PID = 4321
 # The system calls that a Disk replaces: (module, name, method of Disk).
 CALLS: tuple[tuple[Any, str, str], ...] = (
     (os, "fsync", "sync"),
@@ -63,6 +64,20 @@ def replaced(calls: list[tuple[Any, str, Callable[..., Any]]]) -> Iterator[None]
                 delattr(module, name)
             else:
                 setattr(module, name, old)
+
+
+def steady_files() -> AbstractContextManager[None]:
+    """Make files equally long on every machine and in every process.
+
+    The lock file holds the process id, and the written points begin with the device and the inode. Their digits decide
+    how much of a file can be torn, so they would move the draws of a seed.
+    """
+
+    def origin(found: os.stat_result) -> bytes:
+        booted = written_points.boot_id()
+        return b"%s %04d %010d" % (booted, found.st_dev, found.st_ino) if booted else b""
+
+    return replaced([(os, "getpid", lambda: STEADY_PID), (written_points, "_origin", origin)])
 
 
 class PowerCut(BaseException):

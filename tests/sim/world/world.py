@@ -44,7 +44,7 @@ from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
 from tests.sim.world.plan import Plan
-from tests.support.power import replaced
+from tests.support.power import replaced, steady_files
 
 # The longest virtual times after the faults: until each client has made progress, has ended, and everything is read.
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
@@ -173,7 +173,7 @@ class World:
         # Modules that draw from the global stream.
         random.seed(self.plan.seed)
         try:
-            with disks.installed(), blocking.installed(), self._machines_installed():
+            with disks.installed(), blocking.installed(), steady_files(), self._machines_installed():
                 self._run()
         finally:
             self._close()
@@ -292,7 +292,7 @@ class World:
             machine.stays_down = True
             disks.repair(machine.disk)
             disks.stay_alive(machine.disk)
-        with disks.installed(), blocking.installed(), self._machines_installed():
+        with disks.installed(), blocking.installed(), steady_files(), self._machines_installed():
             for machine in self.machines.values():
                 machine.discard()
         self.clients.kill()
