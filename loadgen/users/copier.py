@@ -70,12 +70,12 @@ class TransactionalCopier(GroupUser):
     def perform(self, due_ns: int) -> None:
         if not self.session.await_part() or not self._begun():
             return
-        if self._epoch != self.session.membership.epoch:
+        if self._epoch != self.session.member.epoch:
             self._restart()
         if not self._waiting:
             self._read()
         with self.session.busy():
-            if self._epoch != self.session.membership.epoch or not self.session.ready.is_set():
+            if self._epoch != self.session.member.epoch or not self.session.ready.is_set():
                 self._waiting.clear()
                 return
             if self._waiting:
@@ -97,7 +97,7 @@ class TransactionalCopier(GroupUser):
 
     def _restart(self) -> None:
         """Drop records of another generation: the session has set the positions."""
-        self._epoch = self.session.membership.epoch
+        self._epoch = self.session.member.epoch
         self._waiting.clear()
 
     def _read(self) -> None:
@@ -148,7 +148,7 @@ class TransactionalCopier(GroupUser):
         transactional.add_partitions(target, sorted(copies.batches))
         for partition, records in copies.batches.items():
             transactional.produce(target, partition, records)
-        transactional.commit_offsets(self.session.membership, copies.offsets)
+        transactional.commit_offsets(self.session.member, self.fetcher.topic, copies.offsets)
 
     def _note_fenced(self, error: TransactionError) -> None:
         if error.name in FENCED:

@@ -12,11 +12,12 @@ import time
 
 import gevent
 
+from broker_cy.client.consumer_member import ConsumerMember, ConsumerProtocol
+from broker_cy.client.group_member import MemberSettings
 from loadgen.net.cluster import Cluster
 from loadgen.users.base import LoadUser
 from loadgen.users.fetching import Fetcher
 from loadgen.users.groups import Session
-from loadgen.users.membership import Membership
 from loadgen.users.settings import Churning, Fetching, Member, settings_of
 
 
@@ -35,10 +36,16 @@ class GroupUser(LoadUser):
         self.cluster = self.new_cluster()
         self.fetcher = Fetcher(self.shared.work, self.cluster, self.fetching)
         topic = self.fetcher.topic
-        instance_id = f"{self.spec.name}-{self.place}" if self.member.static else None
+        settings = MemberSettings(
+            self.group,
+            self.member.session_timeout_ms,
+            self.member.heartbeat_interval_ms,
+            self.member.rebalance_timeout_ms,
+            f"{self.spec.name}-{self.place}" if self.member.static else None,
+        )
+        member = ConsumerMember(settings, ConsumerProtocol([topic], [self.member.assignor]))
         partitions = len(self.cluster.partitions(topic))
-        membership = Membership(self.member, self.group, topic, partitions, instance_id)
-        self.session = Session(self, membership, self.fetcher, self.fetching, commits=self.commits)
+        self.session = Session(self, member, self.fetcher, self.fetching, partitions, commits=self.commits)
         # The coordinator waits for dead members of an earlier run until their sessions end.
         self.session.start(self.load.plan.scenario.timeout_s + self.member.session_timeout_ms / 1000)
 

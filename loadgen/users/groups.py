@@ -16,12 +16,13 @@ from contextlib import contextmanager
 import gevent
 from gevent.event import Event
 
+from broker_cy.client.consumer_member import ConsumerMember
+from broker_cy.client.group_member import Assign, Revoke, Send, State
 from loadgen.net.cluster import GROUP, RETRY_S, Cluster, Refused
 from loadgen.net.connection import NetError
 from loadgen.pace.timer import NS
 from loadgen.users.base import LOOK_S, LoadUser
 from loadgen.users.fetching import Fetcher
-from loadgen.users.membership import Ask, Membership, State
 from loadgen.users.settings import Fetching
 
 # A member that waits for the group checks again after this time if nothing wakes it.
@@ -31,13 +32,22 @@ IDLE_S = 1.0
 class Session:
     """A user's part in its group. `commits`: whether the user's offsets are committed before each rebalance.
 
-    `consumed`: the next offset of each partition that the user has finished with.
+    `consumed`: the next offset of each partition that the user has finished with. `partitions` is the number of
+    partitions of the topic, which the leader distributes.
     """
 
     def __init__(
-        self, user: LoadUser, membership: Membership, fetcher: Fetcher, fetching: Fetching, *, commits: bool
+        self,
+        user: LoadUser,
+        member: ConsumerMember,
+        fetcher: Fetcher,
+        fetching: Fetching,
+        partitions: int,
+        *,
+        commits: bool,
     ) -> None:
-        self._user, self.membership, self._fetcher, self._commits = user, membership, fetcher, commits
+        self._user, self.member, self._fetcher, self._commits = user, member, fetcher, commits
+        self._partitions = partitions
         self._from = fetching.from_
         self._coordination: Cluster = user.new_cluster()
         self.consumed: dict[int, int] = {}
@@ -46,6 +56,8 @@ class Session:
         self._wake = Event()
         self._is_away = self._is_paused = self._is_busy = False
         self._known_fenced = 0
+        # Since when the member has had no partitions to read; None while it has them.
+        self._stalled_since_s: float | None = None
         self._greenlet: gevent.Greenlet[[], None] | None = None
 
     # ------------------------------------------------------------------------------------------------ the user's side
@@ -55,7 +67,7 @@ class Session:
         self._greenlet = gevent.spawn(self._run)
         if not self.ready.wait(timeout_s):
             self._greenlet.kill()
-            group = self.membership.group
+            group = self.member.settings.group_id
             raise NetError("TIMED_OUT", f"group {group}: not joined in {timeout_s:g} s ({self.problem})", sent=True)
 
     def await_part(self) -> bool:
@@ -80,15 +92,16 @@ class Session:
 
     def commit(self) -> None:
         """Commit the records that the user has processed."""
-        ask = self.membership.commit(self.consumed)
-        if ask is not None:
-            self._exchange(ask)
+        topic = self._fetcher.topic
+        send = self.member.commit({(topic, number): offset for number, offset in self.consumed.items()})
+        if send is not None:
+            self._exchange(send)
             self._wake.set()
 
     def relocate(self) -> None:
         """Continue at the committed offsets."""
         self._drop()
-        self.membership.relocate()
+        self.member.relocate()
         self._wake.set()
 
     def leave(self) -> None:
@@ -98,16 +111,18 @@ class Session:
             self.commit()
         self._count("leaves")
         self._drop()
-        ask = self.membership.leave()
-        if ask is not None:
-            self._exchange(ask)
+        send = self.member.leave()
+        self._stalled_since_s = None
+        if send is not None:
+            self._exchange(send)
 
     def kill(self) -> None:
         """Disappear without LeaveGroup until `come_back`: the group only notices the session timeout."""
         self._is_away = True
         self._count("kills")
         self._drop()
-        self.membership.forget()
+        self.member.forget()
+        self._stalled_since_s = None
         self._coordination.close()
 
     def come_back(self) -> None:
@@ -132,9 +147,9 @@ class Session:
             self._greenlet = None
             if self._commits:
                 self.commit()
-            ask = None if self.membership.instance_id is not None else self.membership.leave()
-            if ask is not None:
-                self._exchange(ask)
+            send = None if self.member.settings.instance_id is not None else self.member.leave()
+            if send is not None:
+                self._exchange(send)
         self._coordination.close()
 
     # ------------------------------------------------------------------------------------------------ the group's side
@@ -149,37 +164,51 @@ class Session:
         self.consumed = {}
 
     def _run(self) -> None:
-        membership = self.membership
+        member = self.member
         while True:
             self._wake.clear()
             if self._is_away or self._is_paused:
                 self._wake.wait(IDLE_S)
                 continue
-            if membership.wants_to_join and not self._is_busy and self.ready.is_set():
+            may_join = not self._is_busy
+            if member.wants_to_join and may_join and self.ready.is_set():
                 self._revoke()
                 continue
-            if membership.state is State.STABLE and not membership.must_rejoin and not self.ready.is_set():
+            if member.is_located and not self.ready.is_set():
                 self._locate()
                 continue
+            if member.state is State.FAILED:
+                # Begin again: a load generator also loads a cluster that refuses its members.
+                member.forget()
+                self._wake.wait(RETRY_S)
+                continue
             now_s = time.monotonic()
-            ask = membership.next(now_s, may_join=not self._is_busy)
-            if ask is not None:
-                self._exchange(ask)
+            if self._stalled_since_s is None and member.wants_to_join and may_join:
+                self._stalled_since_s = now_s
+            action = member.next(now_s, may_join=may_join)
+            if isinstance(action, Send):
+                self._exchange(action)
+            elif isinstance(action, Assign):
+                member.distribute(action, {self._fetcher.topic: self._partitions})
+            elif isinstance(action, Revoke):
+                # Partitions that the user has not begun to read.
+                member.revoked(action.parts)
             else:
-                self._wake.wait(max(0.001, min(membership.wait_s(now_s), IDLE_S)))
+                self._wake.wait(max(0.001, min(member.wait_s(now_s, may_join=may_join), IDLE_S)))
 
     def _revoke(self) -> None:
         """Give the partitions up before the member joins again."""
         if self._commits:
             self.commit()
         self._drop()
+        self.member.revoked(self.member.owned)
 
     def _locate(self) -> None:
         """Find the start offset of partitions without a committed offset, and begin."""
-        membership = self.membership
-        epoch = membership.epoch
-        positions = {number: offset for number, offset in membership.committed.items() if offset >= 0}
-        missing = [number for number in membership.assigned if number not in positions]
+        member = self.member
+        epoch = member.epoch
+        positions = {number: offset for (_, number), offset in member.committed.items() if offset >= 0}
+        missing = sorted(number for _, number in member.owned if number not in positions)
         try:
             if missing:
                 positions |= self._fetcher.begin(missing, self._from)
@@ -188,44 +217,43 @@ class Session:
             self._fetcher.forget()
             self._wake.wait(RETRY_S)
             return
-        if epoch != membership.epoch or self._is_away:
+        if epoch != member.epoch or self._is_away:
             return
         self._fetcher.assign(positions)
         self.consumed = dict(positions)
-        now_s = time.monotonic()
-        stall_ns = int(membership.settle(now_s) * NS)
-        if stall_ns:
-            now_ns = time.monotonic_ns()
+        since_s, self._stalled_since_s = self._stalled_since_s, None
+        if since_s is not None:
+            now_ns, stall_ns = time.monotonic_ns(), int((time.monotonic() - since_s) * NS)
             self._user.meter("Rebalance").done(now_ns - stall_ns, now_ns - stall_ns, now_ns, len(positions))
             self._count("rebalances")
         self.ready.set()
 
-    def _exchange(self, ask: Ask) -> None:
+    def _exchange(self, send: Send) -> None:
         """Send a request to the coordinator, and count it."""
-        membership, meter = self.membership, self._user.meter(ask.api)
+        member, meter = self.member, self._user.meter(send.api)
+        group_id = member.settings.group_id
         sent_ns = time.monotonic_ns()
-        name = ""
         try:
-            coordinator = self._coordination.coordinator(GROUP, membership.group)
+            coordinator = self._coordination.coordinator(GROUP, group_id)
             sent_ns = time.monotonic_ns()
-            timeout_s = self._coordination.timeout_s + ask.more_s
-            answer = coordinator.call(ask.request, ask.answer, at_most=ask.at_most, timeout_s=timeout_s)
+            timeout_s = self._coordination.timeout_s + send.more_s
+            answer = coordinator.call(send.request, send.answer, at_most=send.at_most, timeout_s=timeout_s)
         except (NetError, Refused) as error:
-            if membership.is_of_now(ask):
+            if member.is_of_now(send):
                 self.problem = str(error)
                 meter.failed(error.name, sent_ns, sent_ns, time.monotonic_ns())
-            membership.lost(ask, time.monotonic())
+            member.no_answer(send, time.monotonic())
         else:
-            name = membership.take(ask, answer, time.monotonic())
+            name = member.take(send, answer, time.monotonic())
             now_ns = time.monotonic_ns()
             if name:
-                self.problem = f"{ask.api}: {name}"
+                self.problem = f"{send.api}: {name}"
                 meter.failed(name, sent_ns, sent_ns, now_ns)
             else:
                 meter.done(sent_ns, sent_ns, now_ns)
-        if membership.is_coordinator_lost:
-            membership.is_coordinator_lost = False
-            self._coordination.forget_coordinator(GROUP, membership.group)
-        if (fenced := membership.fenced - self._known_fenced) > 0:
-            self._known_fenced = membership.fenced
+        if member.is_coordinator_lost:
+            member.is_coordinator_lost = False
+            self._coordination.forget_coordinator(GROUP, group_id)
+        if (fenced := member.fenced - self._known_fenced) > 0:
+            self._known_fenced = member.fenced
             self._user.load.book.count("fenced", fenced)

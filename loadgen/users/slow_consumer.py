@@ -31,20 +31,20 @@ class SlowConsumer(GroupUser):
     def perform(self, due_ns: int) -> None:
         if not self.session.await_part():
             return
-        if self._epoch != self.session.membership.epoch:
-            self._epoch = self.session.membership.epoch
+        if self._epoch != self.session.member.epoch:
+            self._epoch = self.session.member.epoch
             self._fetched.clear()
         if not self._fetched:
             self._fetched.extend(self.fetcher.poll(self.wait_ms(self.fetching.max_wait_ms)))
         with self.session.busy():
-            if self._epoch != self.session.membership.epoch or not self.session.ready.is_set():
+            if self._epoch != self.session.member.epoch or not self.session.ready.is_set():
                 self._fetched.clear()
                 return
             done, records = self._polled()
             if not records:
                 return
             self._process(records)
-            if self._epoch == self.session.membership.epoch:
+            if self._epoch == self.session.member.epoch:
                 self.session.consumed |= done
                 self.session.commit()
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import gevent
 
+from broker_cy.client.consumer_member import ConsumerMember
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.codec import Message
@@ -23,7 +24,6 @@ from loadgen.engines.base import CODECS, Work
 from loadgen.engines.outcomes import RETRIABLE
 from loadgen.net.cluster import GROUP, RETRY_S, TRANSACTION, Cluster, Refused, error_name
 from loadgen.net.connection import Connection, NetError
-from loadgen.users.membership import Membership
 
 R = TypeVar("R", bound=Message)
 # The newest versions of a client without KIP-890.
@@ -152,13 +152,13 @@ class Transactional:
         )
         self._sequences[partition] = (sequence + len(records)) & _SEQUENCE_MASK
 
-    def commit_offsets(self, member: Membership, offsets: Mapping[int, int]) -> None:
+    def commit_offsets(self, member: ConsumerMember, topic: str, offsets: Mapping[int, int]) -> None:
         """Add the group's offsets to the transaction, fenced by the member's generation (KIP-447)."""
         added = messages.AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
-            group_id=member.group,
+            group_id=member.settings.group_id,
         )
         self._repeat(
             "AddOffsetsToTxn",
@@ -172,13 +172,13 @@ class Transactional:
         parts = [part(partition_index=number, committed_offset=offset) for number, offset in offsets.items()]
         request = messages.TxnOffsetCommitRequest(
             transactional_id=self._id,
-            group_id=member.group,
+            group_id=member.settings.group_id,
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
             generation_id=member.generation,
             member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            topics=[messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=member.topic, partitions=parts)],
+            group_instance_id=member.settings.instance_id,
+            topics=[messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=parts)],
         )
 
         def code(answer: Any) -> int:
@@ -189,10 +189,10 @@ class Transactional:
             "TxnOffsetCommit",
             request,
             messages.TxnOffsetCommitResponse,
-            lambda: self._cluster.coordinator(GROUP, member.group),
+            lambda: self._cluster.coordinator(GROUP, member.settings.group_id),
             code,
             at_most=TXN_OFFSET_COMMIT_V1,
-            moved=lambda: self._cluster.forget_coordinator(GROUP, member.group),
+            moved=lambda: self._cluster.forget_coordinator(GROUP, member.settings.group_id),
         )
 
     def end(self, *, commit: bool) -> None:
