@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome, Send, every_broker
 from broker_cy.admin.coordinators import Coordinators
+from broker_cy.admin.group_consumer import COMMIT_S, GroupConsumer
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.records import Start
+from broker_cy.client.consumer_protocol import PROTOCOL_TYPE, RANGE, assignment_of, subscription_of
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import Problem, problem_of
+from broker_cy.client.group_member import MemberSettings
 from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode, WireError
-from broker_cy.wire import codec, messages
+from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
-from broker_cy.wire.codec import Message
 
-M = TypeVar("M", bound=Message)
 V = TypeVar("V")
 
 # Groups of one request: a description holds every member's assignment.
@@ -25,7 +29,6 @@ DESCRIBED_MAX = 100
 DELETED_MAX = 500
 CLASSIC = "classic"
 CONSUMER = "consumer"
-_CONSUMER_PROTOCOL = "consumer"
 # From this version on DescribeGroups answers GROUP_ID_NOT_FOUND (KIP-1043); before, it reports a dead group.
 _NOT_FOUND_FROM = 6
 _DEAD = "Dead"
@@ -150,7 +153,7 @@ class GroupCalls:
                 each.group_id,
                 CONSUMER,
                 each.group_state,
-                _CONSUMER_PROTOCOL,
+                PROTOCOL_TYPE,
                 each.assignor_name,
                 coordinator,
                 each.group_epoch,
@@ -195,6 +198,28 @@ class GroupCalls:
 
         return await self._spread(group_ids, send, "DeleteGroups", DELETED_MAX)
 
+    def consumer(
+        self,
+        settings: MemberSettings,
+        topics: Sequence[str],
+        *,
+        assignors: Sequence[str] = (RANGE,),
+        start: Start | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        commit_s: float | None = COMMIT_S,
+    ) -> GroupConsumer:
+        """Reads topics as a member of a group: see GroupConsumer. Raises ClientError."""
+        return GroupConsumer(
+            self._caller,
+            self._coordinators,
+            settings,
+            topics,
+            assignors=assignors,
+            start=start,
+            isolation=isolation,
+            commit_s=commit_s,
+        )
+
     async def _spread(self, keys: Iterable[str], send: Send[str, V], api: str, chunk: int) -> Outcome[str, V]:
         return await self._caller.spread(
             keys, self._coordinators, send, api=api, name=lambda key: f"group {key}", chunk=chunk
@@ -212,18 +237,11 @@ def _classic_member(member: messages.DescribeGroupsResponse.DescribedGroupMember
     assignment: list[TopicPartition] = []
     # Other protocols, such as Connect's, put other data there, and a member may put anything: then there is nothing to
     # show.
-    if protocol_type == _CONSUMER_PROTOCOL:
+    if protocol_type == PROTOCOL_TYPE:
         try:
             if member.member_metadata:
-                subscription, _ = _versioned(messages.ConsumerProtocolSubscription, member.member_metadata)
-                subscribed = tuple(sorted(subscription.topics))
-            if member.member_assignment:
-                assigned, _ = _versioned(messages.ConsumerProtocolAssignment, member.member_assignment)
-                assignment = [
-                    TopicPartition(each.topic, partition)
-                    for each in assigned.assigned_partitions
-                    for partition in each.partitions
-                ]
+                subscribed = tuple(sorted(subscription_of(member.member_metadata).topics))
+            assignment = list(itertools.starmap(TopicPartition, assignment_of(member.member_assignment)))
         except WireError:
             pass
     return GroupMember(
@@ -238,13 +256,6 @@ def _classic_member(member: messages.DescribeGroupsResponse.DescribedGroupMember
         tuple(sorted(assignment)),
         None,
     )
-
-
-def _versioned(cls: type[M], data: bytes) -> tuple[M, int]:
-    """A message that begins with its version. Newer versions begin with the fields of the newest known one."""
-    newest = cls.VERSIONS[1]
-    version = min(int.from_bytes(data[:2], "big", signed=True), newest)
-    return codec.decode_prefix(cls, version, memoryview(data)[2:])
 
 
 def _consumer_member(member: messages.ConsumerGroupDescribeResponse.Member) -> GroupMember:
