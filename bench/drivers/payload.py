@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 
 from bench.spec.workload import Workload
-from bench.wire.batches import draw, value
+from broker_cy.client.payload.draws import draw, value
 
 POOL_BYTES = 2 << 20  # and at least two batches, so that no batch contains a value twice, which a codec would find
 POOL_BYTES_MAX = 64 << 20

@@ -9,9 +9,10 @@ from pathlib import Path
 from bench.measuring import perf
 from bench.modes.base import Outcome, in_turn, take_turns, up
 from bench.spec.target import TargetSpec
-from bench.spec.workload import Size, Workload
+from bench.spec.workload import Workload
 from bench.targets.brokers import Target
 from bench.window.engine import Session, measure
+from broker_cy.client.payload.draws import Size
 
 MATRIX_SIZES = (10, 100, 1_000, 10_000, 100_000)
 MATRIX_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

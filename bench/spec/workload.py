@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.spec import units
 from broker_cy.client import toml_values
+from broker_cy.client.payload.draws import Size
 from broker_cy.client.quantities import BYTES
 from broker_cy.client.toml_file import SpecError, Table, read
 
@@ -26,19 +27,6 @@ TRANSACTIONS, NEW_IDS, KNOWN_IDS = "transactions", "new-ids", "known-ids"
 IN_FLIGHT_IDEMPOTENT = 5  # a broker remembers this many batches of each producer
 DURATION_MAX_S = 24 * 3600.0
 STEADY_S = 60.0
-
-
-@dataclass(frozen=True)
-class Size:
-    """Bytes of a record's value: fixed if least == most, otherwise drawn for each record of the encoded batches."""
-
-    least: int
-    most: int
-    distribution: str = "uniform"  # lognormal: between the bounds, with its median at their geometric mean
-
-    @property
-    def fixed(self) -> bool:
-        return self.least == self.most
 
 
 @dataclass(frozen=True)
@@ -234,4 +222,4 @@ def _rate_number(value: Any) -> tuple[float, str]:
     return number * factor, RATE_UNITS[unit]
 
 
-__all__ = ["Rate", "Size", "SpecError", "Transactions", "Workload", "load", "parse"]
+__all__ = ["Rate", "SpecError", "Transactions", "Workload", "load", "parse"]

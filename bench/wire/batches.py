@@ -1,19 +1,19 @@
 """The record batches of a workload, encoded once and sent repeatedly, with its sizes, keys, entropy and codec.
 
-All random data comes from one seed, so that every target receives the same batches. Deliberately independent of
-broker_cy, as is bench.wire.protocol.
+All random data comes from one seed, so that every target receives the same batches. The encoding is deliberately
+independent of broker_cy, as is bench.wire.protocol.
 """
 
 import gzip
-import math
 import random
 import struct
 from typing import NamedTuple
 
 import cramjam
 
-from bench.spec.workload import Size, Workload
+from bench.spec.workload import Workload
 from bench.wire import protocol
+from broker_cy.client.payload.draws import draw, value
 
 SEED = 1
 CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -31,28 +31,6 @@ class Batch(NamedTuple):
 
     data: bytes
     records: int
-
-
-def value(source: random.Random, size: int, entropy: float) -> bytes:
-    """Return `size` bytes: the first fraction `entropy` is random, and the rest repeats one byte."""
-    at_random = round(size * entropy)
-    return source.randbytes(at_random) + b"x" * (size - at_random)
-
-
-def draw(source: random.Random, size: Size) -> int:
-    """Draw the size of one record's value, in bytes.
-
-    Lognormal: the median is the bounds' geometric mean, and the bounds are three standard deviations from it.
-    """
-    if size.fixed:
-        return size.least
-    if size.distribution == "uniform":
-        return source.randint(size.least, size.most)
-    low, high = math.log(size.least), math.log(size.most)
-    while True:  # a value outside the bounds (3 in 1,000) is drawn again
-        drawn = round(math.exp(source.gauss((low + high) / 2, (high - low) / 6)))
-        if size.least <= drawn <= size.most:
-            return drawn
 
 
 def key(source: random.Random, keys: int, key_bytes: int) -> bytes | None:

@@ -11,6 +11,8 @@ import time
 
 import gevent
 
+from broker_cy.client.payload.keys import KeySource
+from broker_cy.client.payload.values import ValueSource
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
@@ -20,10 +22,8 @@ from loadgen.engines.outcomes import RETRIABLE, outcome_of
 from loadgen.engines.template import Template, produce_code
 from loadgen.net.cluster import PRODUCE_BY_NAME, RETRY_S, Cluster, Refused, error_name
 from loadgen.net.connection import Connection, NetError
-from loadgen.payload.keys import KeySource
-from loadgen.payload.prefix import HEADER, PREFIX
-from loadgen.payload.values import ValueSource
 from loadgen.verify.ledger import ACKNOWLEDGED, REFUSED, UNKNOWN, Track
+from loadgen.verify.prefix import HEADER, PREFIX, prefix_bytes
 
 _NO_IDENTITY = (-1, -1)
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -36,7 +36,8 @@ class GeventEngine:
     def __init__(self, work: Work) -> None:
         self.work = work
         spec, seed = work.spec, work.scenario.seed
-        self.values = ValueSource(spec.payload, seed, stamped=work.ledger is not None)
+        before_bytes = prefix_bytes(spec.payload, is_stamped=work.ledger is not None)
+        self.values = ValueSource(spec.payload, seed, now=time.time, prefix_bytes=before_bytes)
         self.keys = KeySource(spec.keys, seed, work.partitions)
         self._senders: dict[int, Sender] = {}
 
@@ -169,7 +170,7 @@ class Sender:
         if not stamped:
             return Record(timestamp=now_ms, key=key, value=value)
         stamp = PREFIX.pack(self._work.run, self._producer, sequence, due_ns)
-        if self._spec.payload.stamp_in_header:
+        if not self._spec.payload.takes_prefix:
             return Record(timestamp=now_ms, key=key, value=value, headers=[(HEADER, stamp)])
         return Record(timestamp=now_ms, key=key, value=stamp + value)
 

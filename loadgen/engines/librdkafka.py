@@ -22,14 +22,14 @@ from gevent.threadpool import ThreadPool
 
 from broker_cy.client.address import Address
 from broker_cy.client.errors import ClientError
+from broker_cy.client.payload.keys import KeyCursor, KeySource
+from broker_cy.client.payload.values import Values, ValueSource
 from broker_cy.core.errors import ErrorCode
 from loadgen.engines.base import EngineError, Work
 from loadgen.net import login as logins
 from loadgen.net.cluster import error_name
-from loadgen.payload.keys import KeyCursor, KeySource
-from loadgen.payload.prefix import HEADER, PREFIX
-from loadgen.payload.values import Values, ValueSource
 from loadgen.verify.ledger import ACKNOWLEDGED, REFUSED, UNKNOWN, Track
+from loadgen.verify.prefix import HEADER, PREFIX, prefix_bytes
 
 # The largest batch_bytes.
 MESSAGE_BYTES_MAX: Final = 100_000_000
@@ -61,7 +61,8 @@ class LibrdkafkaEngine:
 
     def __init__(self, work: Work) -> None:
         self._work, spec, seed = work, work.spec, work.scenario.seed
-        self._values = ValueSource(spec.payload, seed, stamped=work.ledger is not None)
+        before_bytes = prefix_bytes(spec.payload, is_stamped=work.ledger is not None)
+        self._values = ValueSource(spec.payload, seed, now=time.time, prefix_bytes=before_bytes)
         self._keys = KeySource(spec.keys, seed, work.partitions)
         self._producer: Any = None
         self._failure: type[Exception] = Exception  # confluent_kafka's, once it is imported
@@ -250,7 +251,7 @@ class _User:
             if track is not None:
                 sequence = track.begin()
                 stamp = PREFIX.pack(work.run, self._producer, sequence, due_ns)
-                if work.spec.payload.stamp_in_header:
+                if not work.spec.payload.takes_prefix:
                     headers = [(HEADER, stamp)]
                 else:
                     value = stamp + value

@@ -26,6 +26,8 @@ from bench.measuring.histogram import Histogram
 from bench.wire import protocol
 from bench.wire.protocol import Template
 from bench.wire.raw import Driver
+from broker_cy.client.payload.keys import KeySource
+from broker_cy.client.payload.values import ValueSource
 from broker_cy.wire.records import Record, encode_batch
 from loadgen.engines.base import ACKS, CODECS, EngineError, Work
 from loadgen.engines.pieces import parts_of
@@ -33,8 +35,6 @@ from loadgen.net import login as logins
 from loadgen.net.cluster import Cluster, Refused, error_name
 from loadgen.net.connection import Address, NetError
 from loadgen.pace.timer import NS
-from loadgen.payload.keys import KeySource
-from loadgen.payload.values import ValueSource
 
 # Distinct batches, so that a cluster cannot benefit from a single one, and their limits.
 BATCHES_MIN: Final = 4
@@ -106,7 +106,7 @@ def _encoded(work: Work) -> list[bytes]:
     """Return distinct batches of the scenario's records."""
     spec = work.spec
     seed, user = work.scenario.seed, work.producer_id(0)
-    values = ValueSource(spec.payload, seed, stamped=False).cursor(user)
+    values = ValueSource(spec.payload, seed, now=time.time).cursor(user)
     keys = KeySource(spec.keys, seed, work.partitions).cursor(user)
     now_ms = time.time_ns() // 1_000_000
     batches: list[bytes] = []

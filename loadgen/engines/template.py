@@ -10,7 +10,7 @@ from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import Record, encode_batch
 from loadgen.net.connection import Connection
-from loadgen.payload.prefix import CHANGING, CHANGING_AT, PREFIX
+from loadgen.verify.prefix import CHANGING, CHANGING_AT, PREFIX
 
 NS_PER_MS = 1_000_000
 # Offsets of fields in a record batch (magic 2), and the start of the part covered by its checksum.

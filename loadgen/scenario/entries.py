@@ -7,9 +7,10 @@ from typing import Any
 
 from bench.spec import units
 from broker_cy.client import toml_values
+from broker_cy.client.payload.settings import Keys, Payload
 from broker_cy.client.toml_file import Table
 from loadgen.scenario.fields import take_fields
-from loadgen.scenario.model import CODECS, ENGINES, STAMP_BYTES, Keys, Payload, UserSpec
+from loadgen.scenario.model import CODECS, ENGINES, STAMP_BYTES, UserSpec
 from loadgen.scenario.options import (
     COUNT_MAX,
     KINDS,

@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_cy.client.payload.settings import Keys, Payload
 from loadgen.scenario.profile import RateProfile, Search
 
 ENGINES = ("gevent", "raw", "librdkafka")
@@ -33,39 +34,6 @@ class TopicSpec:
 
 
 @dataclass(frozen=True)
-class Payload:
-    """The values of records. `kind`: "fixed", "sizes", "file" or "json".
-
-    Sizes are those of whole values, with the prefix of a verified one. `fields` are described in `fields.py`.
-    """
-
-    kind: str = "fixed"
-    size: int = 100  # bytes; 0 if not "fixed"
-    least: int = 0  # "sizes": bytes, lognormal or uniform between these bounds
-    most: int = 0
-    distribution: str = "lognormal"
-    path: str = ""  # "file": each line is a value
-    lines: tuple[bytes, ...] = ()  # those of `path`, read where the scenario was read
-    fields: dict[str, dict[str, Any]] = field(default_factory=dict)  # "json"
-    entropy: float = 1.0  # "fixed", "sizes": share of random bytes
-
-    @property
-    def stamp_in_header(self) -> bool:
-        """Whether a prefix would make the value invalid, so that the stamp is a header of the record."""
-        return self.kind in ("file", "json")
-
-
-@dataclass(frozen=True)
-class Keys:
-    """The keys of records. `kind`: "none", "sequential", "uniform" or "zipf" (exponent `s`) of `count` keys."""
-
-    kind: str = "none"
-    count: int = 0
-    s: float = 1.0
-    size: int = 8  # bytes: the key's number in decimal, with leading zeros
-
-
-@dataclass(frozen=True)
 class UserSpec:
     """One entry of a run: `count` users of one kind over all workers. `name` is unique in the scenario.
 
@@ -78,8 +46,8 @@ class UserSpec:
     count: int
     rate: RateProfile | None = None
     engine: str = "gevent"
-    payload: Payload = Payload()
-    keys: Keys = Keys()
+    payload: Payload = field(default_factory=Payload)
+    keys: Keys = field(default_factory=Keys)
     acks: str = "all"
     codec: str = "none"
     idempotent: bool = False

@@ -20,12 +20,12 @@ import gevent
 from broker_cy.core.errors import WireError
 from broker_cy.wire.records import Record
 from loadgen.net.cluster import RETRY_S
-from loadgen.payload.prefix import HEADER, PREFIX, PREFIX_BYTES, stamp_of
 from loadgen.users.fetching import PAYLOAD_BYTES_MAX
 from loadgen.users.group_member import GroupUser
 from loadgen.users.settings import Copying, settings_of
 from loadgen.users.transactions import FENCED, Transactional, TransactionError
 from loadgen.verify.ledger import ABORTED, ACKNOWLEDGED, UNKNOWN, Track
+from loadgen.verify.prefix import HEADER, PREFIX, PREFIX_BYTES, stamp_of
 
 NS_PER_MS = 1_000_000
 COMMITTED, WAS_ABORTED, FAILED = "transactions committed", "transactions aborted", "transactions failed"

@@ -20,8 +20,8 @@ from broker_cy.wire.records import Batch, decode_batches
 from loadgen.engines.base import Work
 from loadgen.net.cluster import EARLIEST, FETCH_BY_NAME, LATEST, RETRY_S, Cluster, Refused, error_name
 from loadgen.net.connection import NetError
-from loadgen.payload.prefix import stamp_of
 from loadgen.users.settings import Fetching
+from loadgen.verify.prefix import stamp_of
 
 # Records of one answer whose stamps are examined without yielding: enough for percentiles, in less than a millisecond.
 # With 1,000, an answer of 4 MiB blocked the event loop for 4 ms.

@@ -13,6 +13,7 @@ import time
 import gevent
 from typing_extensions import Buffer
 
+from broker_cy.client.payload.values import ValueSource
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
@@ -32,12 +33,11 @@ from loadgen.net.cluster import (
     offsets_request,
 )  # fmt: skip
 from loadgen.net.connection import Connection, NetError
-from loadgen.payload.prefix import HEADER, PREFIX, stamp_of
-from loadgen.payload.values import ValueSource
 from loadgen.users.base import LoadUser
 from loadgen.users.fetching import PAYLOAD_BYTES_MAX, fetch_request
 from loadgen.users.settings import Fetching, Probing, settings_of
 from loadgen.verify.ledger import ACKNOWLEDGED, REFUSED, UNKNOWN
+from loadgen.verify.prefix import HEADER, PREFIX, prefix_bytes, stamp_of
 
 NS_PER_MS = 1_000_000
 # The fetch settings of a probe: immediate answers with little data.
@@ -57,7 +57,9 @@ class Probe(LoadUser):
         self._producer = work.producer_id(self.number)
         self._acks = ACKS[self.spec.acks]
         self._timeout_s = work.scenario.timeout_s
-        source = ValueSource(self.spec.payload, work.scenario.seed, stamped=True)
+        payload = self.spec.payload
+        before_bytes = prefix_bytes(payload, is_stamped=True)
+        source = ValueSource(payload, work.scenario.seed, now=time.time, prefix_bytes=before_bytes)
         self._values = source.cursor(self._producer)
         self.writer, self.reader = self.new_cluster(), self.new_cluster()
         found = self.writer.partitions(self._topic)
@@ -109,7 +111,7 @@ class Probe(LoadUser):
         """Send the record; returns its outcome and the name of the error, "" for none."""
         stamp = PREFIX.pack(self.load.plan.run, self._producer, sequence, due_ns)
         value, now_ms = self._values.next(), time.time_ns() // NS_PER_MS
-        if self.spec.payload.stamp_in_header:
+        if not self.spec.payload.takes_prefix:
             record = Record(timestamp=now_ms, value=value, headers=[(HEADER, stamp)])
         else:
             record = Record(timestamp=now_ms, value=stamp + value)

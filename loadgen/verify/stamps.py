@@ -7,8 +7,8 @@ from typing import Final
 
 from broker_cy.core.errors import WireError
 from broker_cy.wire.records import Batch, Record
-from loadgen.payload.prefix import HEADER, PREFIX, PREFIX_BYTES
 from loadgen.verify.ledger import of_batches
+from loadgen.verify.prefix import HEADER, PREFIX, PREFIX_BYTES
 from loadgen.verify.reading import Reading
 
 # The decompressed size of one batch; a batch that claims more is damaged.

@@ -117,6 +117,8 @@ SEAMS = {
     "client.clusters": ({PROCESS, DISK}, "the file of clusters and variables of the environment, for programs only"),
     "client.security": ({PROCESS, DISK}, "names of files and variables of the environment, for clients only"),
     "core.fetch": ({NETWORK}, "what an OAuth provider serves; a worker calls it, only if it is configured"),
+    "client.payload.keys": ({RANDOM}, "keys of generated records, drawn from a seed"),
+    "client.payload.values": ({RANDOM}, "values of generated records, drawn from a seed"),
     "client.outgoing": ({NETWORK}, "connections of this machine"),
     "server.seams": ({THREADS}, "makes the worker threads"),
     "server.connections.sockets": ({NETWORK}, "the network of the machine"),

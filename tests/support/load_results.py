@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.measuring.histogram import Histogram
+from broker_cy.client.payload.settings import Payload
 from loadgen.figures.book import Book
 from loadgen.figures.totals import Totals
 from loadgen.report import build
 from loadgen.report.result import Event, Partition, Result, ThresholdVerdict, Verification
-from loadgen.scenario.model import Payload, Scenario, Threshold, TopicSpec, UserSpec
+from loadgen.scenario.model import Scenario, Threshold, TopicSpec, UserSpec
 from loadgen.scenario.profile import RateProfile
 from loadgen.verify.verification import Example
 

@@ -15,8 +15,8 @@ from typing import Literal
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import decode_batches
-from loadgen.payload.prefix import stamp_of
 from loadgen.verify.ledger import of_batches
+from loadgen.verify.prefix import stamp_of
 from tests.support.proxy import Proxy, Upstream, behind
 
 Fault = Literal["loss", "duplicate", "reorder", "unknown"]

@@ -14,7 +14,8 @@ from bench.drivers.deliveries import Arrivals, Deliveries, Delivery, mark, stamp
 from bench.drivers.schedule import Schedule
 from bench.drivers.series import Series
 from bench.measuring.histogram import Histogram
-from bench.spec.workload import Rate, Size, Workload, parse
+from bench.spec.workload import Rate, Workload, parse
+from broker_cy.client.payload.draws import Size
 from broker_cy.client.toml_file import Table
 
 rates = st.floats(0.5, 1e5)

@@ -13,7 +13,8 @@ from bench.drivers import kafka_tools
 from bench.drivers.base import DriverError, Sample
 from bench.drivers.kafka_tools import KafkaToolsDriver
 from bench.launch import kafka_dist
-from bench.spec.workload import Rate, Size, Workload, parse
+from bench.spec.workload import Rate, Workload, parse
+from broker_cy.client.payload.draws import Size
 from broker_cy.client.toml_file import Table
 from tests.support import needs
 from tests.support.broker import Target

@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.drivers.base import DriverError, DriverResult, Sample
 from bench.drivers.librdkafka import LibrdkafkaDriver
-from bench.spec.workload import CODECS, Rate, Size, Workload, parse
+from bench.spec.workload import CODECS, Rate, Workload, parse
+from broker_cy.client.payload.draws import Size
 from broker_cy.client.toml_file import Table
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, send

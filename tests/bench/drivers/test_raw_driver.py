@@ -18,10 +18,11 @@ from kafka import KafkaConsumer, TopicPartition
 from bench.drivers import raw
 from bench.drivers.base import DriverError, DriverResult, Sample
 from bench.drivers.raw import RawDriver
-from bench.spec.workload import Rate, Size, Workload
+from bench.spec.workload import Rate, Workload
 from bench.targets.brokers import BrokerCy
 from bench.wire import batches, protocol
 from bench.wire.raw import due_time_s
+from broker_cy.client.payload.draws import Size
 from tests.bench.drivers.test_driver import produced
 
 TOPIC = "t"

@@ -6,7 +6,8 @@ import pytest
 
 from bench.spec import target, workload
 from bench.spec.target import TargetSpec
-from bench.spec.workload import Rate, Size, Transactions, Workload
+from bench.spec.workload import Rate, Transactions, Workload
+from broker_cy.client.payload.draws import Size
 from broker_cy.client.toml_file import SpecError
 
 SPECS = Path(workload.__file__).parent.parent / "specs"

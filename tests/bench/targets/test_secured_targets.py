@@ -15,12 +15,13 @@ from bench.drivers.librdkafka import LibrdkafkaDriver
 from bench.drivers.raw import RawDriver
 from bench.drivers.transactions import TransactionDriver
 from bench.spec import target as targets
-from bench.spec.workload import Rate, Size, Transactions
+from bench.spec.workload import Rate, Transactions
 from bench.targets.brokers import Attached, BrokerCy
 from bench.targets.chosen import chosen
 from bench.wire import protocol
 from bench.wire.endpoint import Endpoint, connect
 from broker_cy.client.options import wanted
+from broker_cy.client.payload.draws import Size
 from broker_cy.client.toml_file import SpecError
 from tests.bench.drivers.test_raw_driver import check_sums, workload
 from tests.support import needs

@@ -15,12 +15,13 @@ from kafka import KafkaConsumer, TopicPartition
 
 from bench.drivers.raw import RawDriver
 from bench.drivers.transactions import StartDriver, TransactionDriver
-from bench.spec.workload import Rate, Size, Transactions, Workload
+from bench.spec.workload import Rate, Transactions, Workload
 from bench.targets.brokers import BrokerCy
 from bench.wire import batches, protocol, transactional
 from bench.wire.raw import Driver, LoadError, crc32c
 from bench.wire.sequences import sequence_after, stamped
 from bench.wire.transactional import EndFrame, ProduceFrame, Producer
+from broker_cy.client.payload.draws import Size
 from tests.bench.drivers.test_driver import fake_broker
 from tests.bench.drivers.test_raw_driver import workload
 

@@ -14,9 +14,9 @@ from typing import Any
 import gevent
 import pytest
 
+from broker_cy.client.payload.settings import Keys, Payload
 from loadgen.engines.base import EngineError
 from loadgen.engines.raw import is_left_over
-from loadgen.scenario.model import Keys, Payload
 from loadgen.scenario.profile import RateProfile
 from tests.support.broker import Target
 from tests.support.load_rig import Rig

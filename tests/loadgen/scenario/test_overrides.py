@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.scenario.model import Payload, Scenario
+from broker_cy.client.payload.settings import Payload
+from loadgen.scenario.model import Scenario
 from loadgen.scenario.overrides import OVERRIDES
 from loadgen.scenario.profile import RateProfile
 from loadgen.scenario.toml_file import SpecError, read_scenario

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from loadgen.scenario.model import Keys, Payload, Scenario, Threshold, TopicSpec, UserSpec, scenario_of, state_of
+from broker_cy.client.payload.settings import Keys, Payload
+from loadgen.scenario.model import Scenario, Threshold, TopicSpec, UserSpec, scenario_of, state_of
 from loadgen.scenario.options import KINDS
 from loadgen.scenario.profile import RateProfile, Search
 from loadgen.scenario.toml_file import BUILTIN, SpecError, builtin_names, read_scenario

@@ -14,9 +14,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench.wire import protocol
-from loadgen.payload.prefix import HEADER, PREFIX
 from loadgen.verify.check import ends_of, verify
 from loadgen.verify.ledger import ABORTED, ACKNOWLEDGED, REFUSED, Ledger
+from loadgen.verify.prefix import HEADER, PREFIX
 from loadgen.verify.source import Source, SourceError
 from tests.support.broker import Target
 from tests.support.confluent import TIMEOUT_S, failures_to

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import random
 import string
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Protocol
 
-from bench.spec.workload import Size
-from bench.wire.batches import draw, value
-from loadgen.payload.prefix import PREFIX_BYTES
-from loadgen.scenario.model import Payload
+from broker_cy.client.payload.draws import Size, draw, value
+from broker_cy.client.payload.settings import Payload
 
 # The pool of a process and entry. The minimum number is for large values: 40 MiB for values of 10 MiB.
 POOL_BYTES = 4 << 20
@@ -34,21 +31,20 @@ class Values(Protocol):
     """An endless sequence of one user's values."""
 
     def next(self) -> bytes:
-        """Return the next value, without the prefix for verification."""
+        """Return the next value, without the prefix."""
 
 
 class ValueSource:
-    """The values of an entry of users. `stamped`: a prefix will precede them, or a header accompany them; the sizes of
-    the payload include a prefix.
+    """The values of several users. `prefix_bytes` is the size of a prefix that the caller adds, and that the sizes of
+    the payload include.
     """
 
-    def __init__(self, payload: Payload, seed: int, *, stamped: bool, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, payload: Payload, seed: int, *, now: Callable[[], float], prefix_bytes: int = 0) -> None:
         """`now` returns the time of the timestamps in JSON, in seconds since 1970."""
         self._seed = seed
         self._now = now
         self._makers: list[Callable[[random.Random], Callable[[], bytes]]] = []
         source = random.Random(f"values {seed}")
-        before = PREFIX_BYTES if stamped and not payload.stamp_in_header else 0
         if payload.kind == "file":
             self._pool = list(payload.lines)
         elif payload.kind == "json":
@@ -56,7 +52,7 @@ class ValueSource:
         else:
             least, most = (payload.size, payload.size) if payload.kind == "fixed" else (payload.least, payload.most)
             sizes = Size(least, most, payload.distribution)
-            self._pool = _pool(lambda: value(source, draw(source, sizes) - before, payload.entropy))
+            self._pool = _pool(lambda: value(source, draw(source, sizes) - prefix_bytes, payload.entropy))
 
     def cursor(self, user: int) -> Values:
         """Return the values of a user, whose number is unique in the run."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen.payload.prefix import CHANGING, CHANGING_AT, HEADER, PREFIX, PREFIX_BYTES, Stamp, stamp_of
 from loadgen.scenario.model import STAMP_BYTES
+from loadgen.verify.prefix import CHANGING, CHANGING_AT, HEADER, PREFIX, PREFIX_BYTES, Stamp, stamp_of
 
 STAMP = Stamp(0xFEDCBA9876543210, (1 << 63) + 5, 7, 123_456_789_012)
 PACKED = PREFIX.pack(*STAMP)

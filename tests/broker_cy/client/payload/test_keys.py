@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from broker_cy.client.partitioner import partition_of
-from loadgen.payload.keys import KeySource, zipf_cumulative
-from loadgen.scenario.model import Keys
+from broker_cy.client.payload.keys import KeySource, zipf_cumulative
+from broker_cy.client.payload.settings import Keys
 
 
 def some(keys: Keys, count: int, *, seed: int = 1, user: int = 0) -> list[tuple[bytes | None, int]]:

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from broker_cy.client.partitioner import partition_of
-from loadgen.scenario.model import Keys
+from broker_cy.client.payload.settings import Keys
 
 # Keys that are cached with their partitions, because hashing one takes a microsecond.
 KEPT_MAX = 1 << 16

@@ -7,7 +7,7 @@
     24      i64   due: when the record was due, nanoseconds of the producing host's monotonic clock
 
 All are big endian. A value that must not have a prefix (a line of a file, or JSON) is unchanged: its record has the
-stamp in the header HEADER (`Payload.stamp_in_header`).
+stamp in the header HEADER (`Payload.takes_prefix`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from broker_cy.client.payload.settings import Payload
 
 PREFIX = struct.Struct(">QQqq")
 PREFIX_BYTES = PREFIX.size
@@ -31,6 +33,11 @@ class Stamp(NamedTuple):
     producer: int
     sequence: int
     due_ns: int
+
+
+def prefix_bytes(payload: Payload, *, is_stamped: bool) -> int:
+    """Return the size of the prefix of each value: 0 for records without a stamp, or with it in a header."""
+    return PREFIX_BYTES if is_stamped and payload.takes_prefix else 0
 
 
 def stamp_of(

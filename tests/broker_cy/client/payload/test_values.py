@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from loadgen.payload.prefix import PREFIX_BYTES
-from loadgen.payload.values import ValueSource
-from loadgen.scenario.model import Payload
+from broker_cy.client.payload.settings import Payload
+from broker_cy.client.payload.values import ValueSource
 from loadgen.scenario.toml_file import read_scenario
+from loadgen.verify.prefix import PREFIX_BYTES, prefix_bytes
 
 
 def some(payload: Payload, count: int, *, seed: int = 1, user: int = 0, stamped: bool = False) -> list[bytes]:
-    cursor = ValueSource(payload, seed, stamped=stamped, now=lambda: 1_700_000_000.5).cursor(user)
+    before_bytes = prefix_bytes(payload, is_stamped=stamped)
+    cursor = ValueSource(payload, seed, now=lambda: 1_700_000_000.5, prefix_bytes=before_bytes).cursor(user)
     return [cursor.next() for _ in range(count)]
 
 
