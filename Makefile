@@ -94,7 +94,7 @@ $(VENV)/.ansible: $(VENV)/.requirements requirements/ansible.lock
 lint: lint-deploy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint broker_cy bench spark_analytics
+	$(BIN)/cython-lint broker_cy bench
 	$(BIN)/lint-imports
 
 lint-deploy: $(VENV)/.ansible

@@ -63,11 +63,11 @@ HOT = {
     "broker_cy.storage.cleaner.offset_map",
     "broker_cy.wire.batch",
     "broker_cy.wire.batch_check",
+    "broker_cy.wire.columns",
     "broker_cy.wire.decoder",
     "broker_cy.wire.encoder",
     "broker_cy.wire.record",
     "broker_cy.wire.walk",
-    "spark_analytics.segments.columns",
 }
 
 SANITIZE = os.environ.get("BROKER_CY_SANITIZE") == "1"
@@ -80,7 +80,9 @@ if SANITIZE:
 else:
     COMPILE_ARGS += ["-g0"]
 
-ROOMS = ("broker_cy", "bench", "spark_analytics")
+ROOMS = ("broker_cy", "bench")
+# Had an extension in an earlier version.
+FORMER_ROOMS = ("spark_analytics",)
 WANTED_ROOMS = os.environ.get("BROKER_CY_ROOMS", ",".join(ROOMS)).split(",")
 HEADERS_MISSING = (
     "there are no headers of OpenSSL 3.0 or later here; for listeners with TLS, install them (Debian: apt-get install "
@@ -198,7 +200,7 @@ def remove_orphans() -> None:
     """Remove compiled modules whose .pyx no longer exists: a wheel would contain them, and imports would find them."""
     shared = SHARED_SOURCE.with_suffix(".pyx")
     for base in (Path(), *Path("build").glob("lib.*")):
-        for path in [path for room in ROOMS for path in (base / room).rglob("*.cpython-*.so")]:
+        for path in [path for room in ROOMS + FORMER_ROOMS for path in (base / room).rglob("*.cpython-*.so")]:
             source = path.relative_to(base).with_name(f"{path.name.partition('.')[0]}.pyx")
             if source != shared and not source.exists():
                 path.unlink()

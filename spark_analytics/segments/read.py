@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from broker_cy.core.errors import WireError
+from broker_cy.wire.columns import Columns
 from broker_cy.wire.records import Batch, decode_batches
 from spark_analytics.segments import report
-from spark_analytics.segments.columns import Columns
 from spark_analytics.segments.errors import DamageError
 from spark_analytics.segments.files import LISTINGS_MAX, OVERHEAD_BYTES, CountedFile, Header, SegmentFile, segments
 from spark_analytics.segments.options import Options
@@ -25,7 +25,7 @@ from spark_analytics.segments.transactions import Hidden
 from spark_analytics.segments.walk import Damage, backwards, limit_of, position_of
 
 if TYPE_CHECKING:
-    from spark_analytics.segments.columns import Headers, Values
+    from broker_cy.wire.columns import Headers, Values
 
 # The size of one Arrow batch, which Spark uses unchanged: small enough to stay in the cache of a core until it is sent.
 ROWS_MAX = 16 << 10

@@ -13,11 +13,11 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.core.errors import WireError
 from broker_cy.wire import messages
+from broker_cy.wire.columns import Columns
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 from loadgen.verify import stamps
 from loadgen.verify.reading import Reading
-from spark_analytics.segments.columns import Columns
 from tests.support.announced_batches import PAYLOADS, batch_of
 
 MIB = 1 << 20
