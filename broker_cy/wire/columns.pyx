@@ -284,7 +284,7 @@ cdef class Columns:
         if not self.is_append_time:
             ms = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>timestamp_delta)
         if ms > INT64_MAX // US_PER_MS or ms < INT64_MIN // US_PER_MS:
-            raise WireError(f"the record at offset {offset} has the timestamp {ms}, which is not in the range of Spark's timestamps")
+            raise WireError(f"the record at offset {offset} has the timestamp {ms}, which does not fit in 64 bits as microseconds")
         self.offsets[self.rows] = offset
         self.timestamps[self.rows] = ms * US_PER_MS
         self.types[self.rows] = 1 if self.is_append_time else 0
