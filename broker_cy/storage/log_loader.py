@@ -27,6 +27,7 @@ from broker_cy.storage import (
     txn_index,
 )
 from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.batch_reader import ScanResult
 from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import StorageError
@@ -147,7 +148,7 @@ def load_log(
             raise StorageError(f"{directory} has no records from offset {end} on, but it had records up to {whole_to}")
         return records_follow and keeps_gaps
 
-    def may_cut(segment: Segment, found: recovery.ScanResult) -> bool:
+    def may_cut(segment: Segment, found: ScanResult) -> bool:
         return found.next_offset >= whole_to and context.may_cut(topic, segment, found.position)
 
     if context.power_lost and not context.clean:

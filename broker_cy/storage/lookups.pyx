@@ -8,9 +8,9 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from broker_cy.core.cursor cimport Cursor
+from broker_cy.storage.batch_reader cimport BatchReader
 from broker_cy.storage.disk cimport confine_reads, pread_all, read_whole
 from broker_cy.storage.log cimport Log, LogSlice
-from broker_cy.storage.recovery cimport BatchReader
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BatchHeader, batch_bytes

@@ -1,15 +1,10 @@
 from collections.abc import Iterable
 
+from broker_cy.storage.batch_reader import ScanResult
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.segment import Segment
-
-class ScanResult:
-    position: int
-    next_offset: int
-    batches: int
-    problem: str | None
 
 def next_offset(segment: Segment, check: bool = False) -> ScanResult: ...
 def index_need(segment: Segment, index_interval_bytes: int) -> tuple[int, bool]: ...

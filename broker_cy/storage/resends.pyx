@@ -4,8 +4,8 @@ from collections import deque
 
 from libc.stdint cimport int64_t, uint8_t
 
+from broker_cy.storage.batch_reader cimport BatchReader
 from broker_cy.storage.producer_state cimport BATCHES_RETAINED, ProducedBatch, Producer, ProducerState
-from broker_cy.storage.recovery cimport BatchReader
 from broker_cy.storage.segment cimport Segment
 
 cdef enum:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk, maintenance, recovery
 from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.batch_reader import ScanResult
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.log_config import LogConfig
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 MISSING_OR_WRONG = "an index is missing or wrong"
 EMPTY = "an index has no entries"
 # Whether a segment may be truncated; the arguments are the segment and a scan that ended at the damage.
-MayCut = Callable[[Segment, recovery.ScanResult], bool]
+MayCut = Callable[[Segment, ScanResult], bool]
 
 
 def drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int, *, is_compacted: bool) -> None:

@@ -157,6 +157,7 @@ DISK_MODULES = {
         f"storage.{name}"
         for name in (
             "atomic",
+            "batch_reader",
             "cleaner.files",
             "cleaner.job",
             "cleaner.source",

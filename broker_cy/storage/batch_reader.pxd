@@ -2,6 +2,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from broker_cy.wire.batch cimport BatchHeader
 
+cdef enum:
+    MAGIC = 2
+
+cdef enum:
+    # Largest `length` a batch can have; keeps position arithmetic far from overflow.
+    ANY_LENGTH = 0x7FFFFFFFFFFF
+
 # The end of a scan: `position` is the end of the last valid batch.
 cdef class ScanResult:
     cdef readonly int64_t position
@@ -31,3 +38,6 @@ cdef class BatchReader:
     cdef int checksum(self, uint32_t* out) except -1
     cdef bint advance(self) except -1
     cdef bytes body(self, Py_ssize_t limit)
+
+# The result of a scan that read `batches` batches.
+cdef ScanResult finish(BatchReader reader, int64_t batches)
