@@ -14,7 +14,7 @@ from libc.stdlib cimport free, realloc
 from broker_cy.core.logs import facts
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.storage.disk cimport iovec, pwritev_all
-from broker_cy.storage.index cimport PENDING_ENTRIES_MAX
+from broker_cy.storage.index_file cimport PENDING_ENTRIES_MAX
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.storage.log_slice cimport LogSlice, LogTotals

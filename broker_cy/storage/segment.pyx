@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t, uint8_t
 
 from broker_cy.core.logs import facts
 from broker_cy.storage.disk cimport confine_reads, pread_all, reads_are_confined
-from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from broker_cy.storage.index cimport OffsetIndex, TimeIndex
+from broker_cy.storage.index_file cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.page_cache cimport is_cached
 from broker_cy.wire.batch cimport BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header

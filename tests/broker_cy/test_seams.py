@@ -168,7 +168,7 @@ DISK_MODULES = {
             "flush_job",
             "lookups",
             "flusher",
-            "index",
+            "index_file",
             "log",
             "log_files",
             "log_loader",
