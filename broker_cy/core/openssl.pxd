@@ -11,11 +11,7 @@ take: at most one call's output, because nothing is encrypted before it is sent.
 
 from libc.stdint cimport uint8_t
 
-cdef extern from "openssl/ssl.h" nogil:
-    ctypedef struct SSL:
-        pass
-    ctypedef struct SSL_CTX:
-        pass
+from broker_cy.core.libssl cimport SSL, SSL_CTX
 
 cpdef enum:
     # What `shake` returns.
