@@ -16,7 +16,7 @@ import errno
 from functools import partial
 
 from broker_cy.storage.errors import StorageError, errno_of
-from broker_cy.storage.maintenance import begin_sync, complete_sync
+from broker_cy.storage.log_flush import begin_sync, complete_sync
 
 
 cdef class GroupCommit:

@@ -18,7 +18,7 @@ import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError, errno_of
-from broker_cy.storage.maintenance import delete_records_before
+from broker_cy.storage.log_deletion import delete_records_before
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t CORRUPT_MESSAGE = ErrorCode.CORRUPT_MESSAGE

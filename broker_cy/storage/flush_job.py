@@ -23,7 +23,7 @@ class FlushJob:
     """The data of one log to flush, copied from it on the loop (Log.begin_flush).
 
     `run` (or `note`) blocks, and touches only files, and none if the log was closed meanwhile; then
-    `maintenance.complete_flush` (`complete_note`) applies the result on the loop.
+    `log_flush.complete_flush` (`complete_note`) applies the result on the loop.
     """
 
     log: Log

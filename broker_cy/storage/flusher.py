@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import damage, disk, maintenance, offset_checkpoints, syncs
+from broker_cy.storage import damage, disk, log_flush, offset_checkpoints, syncs
 from broker_cy.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
@@ -120,7 +120,7 @@ class Flusher:
         for log in sorted(self.totals.dirty, key=_directory):
             if log.unnoted_bytes >= NOTE_LOG_BYTES and log.offline is None:
                 try:
-                    pending.append((log, maintenance.begin_note(log)))
+                    pending.append((log, log_flush.begin_note(log)))
                 except StorageError as error:  # a start after a kill reads more, and nothing is lost
                     logger.warning("could not advance the written point", extra=facts(reason=error))
         self._noting = True
@@ -131,7 +131,7 @@ class Flusher:
 
         def done(_: None, error: BaseException | None) -> None:
             for log, job in pending:
-                maintenance.complete_note(log, job)
+                log_flush.complete_note(log, job)
             wanted = self.checkpoints.collect([WRITTEN_POINTS], self.logs, self.offline)
             self.note_jobs.run(lambda: self.checkpoints.write(wanted), noted)
 
@@ -167,7 +167,7 @@ class Flusher:
         self.failed = False
         for log in sorted(self.totals.dirty if logs is None else logs, key=_directory):
             try:
-                job = maintenance.begin_flush(log)
+                job = log_flush.begin_flush(log)
             except StorageError as error:
                 self._note_failure("could not advance the recovery point", error, log.directory)
                 continue
@@ -202,7 +202,7 @@ class Flusher:
         failed = set()
         for log, job in pending:
             try:
-                maintenance.complete_flush(log, job)
+                log_flush.complete_flush(log, job)
             except StorageError as error:
                 failed.add(os.path.dirname(log.directory))
                 self._note_failure("could not advance the recovery point", error, log.directory)
@@ -240,7 +240,7 @@ class Flusher:
         left in the page cache are served, and acknowledged to producers that resend them. Blocks. If it fails, the log
         goes offline.
         """
-        pending = [(log, maintenance.begin_sync(log)) for log in logs if _sync_is_due(log)]
+        pending = [(log, log_flush.begin_sync(log)) for log in logs if _sync_is_due(log)]
         for _, job in self._not_synced_together(pending):
             job.run()
         for log, job in pending:
@@ -268,8 +268,8 @@ class Flusher:
                     syncs.mark_failed(log.directory)
                 continue
             try:
-                maintenance.complete_active(log)
-                job = maintenance.begin_flush(log)
+                log_flush.complete_active(log)
+                job = log_flush.begin_flush(log)
             except (StorageError, OSError) as error:
                 failed.add(os.path.dirname(log.directory))
                 logger.error("could not complete a log", extra=facts(path=log.directory, reason=error))
@@ -282,7 +282,7 @@ class Flusher:
         for log in self.logs.values():
             if log.offline is None:
                 try:
-                    maintenance.close(log)
+                    log_flush.close(log)
                 except (StorageError, OSError) as error:
                     failed.add(os.path.dirname(log.directory))
                     logger.error("could not close a log", extra=facts(path=log.directory, reason=error))
@@ -345,7 +345,7 @@ class Flusher:
 def sync_one_loaded(log: Log) -> None:
     """Flusher.sync_loaded for one log, in the worker that loaded it."""
     if _sync_is_due(log):
-        job = maintenance.begin_sync(log)
+        job = log_flush.begin_sync(log)
         job.run()
         _complete_sync(log, job)
 
@@ -357,6 +357,6 @@ def _sync_is_due(log: Log) -> bool:
 
 def _complete_sync(log: Log, job: SyncJob) -> None:
     try:
-        maintenance.complete_sync(log, job)
+        log_flush.complete_sync(log, job)
     except StorageError as error:
         logger.error("partition offline", extra=facts(path=log.directory, reason=error))

@@ -86,7 +86,7 @@ cdef class Log:
     # the log, and flush_staged undoes the other batches of the same turn.
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
     # Writes the staged batches. Returns 0, or the errno: then everything staged since the last flush is undone. If flush.messages
-    # is reached (sync_is_due), the caller has to sync the batches before it acknowledges them: maintenance.begin_sync.
+    # is reached (sync_is_due), the caller has to sync the batches before it acknowledges them: log_flush.begin_sync.
     cdef int flush_staged(self) except -1
     # Batches from the one that contains `offset` up to, but not including, `max_offset`, at most `max_bytes` (the last may be cut).
     # If the first does not fit, it is returned whole with `at_least_one`, else None. Also None if nothing is below `max_offset`.
@@ -107,3 +107,7 @@ cdef class Log:
     cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept
     cdef int drop_hints(self) noexcept
     cdef int refuse_offline(self) except -1
+    cdef int refuse_staged(self) except -1
+    # Stops counting `size` bytes as unflushed, because they never need to be flushed.
+    cdef int drop_unflushed(self, int64_t size) except -1
+    cdef set base_offsets(self)

@@ -1,7 +1,7 @@
 """The log of one partition: staged appends, one write per flush, reads as slices of segment files. The contract is in log.pxd.
 
 The file is one extension class, which cannot be spread over several files. Everything that does not need to be a C method of it is
-outside: maintenance, recovery, lookups, snapshots.
+outside: log_flush, log_truncation, log_deletion, recovery, lookups, snapshots.
 """
 
 import logging
@@ -118,6 +118,27 @@ cdef class Log:
 
     cdef int refuse_offline(self) except -1:
         raise StorageError(f"{self.topic}-{self.partition} is offline: {self.offline}")
+
+    cdef int refuse_staged(self) except -1:
+        if self.staged_batches > 0:
+            raise RuntimeError(f"{self!r} has staged batches")
+        return 0
+
+    cdef int drop_unflushed(self, int64_t size) except -1:
+        # A part of them may have been flushed before.
+        if size > self.unflushed_bytes:
+            size = self.unflushed_bytes
+        self.unflushed_bytes -= size
+        self.totals.unflushed_bytes -= size
+        return 0
+
+    cdef set base_offsets(self):
+        """The base offsets of all segments."""
+        cdef Segment segment
+        cdef set found = set()
+        for segment in self.segments:
+            found.add(segment.base_offset)
+        return found
 
     # --- append
 
@@ -382,8 +403,8 @@ cdef class Log:
             reason = os.strerror(error)
             raise StorageError(f"cannot write {self.topic}-{self.partition}: {reason}") from OSError(error, reason)
         if self.sync_is_due(self.synced_end_offset):
-            from broker_cy.storage import maintenance
-            maintenance.complete_sync(self, maintenance.begin_sync(self).run())
+            from broker_cy.storage import log_flush
+            log_flush.complete_sync(self, log_flush.begin_sync(self).run())
 
     # --- read
 

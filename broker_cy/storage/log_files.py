@@ -8,7 +8,7 @@ import logging
 import os
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import maintenance, noted_state, recovery, snapshots, txn_index
+from broker_cy.storage import log_deletion, noted_state, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.segment_files import SNAPSHOT_SUFFIX
 
@@ -106,7 +106,7 @@ class LogFiles:
                     "removed a segment that was left by a failed write",
                     extra=facts(path=self.directory, base_offset=base),
                 )
-                maintenance.remove_segment(self.directory, base)
+                log_deletion.remove_segment(self.directory, base)
                 del self.log_sizes[base]
                 self.txn_indexes.discard(base)
         for offset in [offset for offset in self.snapshots if offset > end_offset]:
@@ -117,7 +117,7 @@ class LogFiles:
     def remove_all(self) -> None:
         """Remove all segments, the deleted ones too, and all producer state, so that no power loss brings them back."""
         for base in sorted(self.log_sizes, reverse=True):
-            maintenance.remove_segment(self.directory, base)
+            log_deletion.remove_segment(self.directory, base)
         for offset in self.snapshots:
             snapshots.remove(self.directory, offset)
         self.snapshots.clear()

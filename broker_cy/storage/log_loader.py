@@ -18,7 +18,7 @@ from broker_cy.core.logs import facts
 from broker_cy.storage import (
     damage,
     disk,
-    maintenance,
+    log_truncation,
     noted_state,
     recovery,
     segment_recovery,
@@ -209,10 +209,10 @@ def load_log(
         # Group commit syncs the batches, but not the transaction indexes.
         synced = check_from if context.power_lost else NEVER
         expiration_ms = context.producer_expiration_ms
-        maintenance.reload_producers(log, context.now_ms, expiration_ms, files.snapshots, noted, synced)
+        log_truncation.reload_producers(log, context.now_ms, expiration_ms, files.snapshots, noted, synced)
     if note is not None and note.is_end and end_offset > note.end_offset:
         # A failed write could not be truncated. Its producers received an error, and may have sent the records again.
-        maintenance.truncate_to(log, max(note.end_offset, start_offset), context.now_ms)
+        log_truncation.truncate_to(log, max(note.end_offset, start_offset), context.now_ms)
         disk.sync_file(log.active.path)
     if note is not None:
         logger.warning("removing a damage note: the log is intact now", extra=facts(path=directory))

@@ -17,7 +17,16 @@ from functools import partial
 from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import checkpoints, damage, directory_failures, maintenance, metadata_check, syncs
+from broker_cy.storage import (
+    checkpoints,
+    damage,
+    directory_failures,
+    log_deletion,
+    log_flush,
+    log_truncation,
+    metadata_check,
+    syncs,
+)
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
@@ -451,7 +460,7 @@ class LogManager:
         if self.cleaner is not None:
             self.cleaner.forget(key)
         if log is not None:
-            maintenance.mark_closed(log)
+            log_flush.mark_closed(log)
             self._held[os.path.dirname(log.directory)] -= 1
             self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
         elif unopened is not None:
@@ -477,8 +486,8 @@ class LogManager:
     # --- truncation and old records
 
     def truncate_to(self, log: Log, offset: int, now_ms: int, done: Callable[[], None]) -> bool:
-        """Drop everything at or after `offset` (maintenance.truncate_to). If it returns True, nothing may be appended
-        until `done()` is called, on the loop and after this turn: see Truncations. Raises OffsetOutOfRange,
+        """Drop everything at or after `offset` (log_truncation.truncate_to). If it returns True, nothing may be
+        appended until `done()` is called, on the loop and after this turn: see Truncations. Raises OffsetOutOfRange,
         StorageError.
         """
         if self.cleaner is not None:
@@ -486,7 +495,7 @@ class LogManager:
         generation = log.generation
         try:
             with self._removed_later() as remove:
-                return bool(maintenance.truncate_to(log, offset, now_ms, remove))
+                return bool(log_truncation.truncate_to(log, offset, now_ms, remove))
         except OSError as error:
             self.failures.suspect(log.directory, error)
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
@@ -496,14 +505,14 @@ class LogManager:
                 self.truncations.add(log, partial(self._settled, log, done))
 
     def restart_at(self, log: Log, offset: int, now_ms: int, done: Callable[[], None]) -> None:
-        """Replace a log by an empty one that begins at `offset` (maintenance.restart_at). Nothing may be appended until
-        `done()` is called, as in `truncate_to`. Raises StorageError.
+        """Replace a log by an empty one that begins at `offset` (log_truncation.restart_at). Nothing may be appended
+        until `done()` is called, as in `truncate_to`. Raises StorageError.
         """
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), 0)
         try:
             with self._removed_later() as remove:
-                maintenance.restart_at(log, offset, now_ms, remove)
+                log_truncation.restart_at(log, offset, now_ms, remove)
         except OSError as error:
             self.failures.suspect(log.directory, error)
             raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
@@ -573,11 +582,11 @@ class LogManager:
 
 
 def _rename_segment(renamed: list[str], directory: str, base_offset: int) -> None:
-    """Add the new names of the files of a segment to `renamed`. Raises OSError as maintenance.remove_segment: an index
+    """Add the new names of the files of a segment to `renamed`. Raises OSError as log_deletion.remove_segment: an index
     that stays would belong to the next segment of the name.
     """
     for suffix in DATA_SUFFIXES:
         path = f"{directory}/{base_offset:020d}{suffix}"
         with suppress(FileNotFoundError):
-            os.rename(path, path + maintenance.DELETED)
-            renamed.append(path + maintenance.DELETED)
+            os.rename(path, path + log_deletion.DELETED)
+            renamed.append(path + log_deletion.DELETED)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_flush
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import Jobs
@@ -127,7 +127,7 @@ class LogOpener:
             self.running -= 1
             if partition.dropped:
                 if log is not None:
-                    maintenance.mark_closed(log)
+                    log_flush.mark_closed(log)
             else:
                 del self._unopened[partition.key]
                 # With any error, the partition goes offline, and the others are still opened.

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_deletion
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import METADATA_TOPIC
 from broker_cy.storage.errors import StorageError
@@ -71,7 +71,7 @@ class Retention:
         """
         self._before_deletion((log.topic, log.partition))
         try:
-            maintenance.delete_records_before(log, offset, now_ms, 0)
+            log_deletion.delete_records_before(log, offset, now_ms, 0)
         except OSError as error:
             raise StorageError(f"cannot delete records of {log.directory}: {error.strerror}") from error
         self._save(log)
@@ -93,7 +93,7 @@ class Retention:
         self._is_saving = False
         for log in self._saving:
             # The next check tries again if no file may be renamed.
-            if maintenance.has_old_segments(log) and self._may_rename(os.path.dirname(log.directory)):
+            if log_deletion.has_old_segments(log) and self._may_rename(os.path.dirname(log.directory)):
                 self._waiting[log] = None
         self._saving = {}
         if self._unsaved:
@@ -113,7 +113,7 @@ class Retention:
     def _drop(self, log: Log) -> None:
         self._before_deletion((log.topic, log.partition))
         try:
-            paths = maintenance.drop_old_segments(log, self._left)
+            paths = log_deletion.drop_old_segments(log, self._left)
         except OSError as error:
             logger.warning("could not delete old segments; will retry", extra=facts(path=log.directory, reason=error))
             return
@@ -121,7 +121,7 @@ class Retention:
         self._left -= sum(path.endswith(RENAMED) for path in paths)
         # If this turn may rename more and there is no path, none could be renamed, and the next check tries again; or
         # batches are staged, which lasts only a moment.
-        if maintenance.has_old_segments(log) and (paths or log.staged_batches or self._left == 0):
+        if log_deletion.has_old_segments(log) and (paths or log.staged_batches or self._left == 0):
             self._waiting[log] = None
 
     def _schedule(self) -> None:
@@ -153,11 +153,11 @@ class Retention:
             if log.staged_batches or busy(key):
                 continue
             try:
-                start = maintenance.retention_start_offset(log, high_watermark_of(*key), now_ms)
+                start = log_deletion.retention_start_offset(log, high_watermark_of(*key), now_ms)
                 if start > log.log_start_offset:
                     logger.info("deleting old records", extra=facts(path=log.directory, log_start_offset=start))
                     self.delete_before(log, start, now_ms)
-                elif maintenance.has_old_segments(log) and not self._is_pending(log):
+                elif log_deletion.has_old_segments(log) and not self._is_pending(log):
                     # Their files could not be renamed before, or a follower's log start moved as far as its leader's.
                     self._save(log)
             except (StorageError, OSError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import disk, maintenance, recovery
+from broker_cy.storage import disk, log_deletion, recovery
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.batch_reader import ScanResult
 from broker_cy.storage.epochs import LeaderEpochs
@@ -29,7 +29,7 @@ MayCut = Callable[[Segment, ScanResult], bool]
 def drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int, *, is_compacted: bool) -> None:
     """Remove segments before the log start offset, up to the last one of them that is damaged or does not end at the
     start of the next one. They were deleted, and perhaps never synced: this implies nothing about later segments.
-    Whole ones stay, because their producers count (maintenance.reload_producers).
+    Whole ones stay, because their producers count (log_truncation.reload_producers).
     """
     count = 0
     for number, segment in enumerate(segments[:-1]):
@@ -213,7 +213,7 @@ def _limits(segments: list[Segment]) -> list[int]:
 def remove_for_good(segments: list[Segment]) -> None:
     """Remove files of segments, so that no power loss brings them back among records that were written since."""
     for segment in segments:
-        maintenance.remove_segment(segment.directory, segment.base_offset)
+        log_deletion.remove_segment(segment.directory, segment.base_offset)
     if segments:
         sync_directory(segments[0].directory)
 

@@ -12,7 +12,7 @@ from broker_cy.storage.syncs import LogSyncs
 class SyncJob:
     """Files of one log whose content has to be on disk before the written records are acknowledged.
 
-    `maintenance.begin_sync` creates it on the loop; `run` blocks; then `maintenance.complete_sync` applies the result
+    `log_flush.begin_sync` creates it on the loop; `run` blocks; then `log_flush.complete_sync` applies the result
     on the loop. The files are opened one by one, so that few descriptors are in use even with thousands of partitions
     in a round.
     """

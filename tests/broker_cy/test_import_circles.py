@@ -16,7 +16,7 @@ PACKAGES = ("admin_tui", "bench", "broker_cy", "dashboard", "demo", "loadgen", "
 
 CYTHON_CIRCLES = {
     ("replica.flush_group", "replica.group_commit"),
-    ("storage.log", "storage.lookups", "storage.maintenance"),
+    ("storage.log", "storage.log_flush", "storage.lookups"),
     ("storage.producer_snapshot", "storage.producer_state"),
     ("storage.recovery", "storage.segment"),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker_cy.core import crc32c
 from broker_cy.core.errors import WireError
-from broker_cy.storage import checkpoints, data_directory, maintenance
+from broker_cy.storage import checkpoints, data_directory, log_deletion, log_flush, log_truncation
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
@@ -87,7 +87,7 @@ def write_template(path: str) -> None:
             log.append(_marker(log.log_end_offset, number, number % 20 == 9), NOW_MS)
         else:
             log.append(_batch(log.log_end_offset, number, number % 5), NOW_MS)
-    maintenance.close(log)
+    log_flush.close(log)
     data_directory.write_topic_id(path, uuid.UUID(int=7))
 
 
@@ -218,12 +218,12 @@ def run_log(data: bytes) -> None:
     try:
         verified = not context.clean and recovery_point == 0
         check_log(log, verified=verified, whole=verified and power_lost)
-        maintenance.close(log)
+        log_flush.close(log)
     finally:
-        maintenance.mark_closed(log)
+        log_flush.mark_closed(log)
     end_offset = log.log_end_offset
     log = load_log(files.path, "t", 0, CONFIG, end_offset, log.log_start_offset, context)
-    maintenance.mark_closed(log)
+    log_flush.mark_closed(log)
     assert not context.clean or log.log_end_offset == end_offset
 
 
@@ -255,8 +255,8 @@ def check_log(log: Log, *, verified: bool, whole: bool) -> None:
         for timestamp in (-1, NOW_MS + 30, 1 << 62):
             log.offset_for_timestamp(timestamp)
         log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-        maintenance.delete_records_before(log, (log.log_start_offset + log.log_end_offset) // 2, NOW_MS)
-        maintenance.truncate_to(log, log.log_end_offset - 1, NOW_MS)
+        log_deletion.delete_records_before(log, (log.log_start_offset + log.log_end_offset) // 2, NOW_MS)
+        log_truncation.truncate_to(log, log.log_end_offset - 1, NOW_MS)
     except StorageError:
         return
 

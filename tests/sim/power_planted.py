@@ -24,8 +24,9 @@ from broker_cy.storage import (
     checkpoints,
     damage,
     flusher,
+    log_deletion,
     log_manager,
-    maintenance,
+    log_truncation,
     noted_state,
     segment_recovery,
     syncs,
@@ -78,8 +79,8 @@ def _roll_inside_of_an_append(patch: pytest.MonkeyPatch) -> None:
 
 def _trust_every_snapshot(patch: pytest.MonkeyPatch) -> None:
     """Producer state comes from the newest snapshot, even if the transaction indexes before it lack entries."""
-    reload = maintenance.reload_producers
-    patch.setattr(maintenance, "reload_producers", lambda *arguments: reload(*arguments[:5]))
+    reload = log_truncation.reload_producers
+    patch.setattr(log_truncation, "reload_producers", lambda *arguments: reload(*arguments[:5]))
 
 
 def _by_name(checkpoint: str) -> Callable[[pytest.MonkeyPatch], Any]:
@@ -107,18 +108,18 @@ def _cleaned_by_name(patch: pytest.MonkeyPatch) -> None:
 
 def _drop_staged(patch: pytest.MonkeyPatch) -> None:
     """Segments go while batches are staged: a failed write may have to return to one of them."""
-    drop = maintenance.drop_old_segments
+    drop = log_deletion.drop_old_segments
 
     def wrong(log: Log, segments_max: int) -> list[str]:
         renamed = drop(log, segments_max)
-        while log.staged_batches and maintenance.has_old_segments(log):
+        while log.staged_batches and log_deletion.has_old_segments(log):
             segment = log.segments[0]
-            renamed += maintenance.mark_deleted(log.directory, segment.base_offset)
+            renamed += log_deletion.mark_deleted(log.directory, segment.base_offset)
             segment.close()
             del log.segments[0]
         return renamed
 
-    patch.setattr(maintenance, "drop_old_segments", wrong)
+    patch.setattr(log_deletion, "drop_old_segments", wrong)
 
 
 def _trust_copies(patch: pytest.MonkeyPatch) -> None:

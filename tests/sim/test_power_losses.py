@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.storage import maintenance, snapshots, txn_index
+from broker_cy.storage import log_deletion, log_flush, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
 from broker_cy.storage.disk import set_write_budget, sync_file
@@ -78,7 +78,7 @@ def test_group_commit_brings_the_directory_to_disk_if_records_were_deleted_befor
     manager = started(disk, config)
     log = manager.logs[KEY]
     assert log.synced_end_offset == 2
-    maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+    log_flush.complete_sync(log, log_flush.begin_sync(log).run())
     assert log.synced_end_offset == 3
     manager.crash()
     disk.cut()
@@ -99,14 +99,14 @@ def test_a_segment_of_a_refused_write_does_not_come_back_over_acknowledged_recor
     fill(log, 1)
     log.stage_batches(b"".join(batch(i, size=60) for i in range(1, 6)), 0)
     assert len(log.segments) == 3
-    maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+    log_flush.complete_sync(log, log_flush.begin_sync(log).run())
     set_write_budget(0, errno.EIO)
     with pytest.raises(StorageError, match="Input/output error"):
         log.flush()
     set_write_budget(-1, 0)
     assert (len(log.segments), log.log_end_offset) == (1, 1)
     log.append(b"".join(batch(i, count=1, size=1) for i in range(1, 4)), 0)
-    maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+    log_flush.complete_sync(log, log_flush.begin_sync(log).run())
     before = contents(log)
     manager.crash()
     disk.cut()
@@ -130,7 +130,7 @@ def test_deleted_segments_that_were_never_synced_take_no_synced_records_along(
     fill(log, 9)
     assert len(log.segments) > 2
     # As with batches staged: the start offset moves, and no segment is removed.
-    assert maintenance.delete_records_before(log, log.segments[-1].base_offset, 0, 0) == []
+    assert log_deletion.delete_records_before(log, log.segments[-1].base_offset, 0, 0) == []
     manager.flusher.write_checkpoints(LOG_START_OFFSETS)
     if not is_checkpointed:
         monkeypatch.setattr(manager.flusher, "write_checkpoints", lambda *names: None)

@@ -23,7 +23,7 @@ from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.quorum.entries import OffsetAndEpoch
 from broker_cy.quorum.epochs import BEGINNING, LogEpochs
 from broker_cy.quorum.step import SnapshotChunk, SnapshotDone
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_deletion, log_truncation
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.errors import StorageError
 
@@ -98,7 +98,7 @@ class MetadataLog:
         OSError.
         """
         newest_base = self.log.active.base_offset
-        maintenance.truncate_to(self.log, end_offset, now_ms)
+        log_truncation.truncate_to(self.log, end_offset, now_ms)
         if self.log.active.base_offset < newest_base:
             # The next sync includes the names: a segment that a power loss brings back would not fit the later ones.
             self._synced_base = self.log.active.base_offset - 1
@@ -156,7 +156,7 @@ class MetadataLog:
         the function that syncs this (see begin_sync): otherwise the next start may look for entries that the snapshot
         has replaced.
         """
-        maintenance.restart_at(self.log, start.offset, now_ms)
+        log_truncation.restart_at(self.log, start.offset, now_ms)
         self._synced_base = -1
         return self.begin_sync()
 
@@ -175,8 +175,8 @@ class MetadataLog:
         """Let the log start at `offset`, which a snapshot covers. Returns a function that removes the files before it;
         it blocks, may be called in any thread, and raises OSError. Raises StorageError, OSError.
         """
-        maintenance.delete_records_before(self.log, offset, now_ms, 0)
-        self._removable.extend(maintenance.forget_old_segments(self.log))
+        log_deletion.delete_records_before(self.log, offset, now_ms, 0)
+        self._removable.extend(log_deletion.forget_old_segments(self.log))
         return partial(_remove_segments, self.directory, self._removable)
 
     # --- quorum-state
@@ -292,7 +292,7 @@ def _sync(syncs: LogSyncs, paths: list[str], directory: str | None) -> None:
 def _remove_segments(directory: str, base_offsets: deque[int]) -> None:
     """Take each segment from `base_offsets` once its files are renamed; then a start no longer loads it."""
     while base_offsets:
-        renamed = maintenance.mark_deleted(directory, base_offsets[0])
+        renamed = log_deletion.mark_deleted(directory, base_offsets[0])
         base_offsets.popleft()
         for path in renamed:
             with suppress(FileNotFoundError):

@@ -17,7 +17,7 @@ from uuid import UUID
 from broker_cy.core.clock import Clock
 from broker_cy.core.logs import facts
 from broker_cy.core.randomness import Randomness
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_flush
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_entries, topic_ids_of, write_offsets
 from broker_cy.storage.cleaner import swap
 from broker_cy.storage.cleaner.files import SWAP, DirectoryFiles
@@ -235,7 +235,7 @@ class LogCleaner:
                 self._unlink_later(paths, log.config.file_delete_delay_ms)
                 self._next_step(key, log, cleaning)
                 return
-            maintenance.notice_failed_sync(log)
+            log_flush.notice_failed_sync(log)
         except (OSError, StorageError, CleaningAborted) as failure:
             error = failure
         cleaning.files.close()

@@ -23,7 +23,7 @@ from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import QuorumError
-from broker_cy.storage import disk, maintenance
+from broker_cy.storage import disk, log_deletion
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GroupBroker
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
@@ -297,7 +297,7 @@ def test_old_metadata_that_a_disk_does_not_rename_are_deleted_later(
             await until(lambda: len(snapshots(tmp_path)) == 1)
             delete = files.delete_log_before(snapshots(tmp_path)[-1].end_offset, 0)
             with monkeypatch.context() as patch:
-                patch.setattr(maintenance, "mark_deleted", fail)
+                patch.setattr(log_deletion, "mark_deleted", fail)
                 with pytest.raises(OSError, match="Input/output error"):
                     await asyncio.to_thread(delete)
             assert oldest.exists()

@@ -15,7 +15,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.partition import Partition
 from broker_cy.server.connections.listener import Admission
 from broker_cy.server.connections.sockets import open_socket
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_flush
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
@@ -339,7 +339,7 @@ def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
 
     def reload() -> None:
         """As at a start: the log is loaded from its files."""
-        maintenance.close(partition.log)
+        log_flush.close(partition.log)
         with open(f"{directory}/{0:020d}.log", "r+b") as file:
             file.seek(3000)
             byte = file.read(1)

@@ -22,7 +22,7 @@ from broker_cy.server.replication import fetcher as fetcher_module
 from broker_cy.server.replication.fetch_session import FetchSession
 from broker_cy.server.replication.fetcher import FetcherId, Follower, LeaderFetcher
 from broker_cy.server.replication.links import Asking
-from broker_cy.storage import disk, maintenance
+from broker_cy.storage import disk, log_truncation
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import codec, messages
@@ -73,7 +73,7 @@ class Logs:
 
     def truncate_to(self, log: Log, offset: int, now_ms: int, done: object) -> bool:
         self.truncations.append(log)
-        return maintenance.truncate_to(log, offset, now_ms)
+        return log_truncation.truncate_to(log, offset, now_ms)
 
 
 class Leader:

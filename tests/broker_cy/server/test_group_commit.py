@@ -9,7 +9,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.group_commit import GroupCommit
-from broker_cy.storage import disk, maintenance
+from broker_cy.storage import disk, log_flush
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -344,7 +344,7 @@ def test_what_is_staged_when_a_flush_is_found_to_have_failed_is_refused(broker: 
         future = partition.append_records(batch(), 1_000)
         fail_a_sync(partition.log)
         with pytest.raises(StorageError, match="cannot sync"):
-            maintenance.notice_failed_sync(partition.log)
+            log_flush.notice_failed_sync(partition.log)
         return future
 
     future = broker.on_loop(stage_and_notice)

@@ -19,7 +19,7 @@ from broker_cy.server.handlers import list_offsets as _list_offsets  # noqa: F40
 from broker_cy.server.replication import fetcher
 from broker_cy.server.replication.fetcher import FetcherId
 from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_deletion
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.offset_checkpoints import Content
@@ -293,7 +293,7 @@ def test_a_follower_behind_the_log_start_begins_again(cluster: Cluster) -> None:
         assert produce(cluster, 1, b"%d" % each) == ErrorCode.NONE
 
     def delete() -> None:
-        maintenance.delete_records_before(cluster.nodes[1].partition.log, 6, 0)
+        log_deletion.delete_records_before(cluster.nodes[1].partition.log, 6, 0)
 
     cluster.nodes[1].harness.on_loop(delete)
     cluster.nodes[3].is_cut = False
@@ -314,7 +314,7 @@ def test_a_follower_takes_the_batch_in_which_the_log_of_its_leader_begins(cluste
     answer = client.call(produce_request(TOPIC, 0, whole, -1), ApiKey.PRODUCE, 9, messages.ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     cluster.nodes[1].harness.on_loop(
-        lambda: maintenance.delete_records_before(cluster.nodes[1].partition.log, 6, 0) and None
+        lambda: log_deletion.delete_records_before(cluster.nodes[1].partition.log, 6, 0) and None
     )
     cluster.nodes[3].is_cut = False
     cluster.nodes[3].wait(lambda partition: partition.high_watermark == 10)

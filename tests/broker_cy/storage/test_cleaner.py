@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_deletion, log_truncation
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings
 from broker_cy.storage.log import Log
 from broker_cy.wire.records import decode_batches
@@ -116,7 +116,7 @@ def test_a_truncated_log_is_not_replaced(tmp_path: Path) -> None:
     work, done = held.pop()
     replacement = work()  # type: ignore[operator]
     cleaner.truncated(KEY, 10)
-    maintenance.truncate_to(log, 10, 0)
+    log_truncation.truncate_to(log, 10, 0)
     done(replacement, None)  # type: ignore[operator]
     assert log.log_end_offset == 10
     assert [each.last_offset for each in stored(log.directory)][-1] == 9
@@ -186,7 +186,7 @@ def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
     cleaner.tick(2_000_000, lambda topic, partition: log.written_end_offset)
     work, done = held.pop()
     cleaner.abort(KEY)
-    maintenance.delete_records_before(log, 25, 2_000_000)
+    log_deletion.delete_records_before(log, 25, 2_000_000)
     try:
         result, error = work(), None  # type: ignore[operator]
     except Exception as failure:

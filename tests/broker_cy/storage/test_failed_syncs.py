@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import checkpoints, disk, flusher, maintenance, syncs
+from broker_cy.storage import checkpoints, disk, flusher, log_flush, syncs
 from broker_cy.storage.cleaner.files import DirectoryFiles
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
@@ -83,7 +83,7 @@ def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeyp
         log.read_slice(0)
     manager.flusher.start()
     with pytest.raises(StorageError, match="cannot sync"):
-        maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+        log_flush.complete_sync(log, log_flush.begin_sync(log).run())
     assert (log.recovery_point, log.synced_end_offset) == (3, 3)
     manager.stop()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -124,7 +124,7 @@ def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
     fill(log, 3)
-    flush, sync = maintenance.begin_flush(log), maintenance.begin_sync(log)
+    flush, sync = log_flush.begin_flush(log), log_flush.begin_sync(log)
     assert flush is not None
     kernel.lost.add(log.active.path)
     flush.run()
@@ -133,7 +133,7 @@ def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     # Another worker; the loop does not know about the flush yet.
     sync.run()
     with pytest.raises(StorageError, match="cannot sync"):
-        maintenance.complete_sync(log, sync)
+        log_flush.complete_sync(log, sync)
     assert (log.synced_end_offset, log.sync_failed) == (0, True)
     manager.crash()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import maintenance, noted_state
+from broker_cy.storage import log_deletion, log_truncation, noted_state
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Log:
 
 def test_a_truncated_log_ends_where_a_batch_ends(log: Log) -> None:
     """If this fails, the next fetch asks for an offset within a batch, and the follower is stuck."""
-    assert maintenance.truncate_to(log, 25, 0)
+    assert log_truncation.truncate_to(log, 25, 0)
     assert log.log_end_offset == log.written_end_offset == 20
     assert log.epochs.entries == LeaderEpochs.load(log.directory).entries == [(1, 0), (2, 10)]
     log.append(batch(20, 5, 5), 0)
@@ -49,17 +49,17 @@ def test_an_epoch_without_records_is_truncated(log: Log) -> None:
     to truncate to the end of its log (KAFKA-10706).
     """
     log.epochs.assign(6, log.log_end_offset)
-    assert not maintenance.truncate_to(log, 30, 0)
+    assert not log_truncation.truncate_to(log, 30, 0)
     assert log.epochs.entries == LeaderEpochs.load(log.directory).entries == [(1, 0), (2, 10), (4, 20)]
 
 
 def test_an_epoch_begins_again_after_a_truncation_to_the_end(log: Log) -> None:
     """If this fails, the first records of an epoch belong to no epoch, and a follower is not asked to truncate them."""
-    maintenance.truncate_to(log, 20, 0)
-    maintenance.truncate_to(log, 20, 0)
-    maintenance.delete_records_before(log, 20, 0, 0)
+    log_truncation.truncate_to(log, 20, 0)
+    log_truncation.truncate_to(log, 20, 0)
+    log_deletion.delete_records_before(log, 20, 0, 0)
     assert log.epochs.entries == [(2, 20)]
-    assert not maintenance.truncate_to(log, 20, 0)
+    assert not log_truncation.truncate_to(log, 20, 0)
     assert log.epochs.entries == []
     log.append(batch(20, 5, 2), 0)
     assert log.epochs.entries == [(2, 20)]
@@ -68,7 +68,7 @@ def test_an_epoch_begins_again_after_a_truncation_to_the_end(log: Log) -> None:
 def test_a_slice_from_before_a_truncation_is_known(log: Log) -> None:
     """If this fails, a consumer gets bytes of other records than those that were found for it."""
     before = slice_at(log, 20)
-    maintenance.truncate_to(log, 20, 0)
+    log_truncation.truncate_to(log, 20, 0)
     log.append(batch(20, 10, 5), 0)
     assert before.is_stale
     assert not slice_at(log, 20).is_stale
@@ -76,7 +76,7 @@ def test_a_slice_from_before_a_truncation_is_known(log: Log) -> None:
 
 def test_a_log_begins_again(log: Log, tmp_path: Path) -> None:
     """If this fails, a follower that is behind its leader's log start is stuck, or keeps deleted records."""
-    maintenance.restart_at(log, 50, 0)
+    log_truncation.restart_at(log, 50, 0)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point, log.size_bytes) == (50, 50, 50, 0)
     assert log.epochs.entries == LeaderEpochs.load(log.directory).entries == []
     assert sorted(each.name for each in Path(log.directory).glob("*.log")) == [f"{50:020d}.log"]
@@ -101,6 +101,6 @@ def test_a_log_that_cannot_begin_again_is_offline(log: Log, monkeypatch: pytest.
 
     monkeypatch.setattr(noted_state, "forget", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        maintenance.restart_at(log, 50, 0)
+        log_truncation.restart_at(log, 50, 0)
     with pytest.raises(StorageError, match="cannot begin the log again at offset 50"):
         log.read_slice(50)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import maintenance, snapshots
+from broker_cy.storage import log_truncation, snapshots
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -82,7 +82,7 @@ def test_producer_states_of_records_that_are_gone(tmp_path: Path, monkeypatch: p
     """
     path = fill(tmp_path / "log-0")
     synced: list[list[int]] = []
-    monkeypatch.setattr(maintenance, "sync_directory", lambda directory: synced.append(snapshots.offsets(directory)))
+    monkeypatch.setattr(log_truncation, "sync_directory", lambda directory: synced.append(snapshots.offsets(directory)))
     for offset in (4, COUNT, COUNT + 1, COUNT + 5):
         state = ProducerState(str(path.parent))
         state.clear(offset)

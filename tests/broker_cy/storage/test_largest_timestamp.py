@@ -9,8 +9,8 @@ import pytest
 
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_deletion import delete_records_before
 from broker_cy.storage.lookups import MaximumDeleted, max_timestamp
-from broker_cy.storage.maintenance import delete_records_before
 from broker_cy.wire.records import Record, encode_batch
 
 TIME_MS = 1_700_000_000_000

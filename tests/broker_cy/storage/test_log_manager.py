@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.storage import disk, maintenance, recovery
+from broker_cy.storage import disk, log_deletion, recovery
 from broker_cy.storage.checkpoints import read_entries
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
@@ -300,7 +300,7 @@ def test_each_checkpoint_has_its_own_interval(tmp_path: Path) -> None:
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
     fill(log, 2)
     # As a follower's, the start moves without a checkpoint of its own.
-    maintenance.delete_records_before(log, 1, 0, 0)
+    log_deletion.delete_records_before(log, 1, 0, 0)
     starts, high_watermarks = tmp_path / "log-start-offset-checkpoint", tmp_path / "replication-offset-checkpoint"
     written = []
     for now_ms in (0, 4_999, 5_000, 59_999, 60_000):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_cy.storage import disk, maintenance
+from broker_cy.storage import disk, log_deletion, log_truncation
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -164,7 +164,7 @@ def test_aborts_that_were_cut_off_are_named_no_more(tmp_path: Path) -> None:
         log.append(transactional(2 * number, number, 0), 0)
         log.append(marker(2 * number + 1, number, False), 0)
         assert log.aborted_transactions(0, 9) == [(each, 2 * each) for each in range(number + 1)]
-    assert maintenance.truncate_to(log, 4, 0)
+    assert log_truncation.truncate_to(log, 4, 0)
     assert log.aborted_transactions(0, 9) == [(0, 0), (1, 2)]
     log.append(transactional(4, 7, 0), 0)
     log.append(marker(5, 7, False), 0)
@@ -210,8 +210,8 @@ def test_the_end_for_committed_readers_is_not_before_the_start(tmp_path: Path) -
     """
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 1, 0) + transactional(1, 1, 1) + batch(2), 0)
-    maintenance.delete_records_before(log, 1, 0)
+    log_deletion.delete_records_before(log, 1, 0)
     assert log.last_stable_offset(3) == 1
-    maintenance.delete_records_before(log, 3, 0)
+    log_deletion.delete_records_before(log, 3, 0)
     assert (log.last_stable_offset(3), log.log_start_offset) == (3, 3)
     assert log.last_stable_offset(2) == 2, "never beyond the high watermark"

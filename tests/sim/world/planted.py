@@ -24,7 +24,7 @@ from broker_cy.server.coordinators.record_writer import RecordWriter
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.partitions.partition_service import PartitionService
-from broker_cy.storage import maintenance
+from broker_cy.storage import log_truncation
 from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE
 from tests.sim.world.plan import EVERYTHING, Plan, plan_of, with_only
@@ -69,7 +69,7 @@ def _metadata_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def _producers_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A start knows nothing of the producers that wrote to a log."""
-    patch.setattr(maintenance, "reload_producers", lambda *arguments, **named: None)
+    patch.setattr(log_truncation, "reload_producers", lambda *arguments, **named: None)
 
 
 def _deleted_topics_stay(patch: pytest.MonkeyPatch) -> None:
