@@ -1,7 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from bench.wire.sequences cimport Producer
-from bench.wire.system cimport iovec
 
 
 cdef enum:
@@ -82,14 +81,4 @@ cdef class Connections:
     cdef int _add_template(self, Conn* conn, int index, template, dict slots, int32_t* slot_list) except -1
     cdef int _sum_records(self, Template* made, bytes payload) except -1
     cdef int _connect(self, int index) except -1
-    cdef bint _has_room(self, Conn* conn) noexcept nogil
-    cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil
-    cdef int _flush(self, Conn* conn) noexcept nogil
-    cdef Py_ssize_t _put(self, Conn* conn, const iovec* iov, int count) noexcept nogil
-    cdef Py_ssize_t _encrypt(self, Conn* conn, uint8_t* data, Py_ssize_t size) noexcept with gil
-    cdef Py_ssize_t _take(self, Conn* conn, uint8_t* into, Py_ssize_t room) noexcept nogil
-    cdef Py_ssize_t _decrypt(self, Conn* conn, uint8_t* into, Py_ssize_t room) noexcept with gil
-    cdef void _flushed(self, Conn* conn) noexcept nogil
-    cdef int _watch(self, Conn* conn, bint write) noexcept nogil
-    cdef bint _grow_inbox(self, Conn* conn, Py_ssize_t wanted) noexcept nogil
     cdef int _lose(self, Conn* conn, const char* form, const char* detail, int64_t number) noexcept nogil

@@ -1,13 +1,14 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from bench.wire.connections cimport Conn, Connections, Template
+from bench.wire.connections cimport Conn, Template
 from bench.wire.end_to_end cimport Arrivals, DueTimes
 from bench.measuring.histogram cimport Histogram
 from bench.wire.replies cimport Verdict, View
 from bench.wire.schedule cimport Schedule
+from bench.wire.transfer cimport Transfer
 
 
-cdef class Driver(Connections):
+cdef class Driver(Transfer):
     cdef readonly int64_t responses, bytes, records
     cdef readonly Histogram latency, lateness
     cdef readonly double seconds, cpu_seconds

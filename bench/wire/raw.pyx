@@ -1,13 +1,13 @@
 """The load driver: one thread, one epoll, ready-made Produce and Fetch frames, with a check of every response.
 
-It uses little CPU, so that the target dominates the measurement (see bench.wire.connections for sending). A closed loop
+It uses little CPU, so that the target dominates the measurement (see bench.wire.transfer for sending). A closed loop
 keeps `depth` requests in flight on each connection; an open loop (`Schedule`) measures each latency from the time at
 which the request was DUE, computed from its number alone, so that a stall of the target counts for all requests that it
 kept waiting, sent or not.
 
-`loop` runs without the GIL, so that another thread can take samples: latency is recorded to one of two histograms, and
-every SAMPLE_NS the loop hands it over and continues with the other, if the previous sample was taken. It never waits
-for another thread.
+The loop, its samples and its verdicts are one class, because they change the same counters. `loop` runs without the GIL,
+so that another thread can take samples: latency is recorded to one of two histograms, and every SAMPLE_NS the loop
+hands it over and continues with the other, if the previous sample was taken. It never waits for another thread.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,7 +19,7 @@ from libc.stdio cimport snprintf
 from libc.string cimport memmove, strerror
 from posix.time cimport timespec
 
-from bench.wire.connections cimport EVENTS, FRAME_MAX, INBOX_STEP, Conn, Connections, Flight, Slot, Template
+from bench.wire.connections cimport EVENTS, FRAME_MAX, INBOX_STEP, Conn, Flight, Slot, Template
 from bench.wire.end_to_end cimport Arrivals, DueTimes
 from bench.measuring.histogram cimport Histogram
 from bench.wire.replies cimport (
@@ -29,6 +29,7 @@ from bench.wire.schedule cimport Schedule, due_s, due_until
 from bench.wire.system cimport (
     EPOLLOUT, PR_SET_TIMERSLACK, bench_crc32c, epoll_event, epoll_pwait2, get32, load_acquire, now_ns, prctl, store_release, thread_cpu_ns,
 )
+from bench.wire.transfer cimport Transfer
 
 
 cdef int64_t TICK_NS = 50000000                      # longest sleep, after which a stop request is noticed
@@ -62,7 +63,7 @@ def due_time_s(double number, double start, double end, double ramp_s):
     return due_s(&schedule, number)
 
 
-cdef class Driver(Connections):
+cdef class Driver(Transfer):
     """The load on `Connections`: closed or open loops, one after the other.
 
     `due_times` receives the due time of each acknowledged batch, `arrivals` each fetched batch. `stop_limit_s`: how long
