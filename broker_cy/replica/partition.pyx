@@ -1,7 +1,8 @@
 """See partition.pxd.
 
 The Replica (replica.pxd) decides which records may be read and acknowledged; every write, sync and change of the role is reported
-to it. Appends change the log only through `stage` and follower_log, so that offsets, counters and the replica agree.
+to it. Appends change the log only through `stage` and follower_log, so that offsets, counters and the replica agree. The file is
+one extension class, because handlers, coordinators and the follower share one object; what is a function of it is elsewhere.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -1,7 +1,8 @@
 """A log's state of the producers that write to it: epochs, sequences, the last five batches, open transactions.
 
 The rules are those of Kafka's ProducerAppendInfo (KIP-98, KIP-360): a producer unknown to the log may start with any sequence; a new
-epoch starts at sequence 0; otherwise sequences are consecutive, with 0 after 2^31-1.
+epoch starts at sequence 0; otherwise sequences are consecutive, with 0 after 2^31-1. The file is one extension class: the table of
+producers, the copies for a rollback and the open transactions change together with each batch.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
