@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk
+from broker_cy.admin.group_consumer import COMMIT_S, GroupConsumer
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
-from broker_cy.admin.records import Span, Start
-from broker_cy.commands.context import Target, cluster_command, complete_topics
+from broker_cy.admin.records import Span, Start, StartKind
+from broker_cy.client.group_member import MemberSettings
+from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics, ended_by_signals
 from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited
 from broker_cy.commands.output import progress
-from broker_cy.commands.values import COUNT, DELIMITER, FILTER, PARTITIONS, POSITION, Parsed, chosen
+from broker_cy.commands.values import COUNT, DELIMITER, DURATION, FILTER, PARTITIONS, POSITION, Parsed, chosen
 from broker_cy.console.record_filter import FILTER_HELP, PART_HELP, RecordFilter, compile_all
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import POSITION_HELP
@@ -29,6 +31,7 @@ examples:
   broker-cy consume orders --from @-1h --to @now -e   the last hour
   broker-cy consume orders -f '%p %o %k: %s\\n' -c 5
   broker-cy consume orders -e --json > orders.jsonl
+  broker-cy consume orders --group billing            as a member of a group, from its committed offsets
   broker-cy consume orders -e --filter 'json:$.total > 100' --filter key:order-   records that match both
 """
 
@@ -72,6 +75,22 @@ examples:
     metavar="PART",
     help=f"Print only records that match: {PART_HELP}. May be repeated: records must match all. {FILTER_HELP}",
 )
+@click.option(
+    "--group",
+    "-G",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Read as a member of this group, which shares the partitions among its members. --from (beginning or end) "
+    "applies to partitions without a committed offset.",
+)
+@click.option(
+    "--commit-interval",
+    "commit_ms",
+    type=DURATION,
+    metavar="D",
+    help="With --group: commit the offsets of printed records this often.  [default: 5s]",
+)
+@click.option("--no-commit", is_flag=True, help="With --group: commit no offsets.")
 @click.option("--committed", is_flag=True, help="Omit records of open and aborted transactions.")
 async def command(
     target: Target,
@@ -87,14 +106,31 @@ async def command(
     delimiter: bytes,
     null: str,
     filters: Sequence[RecordFilter],
+    group: str | None,
+    commit_ms: int | None,
+    no_commit: bool,
     committed: bool,
 ) -> int:
     """Read records. With --json, print one object per line. --count counts the printed records.
 
     Partitions are interleaved; records of one partition keep their order.
+
+    With --group, offsets are committed after their records were written: each record is printed at least once. The
+    member leaves the group at the end, at Ctrl-C, and if the reader of the output closes it.
     """
     show = printer(target.as_json, text, delimiter, key_delimiter, null.encode())
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    if group is not None:
+        refuse_without_sense(start, {"--partitions": partitions, "--to": stop, "--exit": at_end})
+        if no_commit and commit_ms is not None:
+            raise click.UsageError("--no-commit cannot be combined with --commit-interval")
+        commit_s = None if no_commit else COMMIT_S if commit_ms is None else commit_ms / 1000
+        consumer = client.groups.consumer(
+            MemberSettings(group), [topic], start=start, isolation=isolation, commit_s=commit_s
+        )
+        return await _print_group(consumer, show, filters, count)
+    if no_commit or commit_ms is not None:
+        raise click.UsageError("--commit-interval and --no-commit need --group")
     keys = chosen(await client.records.partitions(topic), partitions)
     spans = await client.records.spans(keys, start, isolation=isolation)
     ends = None
@@ -103,6 +139,17 @@ async def command(
     elif at_end:
         ends = {key: span.end for key, span in spans.items()}
     return await _print(client, spans, ends, isolation, show, filters, count)
+
+
+def refuse_without_sense(start: Start, given: Mapping[str, object]) -> None:
+    """Raise click.UsageError for options that contradict --group: the group decides about partitions and offsets."""
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--group cannot be combined with {name}")
+    if start.kind not in (StartKind.EARLIEST, StartKind.LATEST):
+        raise click.UsageError(
+            "--group starts at the committed offsets: --from, for partitions without one, is beginning or end"
+        )
 
 
 def printer(as_json: bool, text: str | None, delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Printer:
@@ -150,6 +197,29 @@ async def _print(
                 if left is not None:
                     left -= len(records)
                     if left == 0:
+                        break
+    return code
+
+
+async def _print_group(
+    consumer: GroupConsumer, show: Printer, filters: Sequence[RecordFilter], count: int | None
+) -> int:
+    """As `_print`, for a member of a group. A chunk counts as processed once it was written."""
+    keep, _ = compile_all(filters)
+    out = sys.stdout.buffer
+    left = count
+    code = 0
+    with ended_by_signals():
+        async with consumer:
+            async for chunk in consumer:
+                records = keep(chunk.records)[:left]
+                out.write(b"".join([show(chunk.partition, record) for record in records]))
+                out.flush()
+                code = max(code, _report_losses(chunk))
+                if left is not None:
+                    left -= len(records)
+                    if left == 0:
+                        consumer.mark(chunk.partition, records[-1].offset + 1)
                         break
     return code
 

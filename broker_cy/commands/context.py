@@ -7,8 +7,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -135,6 +137,26 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
         return 0
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.exceptions.Abort from None
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Cancel this task at SIGTERM and SIGHUP, as the loop's runner does at Ctrl-C."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    added = []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        try:
+            loop.add_signal_handler(number, task.cancel)
+        except (ValueError, RuntimeError):
+            # Not in the main thread, where only tests run: signals go elsewhere.
+            break
+        added.append(number)
+    try:
+        yield
+    finally:
+        for number in added:
+            loop.remove_signal_handler(number)
 
 
 def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:

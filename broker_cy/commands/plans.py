@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 
@@ -16,7 +13,7 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.mover import MoveProgress
 from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
-from broker_cy.commands.context import Target
+from broker_cy.commands.context import Target, ended_by_signals
 from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json
 from broker_cy.console.acts.moves import MoveReplicas, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report, execute
@@ -96,7 +93,7 @@ def _report(target: Target, plan: Plan, report: Report | None) -> int:
 
 async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Report:
     """Execute moves with progress. Ctrl-C, SIGTERM and SIGHUP cancel the moves under way and remove the throttle."""
-    with ProgressLine(quiet=target.as_json) as line, _ended_by_signals():
+    with ProgressLine(quiet=target.as_json) as line, ended_by_signals():
         try:
             return await act.follow(client, line.show)
         except asyncio.CancelledError:
@@ -107,26 +104,6 @@ async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Rep
                 err=True,
             )
             raise
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Cancel this task at SIGTERM and SIGHUP, as the loop's runner does at Ctrl-C."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-    added = []
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        try:
-            loop.add_signal_handler(number, task.cancel)
-        except (ValueError, RuntimeError):
-            # Not in the main thread, where only tests run: signals go elsewhere.
-            break
-        added.append(number)
-    try:
-        yield
-    finally:
-        for number in added:
-            loop.remove_signal_handler(number)
 
 
 class ProgressLine:

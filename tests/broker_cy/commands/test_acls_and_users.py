@@ -252,6 +252,8 @@ def test_a_created_user_logs_in_and_does_what_acls_allow(
     refused = bob("acls", "list", code=1)
     assert "CLUSTER_AUTHORIZATION_FAILED" in refused.err
     assert "CLUSTER_AUTHORIZATION_FAILED" in bob("users", "list", code=1).err
+    assert "GROUP_AUTHORIZATION_FAILED" in bob("consume", "orders", "--group", "billing", code=1).err
+    assert "group billing" in bob("consume", "orders", "--group", "billing", code=1).err
     admin("users", "alter", "bob", "--password-file", os.devnull, code=2)
     admin("users", "delete", "bob", "--yes")
     bob("topics", "list", code=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -182,6 +183,78 @@ def test_a_record_that_arrives_is_shown_until_interrupted(
     assert "Traceback" not in shown.screen
 
 
+def test_a_group_continues_where_it_stopped(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """If this fails, a group reads records twice after an orderly end, or skips some."""
+    topic = new_topic()
+    group = f"{topic}-group"
+    broker_cy("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(10)))
+
+    def read(*options: str) -> list[int]:
+        return [int(line) for line in broker_cy("consume", topic, "--group", *options).out.split()]
+
+    assert read(group, "-c", "4") == [0, 1, 2, 3]
+    assert read(group, "-c", "2", "--no-commit", "--filter", "value:~[68]") == [6, 8]
+    assert read(group, "-c", "6") == [4, 5, 6, 7, 8, 9]
+    assert broker_cy("groups", "describe", group, "--json").json[0]["members"] == []
+    assert read(f"{group}-2", "-c", "1", "--from", "beginning", "--no-commit") == [0]
+    assert "no-such-topic" in broker_cy("consume", "no-such-topic", "--group", group, code=1).err
+
+
+def test_members_share_the_partitions(broker: Target, broker_cy: Cli, new_topic: NewTopic, tmp_path: Path) -> None:
+    """If this fails, two members of a group print the same records, or stay in the group after Ctrl-C."""
+    topic = new_topic(2)
+    group = f"{topic}-group"
+    words = [*COMMAND, "consume", topic, "--group", group, "--from", "end", "-f", r"%p\n"]
+    children = [
+        Child([*words, "--bootstrap", broker.bootstrap], tmp_path, f"member-{number}", cwd=ROOT) for number in (1, 2)
+    ]
+
+    def partitions() -> list[int]:
+        if group not in broker_cy("groups", "list", "--json").out:
+            return []
+        found = broker_cy("groups", "describe", group, "--json").json[0]
+        return sorted(len(member["assignment"]) for member in found["members"])
+
+    def sent(lines: int) -> bool:
+        for partition in ("0", "1"):
+            broker_cy("produce", topic, "-p", partition, stdin=b"x\n")
+        shown = [child.stdout().split() for child in children]
+        return all(len(each) >= lines for each in shown)
+
+    try:
+        until(lambda: partitions() == [1, 1], "both members have a partition", interval_s=0.2)
+        until(lambda: sent(1), "both members read", interval_s=0.2)
+        shown = [{*child.stdout().split()} for child in children]
+        assert sorted(shown, key=sorted) == [{"0"}, {"1"}]
+        for child in children:
+            child.send_signal(signal.SIGINT)
+        assert [child.wait(30) for child in children] == [130, 130]
+    finally:
+        for child in children:
+            child.kill()
+    assert partitions() == []
+
+
+def test_a_member_leaves_if_its_output_is_closed(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
+    """If this fails, `| head` leaves a member in the group, whose partitions no other member reads."""
+    topic = new_topic()
+    group = f"{topic}-group"
+    broker_cy("produce", topic, stdin=b"y\n" * 200_000)
+    words = [*COMMAND, "consume", topic, "--group", group, "--bootstrap", broker.bootstrap]
+    process = subprocess.Popen(die_with_parent(words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.read(2) == b"y\n"
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    finally:
+        process.kill()
+        process.wait()
+    assert broker_cy("groups", "describe", group, "--json").json[0]["members"] == []
+
+
 def test_typed_lines_are_sent_as_they_are_typed(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
     """If this fails, typed records wait for the end of the input, or Ctrl-C hangs."""
     topic = new_topic()
@@ -302,6 +375,10 @@ def test_contradictions_are_refused(broker_cy: Cli) -> None:
     for arguments, reason in (
         (["consume", "t", "--json", "-f", "%s"], "--json cannot be combined with --format"),
         (["consume", "t", "-f", "%q"], "unknown conversion %q"),
+        (["consume", "t", "--group", "g", "-p", "1"], "--group cannot be combined with --partitions"),
+        (["consume", "t", "--group", "g", "--from", "5"], "--from, for partitions without one, is beginning or end"),
+        (["consume", "t", "--no-commit"], "need --group"),
+        (["consume", "t", "--group", "g", "--no-commit", "--commit-interval", "1s"], "cannot be combined with"),
         (["consume", "t", "--filter", "json:$.total ? 1"], "column 14: '? 1' is not understood"),
         (["consume", "t", "--filter", "total = 1"], "column 1: 'total = 1': key:TEXT, value:TEXT"),
         (["produce", "t", "-k", "a", "-K", ":"], "cannot be used together"),
