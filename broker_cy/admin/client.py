@@ -34,11 +34,13 @@ from broker_cy.admin.scram_users import ScramUserCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.tokens import TokenCalls
 from broker_cy.admin.topics import TopicCalls
+from broker_cy.admin.transactional import TIMEOUT_MS, TransactionalProducer
 from broker_cy.admin.transactions import TransactionCalls
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.login import ClientLogin
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.client.pool import Pool
+from broker_cy.wire.compression import Codec
 
 if TYPE_CHECKING:
     import ssl
@@ -118,6 +120,25 @@ class AdminClient:
         caller = Caller(self.caller.metadata, timeout_s)
         other._set_up(caller, self._group_coordinators, self._txn_coordinators, self._commits)
         return other
+
+    def transactional_producer(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+    ) -> TransactionalProducer:
+        """Sends records in transactions: see TransactionalProducer."""
+        return TransactionalProducer(
+            self.caller,
+            self._group_coordinators,
+            self._txn_coordinators,
+            transactional_id,
+            timeout_ms=timeout_ms,
+            codec=codec,
+            level=level,
+        )
 
     async def close(self) -> None:
         """Close the connections; calls in progress fail."""

@@ -16,6 +16,8 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
 from broker_cy.client.partitioner import partition_of
 from broker_cy.client.pool import Peer
+from broker_cy.client.transaction import Batch, ProducerCore, State, produce_message
+from broker_cy.client.transaction_errors import code_of
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
@@ -33,8 +35,6 @@ RECORDS_MAX = 100_000
 CREATE_WAIT_S = 5.0
 _RECORD_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 10
-_NO_PRODUCER = (-1, -1)
-_SEQUENCE_MASK = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,7 @@ class Producer:
         self.codec = codec
         self.level = level
         self.creates_topics = creates_topics
-        self._identity: tuple[int, int] | None = None
-        self._sequences: dict[TopicPartition, int] = {}
+        self._core = ProducerCore()
         self._locks: dict[TopicPartition, asyncio.Lock] = {}
         self._starting = asyncio.Lock()
         self._sticky: dict[str, int] = {}
@@ -173,52 +172,79 @@ class Producer:
             raise ClientError(Failure.INVALID, "a batch has at least one record", what=f"partition {partition}")
         deadline = self._caller.deadline()
         async with self._locks.setdefault(partition, asyncio.Lock()):
-            producer_id, producer_epoch = await self._identify(deadline) if self.acks == ACKS_ALL else _NO_PRODUCER
-            sequence = -1 if producer_id < 0 else self._sequences.get(partition, 0)
+            if self.acks != ACKS_ALL:
+                data = self._encoded(partition, records, None)
+                return await self._append(partition, data, len(records), deadline, None)
+            await self._prepare(partition, deadline)
+            batch = self._core.batch(partition)
+            data = self._encoded(partition, records, batch)
             try:
-                data = encode_batch(
-                    records,
-                    codec=self.codec,
-                    level=self.level,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    base_sequence=sequence,
-                )
-            except (WireError, ValueError) as error:
-                raise ClientError(Failure.INVALID, str(error), what=f"partition {partition}") from None
-            try:
-                appended = await self._append(partition, data, len(records), deadline)
+                return await self._append(partition, data, len(records), deadline, batch)
             except BaseException:
-                # The batch may have been stored, so the next sequence is not known. A new producer id starts from 0.
-                self._identity = None
+                self._core.lost(batch)
                 raise
-            if self._identity == (producer_id, producer_epoch):
-                self._sequences[partition] = sequence + len(records) & _SEQUENCE_MASK
-            return appended
 
-    async def _append(self, partition: TopicPartition, data: bytes, count: int, deadline: Deadline) -> Appended:
+    async def _prepare(self, partition: TopicPartition, deadline: Deadline) -> None:
+        """Get a producer id: before the first batch, and after one that may have been stored."""
+        async with self._starting:
+            if self._core.state is not State.READY:
+                self._core.restart()
+                request = self._core.initialize()
+                answer = await self._caller.ask(
+                    request.message,
+                    request.answer,
+                    lambda got: problem_of(code_of(request.api, got)),
+                    deadline=deadline,
+                )
+                self._core.take(request, answer)
+
+    def _encoded(self, partition: TopicPartition, records: Sequence[Record], batch: Batch | None) -> bytes:
+        try:
+            if batch is None:
+                return encode_batch(records, codec=self.codec, level=self.level)
+            return encode_batch(
+                records,
+                codec=self.codec,
+                level=self.level,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                transactional=batch.transactional,
+            )
+        except (WireError, ValueError) as error:
+            raise ClientError(Failure.INVALID, str(error), what=f"partition {partition}") from None
+
+    async def _append(
+        self, partition: TopicPartition, data: bytes, count: int, deadline: Deadline, batch: Batch | None
+    ) -> Appended:
+        """Send a batch to the leader. With `batch`, which has a sequence, it may be sent again."""
+
         async def send(
             peer: Peer, keys: list[TopicPartition], deadline: Deadline
         ) -> dict[TopicPartition, Appended | Problem]:
-            request = messages.ProduceRequest(
-                acks=self.acks,
-                timeout_ms=deadline.left_ms,
-                topic_data=[
-                    messages.ProduceRequest.TopicProduceData(
-                        name=partition.topic,
-                        topic_id=self._caller.metadata.topic_id(partition.topic),
-                        partition_data=[
-                            messages.ProduceRequest.PartitionProduceData(index=partition.partition, records=data)
-                        ],
-                    )
-                ],
-            )
-            if self.acks == ACKS_NONE:
-                await self._caller.pool.tell(peer, request, deadline)
-                return {partition: Appended(partition, count, None, None)}
-            answer, _ = await self._caller.pool.ask(peer, request, messages.ProduceResponse, deadline)
+            pool, topic_id = self._caller.pool, self._caller.metadata.topic_id(partition.topic)
+            if batch is None:
+                message = produce_message(partition, data, deadline.left_ms, acks=self.acks, topic_id=topic_id)
+                if self.acks == ACKS_NONE:
+                    await pool.tell(peer, message, deadline)
+                    return {partition: Appended(partition, count, None, None)}
+                answer, _ = await pool.ask(peer, message, messages.ProduceResponse, deadline)
+            else:
+                request = self._core.produce(batch, count, data, deadline.left_ms, topic_id)
+                answer, _ = await pool.ask(
+                    peer,
+                    request.message,
+                    messages.ProduceResponse,
+                    deadline,
+                    at_least=request.at_least,
+                    at_most=request.at_most,
+                )
             parts = [part for topic in answer.responses for part in topic.partition_responses]
-            return {partition: _appended(partition, parts[0], count)} if len(parts) == 1 else {}
+            if len(parts) != 1:
+                return {}
+            if batch is not None:
+                self._core.take(request, answer)
+            return {partition: _appended(partition, parts[0], count)}
 
         outcome = await self._caller.spread(
             [partition],
@@ -228,26 +254,9 @@ class Producer:
             name=lambda key: f"partition {key}",
             chunk=1,
             deadline=deadline,
-            repeatable=self.acks == ACKS_ALL,
+            repeatable=batch is not None,
         )
         return outcome.whole()[partition]
-
-    async def _identify(self, deadline: Deadline) -> tuple[int, int]:
-        """Producer id and epoch; requested when first needed, and after a batch that may have been stored."""
-        async with self._starting:
-            if self._identity is None:
-                request = messages.InitProducerIdRequest(
-                    transactional_id=None, transaction_timeout_ms=_SEQUENCE_MASK, producer_id=-1, producer_epoch=-1
-                )
-                answer = await self._caller.ask(
-                    request,
-                    messages.InitProducerIdResponse,
-                    lambda got: problem_of(got.error_code),
-                    deadline=deadline,
-                )
-                self._identity = (answer.producer_id, answer.producer_epoch)
-                self._sequences.clear()
-            return self._identity
 
 
 def _appended(

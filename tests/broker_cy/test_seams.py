@@ -36,7 +36,13 @@ PACKAGES = (
 # Packages that may use no seam.
 PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "quotas", "wire")
 # Modules that may use no seam, of packages whose other modules may.
-PURE_MODULES = ("client.group_member", "client.consumer_member", "client.consumer_protocol")
+PURE_MODULES = (
+    "client.group_member",
+    "client.consumer_member",
+    "client.consumer_protocol",
+    "client.transaction",
+    "client.transaction_errors",
+)
 
 CLOCK, RANDOM, DISK, NETWORK, THREADS, PROCESS = "clock", "random", "disk", "network", "threads", "process"
 # The seam that each module belongs to; OF_NAME has exceptions for names of `os` and `uuid`.
