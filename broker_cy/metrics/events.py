@@ -25,6 +25,8 @@ TOPIC = "__cluster_events"
 PARTITIONS_REPORTED_MAX = 2_000
 # The same for ACLs, users, quotas and delegation tokens of one change.
 CHANGES_REPORTED_MAX = 1_000
+# The characters of a name or reason that a client chose. Names of topics have at most 249.
+TEXT_CHARACTERS_MAX = 250
 
 
 @dataclass(slots=True)
@@ -687,6 +689,11 @@ class Stamped:
         if isinstance(self.event, BrokerStarted | BrokerStopped):
             return f"broker {self.broker}"
         return self.event.key
+
+
+def cut(text: str) -> str:
+    """The text as events contain it."""
+    return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "..."
 
 
 def encode(stamped: Stamped) -> tuple[bytes, bytes]:

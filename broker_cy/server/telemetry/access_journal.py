@@ -14,9 +14,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from broker_cy.metrics.events import Access, Accesses
+from broker_cy.metrics.events import Access, Accesses, cut
 from broker_cy.security.acls import Operation, ResourceType
-from broker_cy.server.telemetry.refusals import cut
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,8 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.core.logs import facts
-from broker_cy.metrics.events import CertificateExchanged, CertificateExpires, CertificateRefused
-from broker_cy.server.telemetry.refusals import cut
+from broker_cy.metrics.events import CertificateExchanged, CertificateExpires, CertificateRefused, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 The first refusal after a quiet time is written FIRST_S later, with all others of that time. From then on the gathered
 refusals are written each PERIOD_S, until a period has none. Bounds: KEYS_MAX different refusals of a kind in one
-period, further ones are only counted, and texts of TEXT_CHARACTERS_MAX. The authorizer explains each event once, not
-each refusal.
+period, further ones are only counted, and texts of metrics.events.TEXT_CHARACTERS_MAX. The authorizer explains each
+event once, not each refusal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from broker_cy.metrics.events import AccessDenied, LoginFailed
+from broker_cy.metrics.events import AccessDenied, LoginFailed, cut
 from broker_cy.security.acls import Permission
 from broker_cy.server.telemetry.security_changes import acl_of
 
@@ -26,8 +26,6 @@ FIRST_S: Final = 0.2
 PERIOD_S: Final = 10.0
 KEYS_MAX: Final = 50
 NEAR_MAX: Final = 3
-# Names of topics have 249 characters at most; other names may be longer, and are cut.
-TEXT_CHARACTERS_MAX: Final = 250
 # The mechanism of a login that is a handshake.
 TLS: Final = "TLS"
 
@@ -132,7 +130,3 @@ class Refusals:
             self._timer.cancel()
             self._timer = None
         self.flush()
-
-
-def cut(text: str) -> str:
-    return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "..."
