@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_cy.core.logs import facts
 from broker_cy.metadata import quotas
@@ -25,13 +25,19 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.quotas.connections import ConnectionRates
-    from broker_cy.server.connections.answers import ServerCore
 
 LOGGER = logging.getLogger("broker_cy.server.client_quotas")
 
 # Between two looks for entities that were not used for an hour.
 EXPIRE_S: Final = 60.0
 _USER: Final = "User:"
+
+
+class Throttled(Protocol):
+    """The connections of one set of listeners (ServerCore)."""
+
+    def meter(self, quotas: ClientQuotas | None, generation: int) -> None:
+        """Count the use of clients from now on, for these quotas; None: no quotas."""
 
 
 class ClientQuotas:
@@ -61,7 +67,7 @@ class ClientQuotas:
         }
         # How fast connections to the listeners for clients begin; None on a node without such.
         self.connections: ConnectionRates | None = None
-        self._cores: list[ServerCore] = []
+        self._cores: list[Throttled] = []
         self._generation = 0
 
     @property
@@ -69,8 +75,8 @@ class ClientQuotas:
         """Whether there is any quota of users and client ids."""
         return any(kind.limits for kind in self._kinds.values())
 
-    def attach(self, core: ServerCore) -> None:
-        """Connections of this server core are held back from now on."""
+    def attach(self, core: Throttled) -> None:
+        """Connections of this server core are throttled from now on."""
         self._cores.append(core)
         self._renew_cores()
 
