@@ -25,7 +25,7 @@ from broker_cy.security.sasl.exchange import Failed
 from broker_cy.security.sasl.plain import PlainServer
 from broker_cy.security.sasl.scram import NONCE_BYTES, Credential, Decoys, ScramServer, nonce_of
 from broker_cy.server.context import RequestContext
-from broker_cy.server.handlers.api_versions import api_versions
+from broker_cy.server.registry import registrations
 from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -332,5 +332,5 @@ class Login:
             connection.listener,
             connection.connection_id,
         )
-        response: messages.ApiVersionsResponse = api_versions(context, request)
+        response: messages.ApiVersionsResponse = registrations()[ApiKey.API_VERSIONS].function(context, request)
         return response
