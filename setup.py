@@ -29,7 +29,7 @@ C_SOURCES: dict[str, list[str]] = {
 # The only module that calls OpenSSL, so that there is one copy of a static library; and those that cannot be imported
 # without it.
 OPENSSL = "broker_cy.core.openssl"
-WITH_TLS = {OPENSSL, "broker_cy.server.connections.tls_transport"}
+WITH_TLS = {OPENSSL, "broker_cy.network.tls_transport"}
 OPENSSL_ROOM = Path("build/openssl")
 # Code that Cython would otherwise repeat in each module (methods in Python's form, checks of arguments, kinds of
 # types): a quarter of the compile time and of the machine code. Every module imports it first.
@@ -45,16 +45,16 @@ HOT = {
     "broker_cy.replica.partition",
     "broker_cy.replica.produced",
     "broker_cy.replica.replica",
-    "broker_cy.server.connections.answers",
-    "broker_cy.server.connections.connection",
-    "broker_cy.server.connections.fetch_answer",
-    "broker_cy.server.connections.gate",
-    "broker_cy.server.handlers.fetch",
-    "broker_cy.server.handlers.produce",
-    "broker_cy.server.replication.fetch_session",
-    "broker_cy.server.connections.outbox",
-    "broker_cy.server.connections.tls_transport",
-    "broker_cy.server.connections.transport",
+    "broker_cy.connections.answers",
+    "broker_cy.connections.connection",
+    "broker_cy.connections.fetch_answer",
+    "broker_cy.connections.gate",
+    "broker_cy.handlers.fetch",
+    "broker_cy.handlers.produce",
+    "broker_cy.replication.fetch_session_handler",
+    "broker_cy.connections.outbox",
+    "broker_cy.network.tls_transport",
+    "broker_cy.network.transport",
     "broker_cy.storage.cleaner.map_walk",
     "broker_cy.storage.cleaner.output",
     "broker_cy.storage.cleaner.clean_walk",

@@ -106,7 +106,7 @@ def start(argv: Sequence[str]) -> int:
     the two.
     """
     if argv[0] == "storage":
-        from broker_cy.server import storage_tool
+        from broker_cy.storage_tool import command as storage_tool
 
         return storage_tool.run(argv[1:])
     try:

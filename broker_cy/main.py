@@ -20,11 +20,11 @@ from broker_cy.control.membership.registration_refused import RegistrationRefuse
 from broker_cy.core import logs
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
+from broker_cy.network.seams import of_the_machine
+from broker_cy.network.sockets import ListenError
 from broker_cy.quorum.election_state import QuorumError
-from broker_cy.server.connections.sockets import ListenError
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.ready_line import TEXT_LINE, ReadyLine, StartError
-from broker_cy.server.seams import of_the_machine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import rights_advice

@@ -50,7 +50,7 @@ assert pathlib.Path(cursor.__file__).is_relative_to(pathlib.Path.cwd()), cursor.
 assert b"__asan_report" in pathlib.Path(cursor.__file__).read_bytes(), "the extensions are not instrumented"
 EOF
 if [ $# -eq 0 ]; then
-    set -- tests/broker_cy/core tests/broker_cy/wire tests/broker_cy/storage tests/broker_cy/server/test_connection.py \
-        tests/broker_cy/server/test_reset.py tests/broker_cy/server/test_tls_listener.py tests/fuzz
+    set -- tests/broker_cy/core tests/broker_cy/wire tests/broker_cy/storage tests/broker_cy/connections/test_connection.py \
+        tests/broker_cy/connections/test_reset.py tests/broker_cy/network/test_tls_listener.py tests/fuzz
 fi
 preloaded "$python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" -m "not soak" --timeout 900 "$@"

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 if TYPE_CHECKING:
-    from broker_cy.server.registry import Registration
+    from broker_cy.broker.registry import Registration
 
 PAGE = ROOT / "docs" / "protocol.md"
 HEAD = """\
@@ -40,7 +40,7 @@ def advertised(entry: Registration) -> str:
 
 def page() -> str:
     """Return the whole document."""
-    from broker_cy.server.handlers import load_handlers
+    from broker_cy.handlers import load_handlers
 
     rows = [
         f"| {int(key)} | {entry.api_key.name.title().replace('_', '')} | {entry.min_version}-{entry.max_version} "

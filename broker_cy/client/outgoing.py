@@ -1,5 +1,5 @@
 """The parts of the machine that outgoing connections need, passed in by their creator: consoles pass MACHINE, brokers
-pass their own seams (server.seams).
+pass their own seams (network.seams).
 
 Deadlines use the time of the running loop, which its owner controls.
 """

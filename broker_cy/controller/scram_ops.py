@@ -1,7 +1,7 @@
 """SCRAM credentials of users: AlterUserScramCredentials (51) and DescribeUserScramCredentials (50), with the rules and
 messages of Kafka's ScramControlManager and ScramImage (KIP-554).
 
-The records are in the image's `kept`, by (SCRAM, user, type of the mechanism); server.connections.login checks logins
+The records are in the image's `kept`, by (SCRAM, user, type of the mechanism); connections.login checks logins
 with them.
 
 One of them belongs to no user: it has the empty name, which no login and no request can have. Its server key is the

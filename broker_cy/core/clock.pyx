@@ -55,5 +55,5 @@ cdef class ManualClock(Clock):
         self.advance_ns(<int64_t>(seconds * 1e9))
 
 
-# For programs that are not part of a broker; a broker gets its clock from server.seams.
+# For programs that are not part of a broker; a broker gets its clock from network.seams.
 MACHINE_CLOCK = Clock()

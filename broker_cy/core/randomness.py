@@ -40,5 +40,5 @@ class Randomness:
                 return value
 
 
-# For programs that are not part of a broker; a broker gets its randomness from server.seams.
+# For programs that are not part of a broker; a broker gets its randomness from network.seams.
 MACHINE_RANDOMNESS: Final = Randomness()

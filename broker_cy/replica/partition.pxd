@@ -49,7 +49,7 @@ cdef class Partition(FlushedLog):
     cdef readonly int64_t fetched_bytes
     cdef readonly int64_t replicated_bytes  # appended by this follower
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
-    # The log is not open yet but will be, and `log` is None. Requests that need it wait (server.partitions).
+    # The log is not open yet but will be, and `log` is None. Requests that need it wait (partitions).
     cdef readonly bint unopened
 
     cdef inline int note_staged(self, Py_ssize_t size) except -1:

@@ -1,1 +1,1 @@
-"""Listeners, connections, request dispatch and the services behind the handlers."""
+"""The life cycle of a node: `lifecycle` for a broker, `controller_lifecycle` for a node that is only a controller."""

@@ -7,25 +7,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker_cy.broker.broker import Broker
 from broker_cy.control.controller_service import ControllerService
+from broker_cy.events.event_log import EventLog
 from broker_cy.metadata.image import RESOURCE_BROKER
+from broker_cy.network.tls_listeners import LOOK_S
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.broker import Broker
-from broker_cy.server.connections.tls_listeners import LOOK_S
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.node_directories import open_node_directories, storage_settings
-from broker_cy.server.telemetry.event_log import EventLog
-from broker_cy.server.telemetry.loop_watch import LoopWatch
-from broker_cy.server.telemetry.metrics_binding import bind_metrics
 from broker_cy.server.worker_pools import NodePools
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.telemetry.loop_watch import LoopWatch
+from broker_cy.telemetry.metrics_binding import bind_metrics
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
+    from broker_cy.connections.listener import Listener
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.server.connections.listener import Listener
-    from broker_cy.server.seams import Seams
-    from broker_cy.server.telemetry.metrics_http import MetricsServer
+    from broker_cy.network.seams import Seams
+    from broker_cy.telemetry.metrics_http import MetricsServer
 
 # Interval at which storage checks whether a checkpoint is due.
 STORAGE_TICK_S = 0.25
@@ -107,7 +107,7 @@ class ControllerServer:
     async def _page(self, _: frozenset[str] | None) -> bytes:
         """The page of a scrape."""
         # Imported here, because a node that serves no metrics does not need it.
-        from broker_cy.server.telemetry.metrics_page import render_controller
+        from broker_cy.telemetry.metrics_page import render_controller
 
         return await render_controller(self.broker, self._controllers.core, self._watch)
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.broker.registry import ListenerKind, declared
+from broker_cy.connections.answers import ServerCore
+from broker_cy.connections.listener import Admission, Ended, Listener
+from broker_cy.connections.login_listeners import logins_of
+from broker_cy.handlers import load_handlers
+from broker_cy.network.sockets import Buffers
+from broker_cy.network.tls_listeners import HANDSHAKE_WORKERS, TlsListeners
 from broker_cy.quorum.voters import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.connections.answers import ServerCore
-from broker_cy.server.connections.listener import Admission, Ended, Listener
-from broker_cy.server.connections.login_listeners import logins_of
-from broker_cy.server.connections.sockets import Buffers
-from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS, TlsListeners
-from broker_cy.server.handlers import load_handlers
-from broker_cy.server.registry import ListenerKind, declared
 
 if TYPE_CHECKING:
-    from broker_cy.server.broker import Broker
-    from broker_cy.server.connections.connection import Connection
-    from broker_cy.server.seams import Acceptor, Seams
+    from broker_cy.broker.broker import Broker
+    from broker_cy.connections.connection import Connection
+    from broker_cy.network.seams import Acceptor, Seams
 
 _ALL_INTERFACES = frozenset({"", "0.0.0.0", "::", "[::]"})
 

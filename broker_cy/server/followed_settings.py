@@ -11,7 +11,7 @@ from broker_cy.server.node_directories import cleaner_settings
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
-    from broker_cy.server.connections.answers import ServerCore
+    from broker_cy.connections.answers import ServerCore
     from broker_cy.storage.log_manager import LogManager
 
 

@@ -14,49 +14,49 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker_cy.broker.broker import Broker
+from broker_cy.broker.client_quotas import EXPIRE_S
+from broker_cy.broker.registry import declared
 from broker_cy.client.address import Address
+from broker_cy.connections import charging
+from broker_cy.connections.answers import ServerCore
+from broker_cy.connections.connection_limits import ConnectionLimits
+from broker_cy.connections.listener import Listener
+from broker_cy.connections.login_listeners import logins_of
 from broker_cy.control.controller_service import ControllerService
 from broker_cy.control.membership.own_address import check_own_address
 from broker_cy.control.topics.auto_topics import AutoTopics
+from broker_cy.coordinator_services.coordinator_service import ServiceContext
+from broker_cy.coordinator_services.coordinators import Coordinators
+from broker_cy.events.event_log import EventLog
+from broker_cy.handlers import load_handlers
 from broker_cy.metadata.image import Endpoint
+from broker_cy.network.sockets import Buffers
+from broker_cy.network.tls_listeners import HANDSHAKE_WORKERS, LOOK_S, TlsListeners
+from broker_cy.partitions.openings import Openings
+from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.broker import Broker
-from broker_cy.server.client_quotas import EXPIRE_S
-from broker_cy.server.connections import charging
-from broker_cy.server.connections.answers import ServerCore
-from broker_cy.server.connections.connection_limits import ConnectionLimits
-from broker_cy.server.connections.listener import Listener
-from broker_cy.server.connections.login_listeners import logins_of
-from broker_cy.server.connections.sockets import Buffers
-from broker_cy.server.connections.tls_listeners import HANDSHAKE_WORKERS, LOOK_S, TlsListeners
+from broker_cy.replication.throttles import Throttles
 from broker_cy.server.controller_listeners import ControllerListeners
-from broker_cy.server.coordinators.coordinator_service import ServiceContext
-from broker_cy.server.coordinators.coordinators import Coordinators
 from broker_cy.server.followed_settings import follow_settings
-from broker_cy.server.handlers import load_handlers
 from broker_cy.server.node_directories import open_log_manager
-from broker_cy.server.partitions.openings import Openings
-from broker_cy.server.partitions.partition_service import PartitionService
-from broker_cy.server.registry import declared
-from broker_cy.server.replication.throttles import Throttles
-from broker_cy.server.telemetry.commit_sampler import CommitSampler
-from broker_cy.server.telemetry.event_log import EventLog
-from broker_cy.server.telemetry.loop_watch import LoopWatch
-from broker_cy.server.telemetry.metrics_binding import bind_metrics
-from broker_cy.server.telemetry.metrics_sampler import MetricsSampler
 from broker_cy.server.worker_pools import SYNC_THREADS, BrokerPools
 from broker_cy.storage.data_directory import holds_partitions
+from broker_cy.telemetry.commit_sampler import CommitSampler
+from broker_cy.telemetry.loop_watch import LoopWatch
+from broker_cy.telemetry.metrics_binding import bind_metrics
+from broker_cy.telemetry.metrics_sampler import MetricsSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
-    from broker_cy.server.replication.broker_replication import BrokerReplication
-    from broker_cy.server.seams import Seams
-    from broker_cy.server.telemetry.metrics_http import MetricsServer
+    from broker_cy.network.seams import Seams
+    from broker_cy.server.broker_replication import BrokerReplication
     from broker_cy.storage.data_directory import DataDirectory
+    from broker_cy.telemetry.metrics_http import MetricsServer
 
 LOGGER = logging.getLogger("broker_cy.server")
 
@@ -218,7 +218,7 @@ class BrokerServer:
 
     async def page(self, topics: frozenset[str] | None) -> bytes:
         """The page of a scrape; with `topics`, only the metrics of their partitions."""
-        from broker_cy.server.telemetry.metrics_page import render
+        from broker_cy.telemetry.metrics_page import render
 
         return await render(self.broker, self._core, self._watch, topics)
 
@@ -253,7 +253,7 @@ class BrokerServer:
         return [f"the {name} coordinator is loading" for name, is_loading in loading.items() if is_loading]
 
     def _install_hot_handlers(self) -> None:
-        from broker_cy.server.handlers import fetch, produce
+        from broker_cy.handlers import fetch, produce
 
         self._core.cold_reader = self._pools.cold_reader
         self._core.fetch_bytes_max = self.config["fetch.max.bytes"]
@@ -376,7 +376,7 @@ class BrokerServer:
         self._controllers.start()
         if broker.controller.has_peers:
             # Imported here, because a node that is alone does not need these modules.
-            from broker_cy.server.replication.broker_replication import BrokerReplication
+            from broker_cy.server.broker_replication import BrokerReplication
 
             self._replication = BrokerReplication(broker, self._throttles, self._core.flush)
             self._partitions.replication = self._replication.fetchers
@@ -407,7 +407,7 @@ class BrokerServer:
 
     def _on_creating(self, is_creating: bool) -> None:
         """Have requests wait for logs that are not created yet."""
-        from broker_cy.server.handlers import produce
+        from broker_cy.handlers import produce
 
         self._is_creating = is_creating
         produce.install(self._core, some_unopened=is_creating or bool(self.broker.log_manager.unopened))

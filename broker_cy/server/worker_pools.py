@@ -8,7 +8,7 @@ from broker_cy.server.jobs import LoopJobs
 from broker_cy.storage.log_opener import OPENING_MAX
 
 if TYPE_CHECKING:
-    from broker_cy.server.seams import Seams
+    from broker_cy.network.seams import Seams
 
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2

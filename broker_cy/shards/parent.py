@@ -43,9 +43,9 @@ from broker_cy.shards.supervisor import Action, Ended, Event, Hello, ShardSuperv
 
 if TYPE_CHECKING:
     from broker_cy.config.shard_plan import Plan
-    from broker_cy.server.telemetry.metrics_http import MetricsServer
     from broker_cy.shards.children import Child
     from broker_cy.shards.node_directory import NodeDirectory
+    from broker_cy.telemetry.metrics_http import MetricsServer
 
 LOGGER = logging.getLogger("broker_cy.shards")
 
@@ -291,9 +291,9 @@ class Parent:
         if not self._plan.metrics:
             return
         # Imported here, because a parent that serves no metrics does not need these modules.
-        from broker_cy.server.telemetry.metrics_access import access_of
-        from broker_cy.server.telemetry.metrics_address import MetricsAddress
-        from broker_cy.server.telemetry.metrics_http import MetricsServer
+        from broker_cy.telemetry.metrics_access import access_of
+        from broker_cy.telemetry.metrics_address import MetricsAddress
+        from broker_cy.telemetry.metrics_http import MetricsServer
 
         access = access_of(self._plan.metrics_access, self._loop.time)
         address = MetricsAddress.parse(self._plan.metrics)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sources
 from broker_cy.core import logs
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
-from broker_cy.server.connections.sockets import ListenError
+from broker_cy.network.sockets import ListenError
 from broker_cy.server.ready_line import TEXT_LINE, ReadyLine, StartError
 from broker_cy.shards import parent
 from broker_cy.shards.children import Child, has_pidfds

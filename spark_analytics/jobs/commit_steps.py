@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_analytics.jobs.in_order import ID
 
-# How often brokers report commits (broker_cy.server.telemetry.commit_sampler.PERIOD_S).
+# How often brokers report commits (broker_cy.telemetry.commit_sampler.PERIOD_S).
 REPORT_MS = 1_000
 MINUTE_MS = 60_000
 # The value of unknown times.

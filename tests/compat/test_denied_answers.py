@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from broker_cy.broker.registry import registrations
 from broker_cy.core.errors import ErrorCode
+from broker_cy.handlers import load_handlers
 from broker_cy.security.acls import Operation, PatternType, Permission, ResourceType
-from broker_cy.server.handlers import load_handlers
-from broker_cy.server.registry import registrations
 from broker_cy.wire import messages as m
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.client import Client

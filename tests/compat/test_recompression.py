@@ -12,7 +12,7 @@ import pytest
 
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, encode_batch
-from tests.broker_cy.server.harness import SETTINGS, CoreHarness, produce_to
+from tests.broker_cy.connections.harness import SETTINGS, CoreHarness, produce_to
 from tests.support.kafka_dump import dump_log_segments
 
 # compression.type, and the setting of its level.

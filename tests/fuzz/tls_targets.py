@@ -19,8 +19,8 @@ from broker_cy.core.openssl import FAILED, SHAKEN, TlsContext, TlsSession
 from broker_cy.security.tls.stores import StoreSettings, load_identity, load_trusted
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
-from tests.broker_cy.server.harness import DEADLINE_S
-from tests.broker_cy.server.tls_harness import TlsHarness
+from tests.broker_cy.connections.harness import DEADLINE_S
+from tests.broker_cy.network.tls_harness import TlsHarness
 from tests.fuzz.mutator import Mutator
 from tests.fuzz.target import Target
 from tests.support.certificates import Authority

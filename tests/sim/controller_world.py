@@ -18,10 +18,10 @@ from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
 from broker_cy.controller.rules import directory_of, has_online_directory
 from broker_cy.core.errors import KafkaError
+from broker_cy.events.security_changes import security_changes
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.metadata.partition_index import is_reassigning
-from broker_cy.server.telemetry.security_changes import security_changes
 from tests.broker_cy.controller.acts import BROKERS, Act, Draw, operation_of, request_of
 from tests.broker_cy.controller.brokers import CLUSTER_ID, Brokers
 from tests.sim.controller_authors import Changes

@@ -6,9 +6,9 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.partition import Partition
-from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.broker_cy.coordinator.harness import Harness
 from tests.sim.real_partitions import Partitions
 

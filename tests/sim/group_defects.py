@@ -16,9 +16,9 @@ from broker_cy.coordinator.offsets import NO_PRODUCER_ID
 from broker_cy.coordinator.records import KeyType, key_type
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
+from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import UNCHANGED
-from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 
 Machine = GroupMachine

@@ -14,13 +14,13 @@ from broker_cy.config import BrokerConfig, topic_settings
 from broker_cy.control.controller_service import ControllerService
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.randomness import Randomness
+from broker_cy.events.log_events import LogEvents
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
+from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.partitions.partition_service import PartitionService
-from broker_cy.server.telemetry.log_events import LogEvents
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.storage.managing import Manager, open_manager

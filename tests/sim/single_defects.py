@@ -229,7 +229,7 @@ DEFECTS: dict[Planter, str] = {
         "replica/test_in_sync.py::test_a_proposed_replica_counts_until_the_controller_has_answered"
     ),
     quiet_followers_are_late: (
-        "server/test_replication.py::test_who_has_everything_of_a_quiet_partition_stays_when_it_is_written_to"
+        "replication/test_replication.py::test_who_has_everything_of_a_quiet_partition_stays_when_it_is_written_to"
     ),
     appends_records_of_later_epochs: "replica/test_in_sync.py::test_a_follower_appends_what_belongs_to_its_fetch",
     empty_log_begins_at_any_offset: "replica/test_in_sync.py::test_an_empty_log_begins_within_no_batch",

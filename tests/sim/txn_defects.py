@@ -10,8 +10,8 @@ from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
 from broker_cy.coordinator.txn.state import Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TxnStep
+from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import Kept
 from tests.sim.txn_partitions import DataPartition

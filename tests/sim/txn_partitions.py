@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from broker_cy.coordinator.txn.state import Markers, TopicPartition
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
+from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.verification import Verification
-from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
 from broker_cy.wire.control import ControlType, control_type
 from broker_cy.wire.records import Record as WireRecord
 from broker_cy.wire.records import encode_batch

@@ -38,7 +38,7 @@ def test_the_summary_has_durations_and_reasons(tmp_path: Path) -> None:
 def test_folders_have_two_levels() -> None:
     """If this fails, the summary has a line for each of hundreds of folders, or only one."""
     assert folder_of("tests/test_a.py::test_x") == "tests"
-    assert folder_of("tests/broker_cy/server/handlers/test_a.py::test_x") == "tests/broker_cy/server"
+    assert folder_of("tests/broker_cy/handlers/controllers/test_a.py::test_x") == "tests/broker_cy/handlers"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from broker_cy.quorum import entries, wire_log
 from broker_cy.quorum.entries import Batch, KRaftVersion
 from broker_cy.quorum.step import Output, Role
 from broker_cy.wire import messages
-from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run
+from tests.broker_cy.handlers.metadata_broker import LISTENERS, MetadataBroker, run
 
 EPOCH = 3
 

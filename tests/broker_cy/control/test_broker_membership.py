@@ -15,7 +15,7 @@ from broker_cy.control.membership.registration_refused import RegistrationRefuse
 from broker_cy.core import supervision
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 from broker_cy.wire import messages
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker, run, until
 
 
 class Silent:

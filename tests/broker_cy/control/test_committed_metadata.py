@@ -29,7 +29,7 @@ from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import messages
 from tests.broker_cy.control.test_controller_service import create
-from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
+from tests.broker_cy.handlers.metadata_broker import LISTENERS, MetadataBroker, run, until
 
 
 def test_an_image_that_follows_is_that_of_the_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from broker_cy.control.active.controller_duties import ControllerDuties
 from broker_cy.controller.broker_states import FenceBrokers, LeaveInSync, ReplaceLeaders
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.errors import ErrorCode, KafkaError
-from tests.broker_cy.server.group_broker import run, until
+from tests.broker_cy.coordinator_services.group_broker import run, until
 
 
 class Active:

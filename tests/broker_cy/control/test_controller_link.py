@@ -21,7 +21,7 @@ from broker_cy.quorum.step import Send
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
-from tests.broker_cy.server.metadata_broker import MetadataBroker
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker
 
 WAIT_S = 60.0
 ROLES = {

@@ -25,8 +25,8 @@ from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.storage import disk, log_deletion
 from broker_cy.wire import messages
-from tests.broker_cy.server.group_broker import GroupBroker
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.broker_cy.coordinator_services.group_broker import GroupBroker
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker, run, until
 from tests.sim.world.directories import format_directory
 from tests.support.images import topic_in
 

@@ -11,7 +11,7 @@ from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
-from tests.broker_cy.server.metadata_broker import run
+from tests.broker_cy.handlers.metadata_broker import run
 
 ME, OTHER = 1, 2
 OWN, LOST, OF_OTHER = UUID(int=11), UUID(int=12), UUID(int=13)

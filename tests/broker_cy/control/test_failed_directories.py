@@ -13,7 +13,7 @@ from broker_cy.control.membership.failed_directories import LAST_S, FailedDirect
 from broker_cy.controller.broker_states import HeartbeatReply, State
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker, run, until
 
 FIRST, SECOND = UUID(int=1000), UUID(int=1001)
 TIMEOUT_S = 30.0

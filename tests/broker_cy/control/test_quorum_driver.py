@@ -15,7 +15,7 @@ from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import Event, LeaderGone, Output, Stop
 from broker_cy.quorum.voters import Voter, VoterSet
-from tests.broker_cy.server.metadata_broker import LISTENERS, MetadataBroker, run, until
+from tests.broker_cy.handlers.metadata_broker import LISTENERS, MetadataBroker, run, until
 
 
 class OneOfThree(Quorum):

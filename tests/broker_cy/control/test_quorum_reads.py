@@ -21,7 +21,7 @@ from broker_cy.quorum.step import Send
 from broker_cy.storage import disk
 from broker_cy.storage.cold_lookup import look_up
 from broker_cy.wire import messages
-from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker, run, until
 
 SNAPSHOT = SnapshotId(40, 3)
 CONTENT = b"0123456789"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.wire import codec, messages
-from tests.broker_cy.server.metadata_broker import MetadataBroker, until
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker, until
 from tests.support import raw_wire
 from tests.support.kafka_dump import dump_log_segments
 from tests.support.kafka_peer import KafkaPeer

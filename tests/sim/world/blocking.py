@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
+from broker_cy.coordinator_services.coordinator_runtime import LOAD_CHUNK_BYTES
 from broker_cy.metadata import framing
-from broker_cy.server.coordinators.coordinator_runtime import LOAD_CHUNK_BYTES
 from broker_cy.storage import checkpoints, written_points
 from broker_cy.storage import disk as system
 from broker_cy.wire import codec, records
@@ -82,14 +82,14 @@ ALLOWED: Final = (
     # A segment is full: its last index interval is read for the index entry of its end. This is for batches of clients
     # and, also in compiled code, for the reads of a fetch after COLD_LOOKUPS_MAX lookups that it waited for.
     Allowed(READ, COMPILED, 100),
-    Allowed(READ, "server.coordinators.record_writer.RecordWriter._stage_pending", 4),
-    Allowed(READ, "server.coordinators.group_runtime.GroupRuntime.commit_transactional", 4),
-    Allowed(READ, "server.telemetry.own_topic.OwnTopic._append", 4),
+    Allowed(READ, "coordinator_services.record_writer.RecordWriter._stage_pending", 4),
+    Allowed(READ, "coordinator_services.group_runtime.GroupRuntime.commit_transactional", 4),
+    Allowed(READ, "events.own_topic.OwnTopic._append", 4),
     Allowed(READ, "control.quorum.metadata_log.MetadataLog.append", 4),
     # The same, for each partition of a request of markers.
-    Allowed(READ, "server.coordinators.txn_markers.TxnMarkers._append", 100),
+    Allowed(READ, "coordinator_services.txn_markers.TxnMarkers._append", 100),
     # The same, for each log in an answer of a leader: after a start there are many.
-    Allowed(READ, "server.replication.fetcher.LeaderFetcher._append", 100),
+    Allowed(READ, "replication.fetcher.LeaderFetcher._append", 100),
     # A log is cut: the index, and the headers of batches behind the last producer state.
     Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
     Allowed(READ, "control.quorum.metadata_log.MetadataLog.truncate", 100),
@@ -98,15 +98,15 @@ ALLOWED: Final = (
     # The next log to compact is chosen: the first timestamp after the compacted part.
     Allowed(READ, "storage.cleaner.log_cleaner.LogCleaner._begin", 100),
     # The position of the next piece that a coordinator loads; a worker reads the piece.
-    Allowed(READ, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", 100),
+    Allowed(READ, "coordinator_services.coordinator_runtime.CoordinatorRuntime._replay_log", 100),
     # A piece of a coordinator's log; LOAD_RECORDS_PER_TURN of its records are replayed in a turn.
-    Allowed(PARSE, "server.coordinators.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
+    Allowed(PARSE, "coordinator_services.coordinator_runtime.CoordinatorRuntime._replay_log", LOAD_CHUNK_BYTES),
     # A piece of the committed metadata; one batch is parsed as a whole, whatever its size is.
     Allowed(PARSE, "control.image.committed_metadata.CommittedMetadata._replay", REPLAY_BYTES),
     # A request that a broker forwarded, its response, and the log ends of the partitions that a follower asked for.
-    Allowed(PARSE, "server.handlers.controllers.envelope.envelope", FORWARDED_BYTES),
+    Allowed(PARSE, "handlers.controllers.envelope.envelope", FORWARDED_BYTES),
     Allowed(PARSE, "control.link.envelope.read_response", FORWARDED_BYTES),
-    Allowed(PARSE, "server.replication.fetcher.LeaderFetcher._offsets", FORWARDED_BYTES),
+    Allowed(PARSE, "replication.fetcher.LeaderFetcher._offsets", FORWARDED_BYTES),
 )
 _BY_KIND: Final = {
     kind: {each.function: each for each in ALLOWED if each.kind == kind} for kind in (SYNC, RENAME, READ, PARSE)

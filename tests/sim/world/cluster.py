@@ -40,7 +40,7 @@ TIMES = {
     "leader.imbalance.check.interval.seconds": "3",
     "offsets.commit.timeout.ms": "300",
 }
-# A replica that lacks more than some batches is far behind (server.replication.fetcher_manager).
+# A replica that lacks more than some batches is far behind (replication.fetcher_manager).
 SIZES = {"replica.fetch.max.bytes": "600"}
 # Users of a secured cluster: the nodes; all clients but the one of tests.sim.world.clients.warden; that one.
 NODE_USER, CLIENT_USER = "node", "client"

@@ -8,11 +8,17 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.access.tokens import Tokens
+from broker_cy.broker.client_quotas import ClientQuotas
 from broker_cy.control.quorum import quorum_opening
 from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.rules import Rules
+from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
+from broker_cy.coordinator_services.coordinator_service import CoordinatorService
+from broker_cy.coordinator_services.record_writer import RecordWriter
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.quorum import changes, elections
 from broker_cy.quorum.history import BEFORE_THE_LOG, VoterHistory, VotersAt
 from broker_cy.quorum.state import QuorumState
@@ -22,15 +28,9 @@ from broker_cy.replica import following, leading
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
+from broker_cy.replication.fetcher import FetcherId
+from broker_cy.replication.fetcher_manager import ReplicaFetcherManager
 from broker_cy.security.authorizer import Authorizer, Patterns
-from broker_cy.server.client_quotas import ClientQuotas
-from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
-from broker_cy.server.coordinators.coordinator_service import CoordinatorService
-from broker_cy.server.coordinators.record_writer import RecordWriter
-from broker_cy.server.partitions.partition_service import PartitionService
-from broker_cy.server.replication.fetcher import FetcherId
-from broker_cy.server.replication.fetcher_manager import ReplicaFetcherManager
-from broker_cy.server.tokens import Tokens
 from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager

@@ -15,7 +15,7 @@ from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.coordinator.txn.state import TxnState
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
-from broker_cy.server.coordinators.coordinator_runtime import LoadState
+from broker_cy.coordinator_services.coordinator_runtime import LoadState
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.coordinator.harness import durable
 from tests.sim.world.groups import LATE_US, SESSION_MS

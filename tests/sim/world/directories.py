@@ -12,13 +12,13 @@ from broker_cy.core.randomness import Randomness
 from broker_cy.metadata import snapshot
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import MAX_KRAFT_VERSION, Endpoint, ReplicaKey, Voter, VoterSet
-from broker_cy.server.storage_tool import FIRST_SNAPSHOT
 from broker_cy.storage.data_directory import (
     DataDirectory,
     make_log_directory,
     open_directories,
     open_metadata_directory,
 )
+from broker_cy.storage_tool.command import FIRST_SNAPSHOT
 from tests.sim.world.cluster import CONTROLLER_PORT, node_of
 from tests.sim.world.draws import Draws, Trace
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
-from broker_cy.server.connections.sockets import Buffers
+from broker_cy.network.seams import Seams
+from broker_cy.network.sockets import Buffers
 from broker_cy.server.controller_lifecycle import ControllerServer
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.seams import Seams
 from broker_cy.storage.data_directory import DataDirectory
 from tests.sim.world import blocking, disks
 from tests.sim.world.checks import check_partitions
@@ -383,7 +383,7 @@ class Machine:
         self._directories.append(DataDirectory(path))
         return self._directories[-1]
 
-    # --- the network and the workers of server.seams
+    # --- the network and the workers of network.seams
 
     def listen(self, name: str, host: str, port: int, backlog: int, buffers: Buffers) -> Listening:
         self.listening.append(self.world.network.listen(self.host, port, self._schedule, self._gathering))

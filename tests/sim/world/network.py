@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker_cy.server.connections.transport import SocketTransport
+from broker_cy.network.transport import SocketTransport
 from tests.sim.world.draws import Draws
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class _Nobody:
 
 
 class Incoming:
-    """A client that a broker has accepted (server.seams.Incoming)."""
+    """A client that a broker has accepted (network.seams.Incoming)."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -256,7 +256,7 @@ class Gathering:
 
 
 class Listening:
-    """The listening socket of the process that runs on `host` now (server.seams.Acceptor)."""
+    """The listening socket of the process that runs on `host` now (network.seams.Acceptor)."""
 
     def __init__(self, network: Network, host: str, port: int, wake: Callable[[], None], gathering: Gathering) -> None:
         self.network = network

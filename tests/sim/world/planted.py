@@ -15,15 +15,15 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.connections.listener import Listener
 from broker_cy.control.quorum.metadata_log import MetadataLog
+from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
+from broker_cy.coordinator_services.record_writer import RecordWriter
+from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.connections.listener import Listener
-from broker_cy.server.coordinators.coordinator_runtime import CoordinatorRuntime
-from broker_cy.server.coordinators.record_writer import RecordWriter
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.lifecycle import BrokerServer
-from broker_cy.server.partitions.partition_service import PartitionService
 from broker_cy.storage import log_truncation
 from tests.sim import group_defects, txn_defects
 from tests.sim.power_planted import PLANTED as OF_STORAGE

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.client.exchange import SIZE_BYTES, Exchange
 from broker_cy.client.login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
+from broker_cy.coordinator_services.coordinator_service import LOAD_WAIT_S
 from broker_cy.core import scram
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.sasl.exchange import Login
 from broker_cy.security.sasl.plain import PlainClient
 from broker_cy.security.sasl.scram import SaltedPasswords, ScramClient
-from broker_cy.server.coordinators.coordinator_service import LOAD_WAIT_S
 from broker_cy.wire import codec, messages
 from tests.sim.world.cluster import CLIENT_USER, PASSWORDS
 from tests.sim.world.network import PORT

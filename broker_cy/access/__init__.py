@@ -1,0 +1,1 @@
+"""Authorization on this node, its delegation tokens, and the keys and threads that logins need."""

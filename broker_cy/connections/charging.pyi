@@ -1,0 +1,3 @@
+from broker_cy.connections.answers import ServerCore
+
+def install(server: ServerCore) -> None: ...

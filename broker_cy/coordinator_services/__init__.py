@@ -1,0 +1,4 @@
+"""The group and the transaction coordinator as services of this broker: logs, timers, and requests to other brokers.
+
+The state machines, which do no I/O, are the package `coordinator`.
+"""

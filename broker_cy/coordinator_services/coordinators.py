@@ -1,0 +1,67 @@
+"""The coordinators of this broker, for groups and for transactions, with their requests to other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator_services.group_service import GroupService
+from broker_cy.coordinator_services.marker_sender import MarkerSender
+from broker_cy.coordinator_services.txn_markers import TxnMarkers
+from broker_cy.coordinator_services.txn_service import TransactionService
+from broker_cy.coordinator_services.txn_verifier import TxnVerifier
+from broker_cy.network.broker_calls import BrokerCalls
+
+if TYPE_CHECKING:
+    from broker_cy.client.outgoing import Outgoing
+    from broker_cy.coordinator_services.coordinator_service import ServiceContext
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.partitions.openings import Openings
+
+
+class Coordinators:
+    """`apply` follows the metadata, `stop` ends all of them in order."""
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        openings: Openings,
+        image: Callable[[], MetadataImage],
+        outgoing: Outgoing,
+        next_producer_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        """`outgoing` has the connections to other brokers; `next_producer_id` as in TransactionService."""
+        config, loop, node_id = context.config, context.loop, context.config.node_id
+        self.groups = GroupService(context)
+        self.txn_markers = TxnMarkers(
+            context.partitions, self.groups, openings, context.clock, loop, config["request.timeout.ms"]
+        )
+        self._calls = BrokerCalls(node_id, config.network.inter_broker, image, outgoing)
+        self.marker_sender = MarkerSender(node_id, loop, image, self.txn_markers, self._calls)
+        self.verifier = TxnVerifier(loop, self._calls)
+        self.transactions = TransactionService(context, self.marker_sender, next_producer_id, self.verifier)
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """The committed metadata have changed."""
+        self.groups.apply(delta, image)
+        self.transactions.apply(delta, image)
+        self.marker_sender.apply(delta, image)
+        self.verifier.apply(delta, image)
+
+    def partition_online(self, topic: str, index: int) -> None:
+        """A partition that was offline is served now."""
+        self.groups.partition_online(topic, index)
+        self.transactions.partition_online(topic, index)
+
+    def partition_led(self, topic: str) -> None:
+        """This broker leads partitions of the topic later than the metadata say."""
+        self.groups.partition_led(topic)
+        self.transactions.partition_led(topic)
+
+    async def stop(self) -> None:
+        """End them in this order: the end of a transaction may wait for a group coordinator."""
+        await self.transactions.stop()
+        await self.marker_sender.close()
+        await self.verifier.close()
+        await self._calls.close()
+        await self.groups.stop()

@@ -1,0 +1,50 @@
+"""DeleteGroups, versions 0 to 2: groups without members, with their offsets.
+
+Omissions: a share group is refused with UNSUPPORTED_VERSION, as its state in `__share_group_state` is not served yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_cy.broker.context import RequestContext
+from broker_cy.broker.registry import handler
+from broker_cy.coordinator import admin
+from broker_cy.coordinator_services.group_runtime import GroupRuntime
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(
+    ApiKey.DELETE_GROUPS,
+    versions=(0, 2),
+    omissions="Share groups are not deleted: they get UNSUPPORTED_VERSION.",
+    requires="DELETE on each group",
+)
+async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
+    results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
+    by_runtime: dict[GroupRuntime, list[str]] = {}
+    refused: list[str] = []
+    for group_id in dict.fromkeys(request.groups_names):
+        if not ctx.allows(Operation.DELETE, ResourceType.GROUP, group_id):
+            refused.append(group_id)
+            continue
+        try:
+            by_runtime.setdefault(ctx.broker.groups.runtime_for(group_id), []).append(group_id)
+        except KafkaError as error:
+            results.append(messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code))
+    for answer in await asyncio.gather(*(_delete(runtime, group_ids) for runtime, group_ids in by_runtime.items())):
+        results += answer.results
+    results += [
+        messages.DeleteGroupsResponse.DeletableGroupResult(
+            group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+        )
+        for group_id in refused
+    ]
+    return messages.DeleteGroupsResponse(results=results)
+
+
+def _delete(runtime: GroupRuntime, group_ids: list[str]) -> asyncio.Future[messages.DeleteGroupsResponse]:
+    return runtime.run(admin.delete_groups, group_ids)

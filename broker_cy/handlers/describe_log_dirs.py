@@ -1,0 +1,84 @@
+"""DescribeLogDirs, versions 1 to 5: the log directories, the size of each partition in them, their free space, and
+whether they take new replicas (KIP-1066).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from broker_cy.broker.context import RequestContext
+from broker_cy.broker.registry import handler
+from broker_cy.control.membership.cordons import is_cordoned
+from broker_cy.core.errors import ErrorCode
+from broker_cy.security.acls import Operation
+from broker_cy.storage.data_directory import room
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+
+Response = messages.DescribeLogDirsResponse
+
+
+@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), requires="DESCRIBE on the cluster")
+async def describe_log_dirs(
+    ctx: RequestContext, request: messages.DescribeLogDirsRequest
+) -> messages.DescribeLogDirsResponse:
+    if not ctx.allows_cluster(Operation.DESCRIBE):
+        return Response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    await ctx.broker.openings.opened(wanted(ctx, request))
+    by_directory: dict[str, dict[str, list[Partition]]] = {
+        directory: defaultdict(list) for directory in ctx.broker.log_manager.directories
+    }
+    for partition in wanted(ctx, request):
+        if partition.offline is None:
+            directory = os.path.dirname(partition.log.directory)
+            by_directory[directory][partition.topic].append(partition)
+    failed = {each.path for each in ctx.broker.log_manager.data_directories if each.failure is not None}
+    results = [failure(path) if path in failed else describe(path, topics) for path, topics in by_directory.items()]
+    paths = {os.path.abspath(path): str(path) for path in ctx.broker.config.log_dirs}
+    for each in results:
+        each.is_cordoned = is_cordoned(ctx.broker.config, paths[each.log_dir])
+    return Response(results=results)
+
+
+def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> list[Partition]:
+    """Return the requested partitions that exist; null requests all."""
+    if request.topics is None:
+        return list(ctx.broker.partitions)
+    asked = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+    found = (ctx.broker.partitions.get(topic, index) for topic, index in asked)
+    return [partition for partition in found if partition is not None]
+
+
+def describe(path: str, topics: dict[str, list[Partition]]) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
+    """Describe one directory, or return its error."""
+    try:
+        usable_bytes, total_bytes = room(path)
+    except OSError:
+        return failure(path)
+    return Response.DescribeLogDirsResult(
+        log_dir=path,
+        topics=[
+            Response.DescribeLogDirsTopic(
+                name=name,
+                partitions=[
+                    Response.DescribeLogDirsPartition(
+                        partition_index=partition.index, partition_size=partition.log.size_bytes
+                    )
+                    for partition in partitions
+                ],
+            )
+            for name, partitions in topics.items()
+        ],
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+
+
+def failure(path: str) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
+    """The result for a directory whose disk has failed."""
+    return Response.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)

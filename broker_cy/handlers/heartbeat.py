@@ -1,0 +1,30 @@
+"""Heartbeat, versions 0 to 4. 3 has static members. While the group is being loaded every heartbeat is accepted, as in
+Kafka.
+"""
+
+from __future__ import annotations
+
+from broker_cy.broker.context import RequestContext
+from broker_cy.broker.registry import handler
+from broker_cy.coordinator.classic import membership
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+# The most frequent request beside Produce and Fetch: members of enumerations are slow to look up.
+_READ, _GROUP = Operation.READ, ResourceType.GROUP
+
+
+@handler(ApiKey.HEARTBEAT, versions=(0, 4), requires="READ on the group")
+def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
+    if ctx.broker.authorization is not None and not ctx.allows(_READ, _GROUP, request.group_id):
+        return messages.HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return messages.HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    try:
+        runtime = ctx.broker.groups.runtime_for(request.group_id)
+    except KafkaError as error:
+        code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
+        return messages.HeartbeatResponse(error_code=code)
+    return messages.HeartbeatResponse(error_code=membership.heartbeat(runtime.machine, request, runtime.now()))

@@ -1,0 +1,172 @@
+"""OffsetFetch, versions 1 to 10.
+
+From version 2 on a null list of topics requests all offsets, and errors of the group have a separate field; 5 has the
+leader epoch, 7 can request stable offsets only (KIP-447), 8 requests several groups, 9 names the member (KIP-848), 10
+names topics by id. A partition without an offset has offset -1 and no error, and so does every partition of an unknown
+group.
+"""
+
+from __future__ import annotations
+
+from broker_cy.broker.context import RequestContext
+from broker_cy.broker.registry import handler
+from broker_cy.coordinator import fetch
+from broker_cy.coordinator_services.group_runtime import GroupRuntime
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.uuid import ZERO
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_GROUP_ERROR = 2
+VERSION_GROUPS = 8
+VERSION_TOPIC_IDS = 10
+NO_OFFSET = -1
+
+
+@handler(ApiKey.OFFSET_FETCH, versions=(1, 10), requires="DESCRIBE on each group, and on each topic")
+async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
+    if ctx.version >= VERSION_GROUPS:
+        found = await ctx.broker.groups.ready_all([group.group_id for group in request.groups])
+        return messages.OffsetFetchResponse(
+            groups=[
+                _fetch(ctx, group, runtime, request.require_stable)
+                for group, runtime in zip(request.groups, found, strict=True)
+            ]
+        )
+    topics = None
+    if request.topics is not None:
+        topics = [
+            messages.OffsetFetchRequest.OffsetFetchRequestTopics(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            )
+            for topic in request.topics
+        ]
+    group = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    (runtime,) = await ctx.broker.groups.ready_all([request.group_id])
+    return _old_response(_fetch(ctx, group, runtime, request.require_stable))
+
+
+def _fetch(
+    ctx: RequestContext,
+    group: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
+    runtime: GroupRuntime | KafkaError,
+    require_stable: bool,
+) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return _group_error(ctx.version, group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    by_id = ctx.version >= VERSION_TOPIC_IDS
+    unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] = []
+    asked = group.topics
+    if by_id and asked is not None:
+        unknown = _name_topics(ctx, group)
+    refused = _take_refused(ctx, group)
+    if isinstance(runtime, KafkaError):
+        group.topics = asked
+        return _group_error(ctx.version, group, runtime.code)
+    found = fetch.fetch_offsets(runtime.machine, group, require_stable=require_stable, unwritten=runtime.unwritten())
+    if found.error_code != ErrorCode.NONE:
+        group.topics = asked
+        return _group_error(ctx.version, group, ErrorCode(found.error_code))
+    if group.topics is None and ctx.broker.authorization is not None:
+        names = (topic.name for topic in found.topics)
+        shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names, in_list=True)
+        found.topics = [topic for topic in found.topics if topic.name in shown]
+    if by_id:
+        if group.topics is None:
+            _add_topic_ids(ctx, found)
+        found.topics.extend(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown)
+    found.topics.extend(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused)
+    return found
+
+
+def _take_refused(
+    ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup
+) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
+    """Remove and return the topics that the client may not describe."""
+    if group.topics is None or ctx.broker.authorization is None:
+        return []
+    shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in group.topics))
+    refused = [topic for topic in group.topics if topic.name not in shown]
+    group.topics = [topic for topic in group.topics if topic.name in shown]
+    return refused
+
+
+def _name_topics(
+    ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup
+) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
+    """Fill in the names of topics requested by id; removes and returns those that do not exist."""
+    known, unknown = [], []
+    for topic in group.topics or ():
+        image = ctx.broker.image.topics.by_id(topic.topic_id)
+        if image is None:
+            unknown.append(topic)
+        else:
+            topic.name = image.name
+            known.append(topic)
+    group.topics = known
+    return unknown
+
+
+def _add_topic_ids(ctx: RequestContext, group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
+    """Fill in the ids of the topics of an answer; topics that no longer exist have none and are omitted."""
+    named = []
+    for topic in group.topics:
+        image = ctx.broker.image.topics.by_name(topic.name)
+        if image is not None:
+            topic.topic_id = image.topic_id
+            named.append(topic)
+    group.topics = named
+
+
+def _failed(
+    topic: messages.OffsetFetchRequest.OffsetFetchRequestTopics, code: ErrorCode
+) -> messages.OffsetFetchResponse.OffsetFetchResponseTopics:
+    return messages.OffsetFetchResponse.OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id or ZERO,
+        partitions=[
+            messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=NO_OFFSET,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=code,
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _group_error(
+    version: int, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup, code: ErrorCode
+) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+    """An error of the whole group; version 1 can only report it with each partition."""
+    if version >= VERSION_GROUP_ERROR:
+        return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+    return messages.OffsetFetchResponse.OffsetFetchResponseGroup(
+        group_id=group.group_id, topics=[_failed(topic, code) for topic in group.topics or ()]
+    )
+
+
+def _old_response(group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> messages.OffsetFetchResponse:
+    """The answer of versions 1 to 7, which are about one group."""
+    return messages.OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            messages.OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    messages.OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

@@ -1,0 +1,3 @@
+from broker_cy.connections.answers import ServerCore
+
+def install(server: ServerCore, some_unopened: bool = False) -> None: ...

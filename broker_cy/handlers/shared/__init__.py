@@ -1,0 +1,1 @@
+"""Parts that several handlers share. No module here registers a handler."""

@@ -1,0 +1,1 @@
+"""Sockets and TLS of this node, its requests to other brokers, and the seams to the machine (`seams`)."""

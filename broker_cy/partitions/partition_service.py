@@ -1,0 +1,475 @@
+"""Follows the metadata image: opens, configures and deletes the partitions of this broker, and gives them their roles.
+
+This broker leads a partition with one replica, even if the image names no leader. A partition with several replicas
+has the role in the image (`Partition.assign`); `replication` acts on these roles.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from broker_cy.config import NoEffectReporter, topic_settings
+from broker_cy.core.logs import facts
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from broker_cy.partitions import creations
+from broker_cy.partitions.creations import Creations
+from broker_cy.replica.broker_status import BrokerStatus
+from broker_cy.replica.partition import Partition
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from uuid import UUID
+
+    from broker_cy.config import BrokerConfig, TopicSettings
+    from broker_cy.core.clock import Clock
+    from broker_cy.events.log_events import LogEvents
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
+    from broker_cy.replica.flush_group import FlushGroup
+    from broker_cy.replica.in_sync import InSync
+    from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.replica.silence import FollowerSilence
+    from broker_cy.storage.log import Log
+    from broker_cy.storage.log_manager import LogManager
+
+LOGGER = logging.getLogger("broker_cy.server.partitions")
+
+# Resources whose settings without effect are reported here; BrokerConfig reports those of the broker.
+REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
+
+
+class Replication(Protocol):
+    """The effects of the roles of partitions with several replicas (replication)."""
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        """The partition follows the broker `leader` from now on; -1 without a leader."""
+
+    def leave(self, partition: Partition) -> None:
+        """The partition no longer follows a leader."""
+
+
+# How often to retry a log that could not be created or loaded because of a full disk or a lack of descriptors or
+# memory.
+RETRY_S = 1.0
+
+
+class PartitionService:
+    """Keeps the partition table consistent with the image."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        table: PartitionTable,
+        log_manager: LogManager,
+        group: FlushGroup,
+        log_events: LogEvents,
+        on_online: Callable[[str, int], None] | None = None,
+        on_opened: Callable[[str, int], None] | None = None,
+        on_late_role: Callable[[str, int], None] | None = None,
+        on_creating: Callable[[bool], None] = lambda is_creating: None,
+    ) -> None:
+        """`on_online(topic, index)` is called for partitions that were offline and are served now,
+        `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted,
+        `on_late_role(topic, index)` for those that took a role later than the metadata gave it to them, and
+        `on_creating` when logs of new partitions begin to wait for their creation, and when none is left.
+        """
+        self._config = config
+        self._clock = clock
+        self._table = table
+        self._logs = log_manager
+        self._group = group
+        self._log_events = log_events
+        self._reporter = NoEffectReporter()
+        self._image: MetadataImage
+        self._on_online = on_online
+        self._on_opened = on_opened
+        self._on_late_role = on_late_role
+        # Set by the owner of the connections to other brokers; None: this broker does not fetch.
+        self.replication: Replication | None = None
+        # The brokers of the image, shared by the leaders' InSync.
+        self.broker_statuses: dict[int, BrokerStatus] = {}
+        self._silence: FollowerSilence | None = None
+        self._led: dict[tuple[str, int], Partition] = {}  # those with several replicas that this broker leads
+        self._last_tick_s = 0.0
+        self._starting = True
+        self._creations = Creations(group.loop, self._create_late, on_creating)
+        # By topic, as last applied: thousands of logs are opened one by one.
+        self._configs: dict[str, LogConfig] = {}
+        # Partitions without a log, and the time of the last attempt to open one (monotonic).
+        self._offline: dict[tuple[str, int], Partition] = {}
+        self._last_retry_s = 0.0
+        config.on_change(self._on_broker_setting)
+
+    def settings(self, topic: str) -> TopicSettings:
+        """The settings of a topic now, typed, by Kafka's topic setting names."""
+        return topic_settings(self._image.configs.topic(topic), self._config)
+
+    def high_watermark_of(self, topic: str, index: int) -> int:
+        """The high watermark for the checkpoints; for a log outside any topic (the metadata log), its end."""
+        partition = self._table.get(topic, index)
+        if partition is not None:
+            return partition.high_watermark
+        log = self._logs.get(topic, index)
+        return log.written_end_offset if log is not None else 0
+
+    def start(self, image: MetadataImage, now_ms: int) -> None:
+        """Load the logs of the data directories; `apply` then makes partitions of them. Blocks. Raises OSError,
+        StorageError.
+        """
+        self._image = image
+        self._take_broker_settings(image)
+
+        self._logs.on_opened = self._opened
+        self._logs.on_settled = self._settled
+        self._logs.load(self._log_config, now_ms, self._topic_id_of, late=True, is_replicated=self._is_replicated)
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Apply one committed change."""
+        self._image = image
+        for broker_id in delta.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is None:
+                self.broker_statuses.pop(broker_id, None)
+            else:
+                self.broker_statuses[broker_id] = BrokerStatus(broker.epoch, broker.is_active, broker.rack)
+        if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
+            self._take_broker_settings(image)
+        for topic in delta.topics:
+            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id):
+                self._delete(topic.before)
+            if topic.after is not None:
+                self._open(topic.after)
+        if delta.brokers:
+            for partition in self._led.values():
+                partition.settle_deletes()  # which waits for no broker that is fenced
+        self._starting = False
+        for kind, name in delta.configs:
+            if kind == RESOURCE_TOPIC:
+                self._configure(name, self._table.topic(name))
+        self._report_without_effect(delta, image)
+
+    def _report_without_effect(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Report which changed settings have no effect; at the start, all stored settings count as changed."""
+        for kind, name in delta.configs:
+            # The broker's own settings of internal topics are for a later version and for Kafka's tools.
+            if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_protected(name)):
+                continue
+            for event in self._reporter.events(REPORTED[kind], name, image.configs.resource(kind, name)):
+                event.log(LOGGER, logging.WARNING)
+
+    def _take_broker_settings(self, image: MetadataImage) -> None:
+        self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))
+
+    def _on_broker_setting(self, changed: frozenset[str]) -> None:
+        """Topic settings without an override follow the broker's."""
+        for topic in list(self._table.by_name):
+            name = topic.decode()
+            self._configure(name, self._table.topic(name))
+
+    def _configure(self, topic: str, partitions: Iterable[Partition]) -> None:
+        settings = self.settings(topic)
+        config = self._configs[topic] = LogConfig.from_settings(settings)
+        for partition in partitions:
+            partition.configure(settings)
+            if partition.log is not None:
+                partition.log.reconfigure(config)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        """The configuration of the topic's logs."""
+        found = self._configs.get(topic)
+        return found if found is not None else LogConfig.from_settings(self.settings(topic))
+
+    def _topic_id_of(self, name: str, index: int) -> UUID | None:
+        """Return the id of the topic of a partition; None if this broker has no replica of it."""
+        topic = self._image.topics.by_name(name)
+        is_here = self._config.node_id in self._replicas_of(name, index)
+        return topic.topic_id if topic is not None and is_here else None
+
+    def _is_replicated(self, topic: str, index: int) -> bool:
+        """Whether a partition has replicas on other brokers."""
+        return len(self._replicas_of(topic, index)) > 1
+
+    def _replicas_of(self, topic: str, index: int) -> tuple[int, ...]:
+        """Return the brokers with a replica of a partition; empty for an unknown partition."""
+        found = self._image.topics.by_name(topic)
+        partition = found.partitions.get(index) if found is not None else None
+        return partition.replicas if partition is not None else ()
+
+    def _open(self, topic: TopicImage) -> None:
+        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays offline.
+        Open partitions continue in the image's leader epoch.
+        """
+        fresh: list[Partition] = []
+        for index, image in topic.partitions.items():
+            known = self._table.get(topic.name, index)
+            if self._config.node_id not in image.replicas:
+                if known is not None:
+                    self._remove(known)
+                continue
+            if known is not None:
+                if known.assigned is image:
+                    continue  # another partition of the topic has changed
+                if known.assigned is not None or len(image.replicas) > 1:
+                    self._assign(known, image)
+                elif image.leader_epoch > known.leader_epoch:
+                    self._lead(known, image.leader_epoch)
+                continue
+            is_late = self._is_created_late(topic, index, len(fresh))
+            unopened = is_late or (topic.name, index) in self._logs.unopened
+            is_only = len(image.replicas) == 1
+            log, reason = (None, None) if unopened else self._open_log(topic.name, index, topic.topic_id)
+            if log is not None and is_only:
+                log.epochs.assign(image.leader_epoch, log.log_end_offset)
+            partition = Partition(
+                self._group,
+                topic.name,
+                index,
+                topic.topic_id,
+                log if is_only else None,
+                image.leader_epoch,
+                protected=topic_names.is_protected(topic.name),
+                offline_reason=reason,
+                replication_factor=len(image.replicas),
+                unopened=unopened,
+            )
+            self._table.add(partition)
+            fresh.append(partition)
+            if not is_only:
+                self._assign(partition, image)
+                if log is not None:
+                    partition.come_online(log)
+            if log is None and not unopened:
+                self._offline[topic.name, index] = partition
+            if is_late:
+                self._creations.add(partition)
+        if fresh:
+            self._configure(topic.name, fresh)
+
+    def _lead(self, partition: Partition, leader_epoch: int) -> None:
+        """Continue as the leader of a newer epoch; staged batches belong to the previous one."""
+        self._flush()
+        if partition.log is not None:
+            partition.log.epochs.assign(leader_epoch, partition.log.log_end_offset)
+        partition.lead(leader_epoch)
+
+    def _assign(self, partition: Partition, image: PartitionImage) -> None:
+        """Give a partition with several replicas its role."""
+        key = (partition.topic, partition.index)
+        leads = image.leader == self._config.node_id
+        before = partition.assigned
+        is_new = before is None or image.leader_epoch > before.leader_epoch
+        if is_new and partition.log in self._logs.truncations:
+            # A leader appends. Until the worker is done, this broker acts as if it did not know the new role yet.
+            return
+        if is_new:
+            self._flush()  # staged batches belong to the previous epoch
+        partition.assign(image, leads, self._new_in_sync, self._logs.high_watermarks.get(key, -1))
+        if leads:
+            self._led[key] = partition
+        else:
+            self._led.pop(key, None)
+        if not is_new:
+            return
+        if self.replication is not None:
+            if leads:
+                self.replication.leave(partition)
+            else:
+                self.replication.follow(partition, image.leader)
+
+    def _settled(self, log: Log) -> None:
+        """A log that was truncated can be appended to: its partition takes the role that it has by now."""
+        partition = self._table.get(log.topic, log.partition)
+        topic = self._image.topics.by_name(log.topic)
+        if partition is None or partition.log is not log or topic is None or topic.topic_id != partition.topic_id:
+            return
+        image = topic.partitions[partition.index]
+        if image is not partition.assigned:
+            self._assign(partition, image)
+            if self._on_late_role is not None:
+                self._on_late_role(log.topic, log.partition)
+
+    def _new_in_sync(self) -> InSync:
+        """For a partition that begins to lead; it sets min.insync.replicas."""
+        # Imported here, because on a node that is alone no partition has an in-sync set.
+        from broker_cy.replica.in_sync import InSync
+
+        lag_max_ms = self._config["replica.lag.time.max.ms"]
+        return InSync(self._config.node_id, self.broker_statuses, lag_max_ms, 1, self.silence())
+
+    def silence(self) -> FollowerSilence:
+        """The brokers that have stopped fetching; the code that answers fetches reports to it."""
+        if self._silence is None:
+            from broker_cy.replica.silence import FollowerSilence
+
+            self._silence = FollowerSilence(
+                self._config["brokercy.replica.silence.max.ms"],
+                self._config["replica.lag.time.max.ms"],
+                self.broker_statuses,
+            )
+        return self._silence
+
+    def _remove(self, partition: Partition) -> None:
+        """Delete a partition that was moved to other brokers."""
+        self._flush()
+        self._table.remove(partition.topic, partition.index)
+        self._close(partition)
+
+    def _is_created_late(self, topic: TopicImage, index: int, fresh: int) -> bool:
+        """Whether the log, after `fresh` others, is created in a later turn. Logs of coordinators are created now."""
+        if fresh < creations.AT_ONCE or self._starting or topic_names.is_protected(topic.name):
+            return False
+        key = (topic.name, index)
+        return key not in self._logs.unopened and key not in self._logs.offline and self._logs.get(*key) is None
+
+    def _create_late(self, partition: Partition) -> None:
+        self._take_opened(partition, *self._open_log(partition.topic, partition.index, partition.topic_id))
+
+    def _open_log(self, topic: str, index: int, topic_id: UUID) -> tuple[Log | None, str | None]:
+        """Return the partition's log, created if it does not exist, or the reason why it is offline."""
+        offline = self._logs.offline.get((topic, index))
+        if offline is not None:
+            return None, offline
+        log = self._logs.get(topic, index)
+        if log is None:
+            if self._starting:
+                LOGGER.warning(
+                    "creating an empty log: the directory of the partition is missing",
+                    extra=facts(partition=f"{topic}-{index}"),
+                )
+            try:
+                log = self._create_log(topic, index, topic_id)
+            except StorageError as error:
+                self._log_events.partition_offline(f"{topic}-{index}", str(error), RETRY_S)
+                return None, str(error)
+        return log, None
+
+    def _opened(self, key: tuple[str, int]) -> None:
+        """The log manager has opened a log, or could not."""
+        partition = self._table.get(*key)
+        if partition is not None:
+            self._take_opened(partition, self._logs.get(*key), self._logs.offline.get(key))
+        elif self._on_opened is not None:
+            self._on_opened(*key)
+
+    def _take_opened(self, partition: Partition, log: Log | None, reason: str | None) -> None:
+        """A partition that was not open has its log, or `reason` says why it has none."""
+        key = (partition.topic, partition.index)
+        if log is None:
+            assert reason is not None
+            partition.stay_offline(reason)
+            self._offline[key] = partition
+        else:
+            log.reconfigure(self._log_config(partition.topic))
+            if key in self._offline:
+                self._bring_online(partition, log)
+                # The shortage is over: the others need not wait for their turn.
+                self._reopen(len(self._offline))
+            else:
+                self._come_online(partition, log)
+        if self._on_opened is not None:
+            self._on_opened(*key)
+
+    def _come_online(self, partition: Partition, log: Log) -> None:
+        if partition.assigned is None:
+            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+        partition.come_online(log)
+
+    def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
+        """Raises StorageError."""
+        config = LogConfig.from_settings(self.settings(topic))
+        return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
+
+    def retry(self) -> None:
+        """Retry to open logs that are offline because of a shortage, one existing log and at most AT_ONCE new ones.
+        Remove slow and silent followers from in-sync sets. Cheap without such logs and followers; called at least each
+        silence.LATE_MS.
+        """
+        now_s = self._clock.monotonic()
+        if self._led:
+            self._drop_slow(now_s)
+        if not self._offline or now_s - self._last_retry_s < RETRY_S:
+            return
+        self._last_retry_s = now_s
+        self._reopen(1)
+        created = 0
+        for key, partition in list(self._offline.items()):
+            if key in self._logs.offline or key in self._logs.unopened:
+                continue
+            if created == creations.AT_ONCE:
+                return
+            try:
+                log = self._create_log(*key, partition.topic_id)
+            except StorageError:
+                # There is still no space, and the other logs would fail, too.
+                return
+            created += 1
+            self._bring_online(partition, log)
+
+    def _reopen(self, count: int) -> None:
+        """Have workers load again up to `count` logs that are offline because of a shortage."""
+        wanted = [key for key in self._offline if self._logs.may_reopen(key)]
+        for key in wanted[:count]:
+            self._logs.reopen(key, self._log_config, self._clock.wall_ms())
+
+    def _bring_online(self, partition: Partition, log: Log) -> None:
+        """Serve the log of a partition that was offline."""
+        key = (partition.topic, partition.index)
+        del self._offline[key]
+        self._come_online(partition, log)
+        LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
+        if self._on_online is not None:
+            self._on_online(*key)
+
+    def lose_directory(self, path: str) -> None:
+        """The disk of a data directory has failed, and its logs are offline."""
+        for partition in self._table:
+            if partition.log is not None and os.path.dirname(partition.log.directory) == path:
+                partition.lose_disk()
+
+    def _drop_slow(self, now_s: float) -> None:
+        silence = self.silence()
+        if silence.tick(int(now_s * 1000)):
+            LOGGER.warning("followers have stopped fetching", extra=facts(brokers=sorted(silence.silent)))
+        is_due = now_s - self._last_tick_s >= self._config["replica.lag.time.max.ms"] / 2000
+        if is_due:
+            self._last_tick_s = now_s
+        elif not silence.silent:
+            return
+        self._group.before_ticks()
+        for partition in self._led.values():
+            in_sync = partition.replica.in_sync
+            if is_due or (in_sync is not None and not silence.silent.isdisjoint(in_sync.isr)):
+                partition.tick()
+
+    def _delete(self, topic: TopicImage) -> None:
+        self._flush()
+        self._configs.pop(topic.name, None)
+        for partition in self._table.remove_topic(topic.name, topic.topic_id):
+            self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        """Close a partition that was removed from the table, and delete its log."""
+        key = (partition.topic, partition.index)
+        was_unopened = partition.unopened
+        partition.close()
+        self._offline.pop(key, None)
+        self._led.pop(key, None)
+        if partition.assigned is not None and self.replication is not None:
+            self.replication.leave(partition)
+        try:
+            self._logs.delete(*key)
+        except StorageError as error:
+            # The topic is still deleted; the next start renames the directory.
+            LOGGER.error("could not remove the directory of a deleted partition", extra=facts(reason=str(error)))
+        if was_unopened and self._on_opened is not None:
+            self._on_opened(*key)
+
+    @property
+    def _flush(self) -> Callable[[], int]:
+        """Write staged batches, because a log must not be removed while it has any."""
+        return self._group.flush

@@ -1,3 +1,0 @@
-from broker_cy.server.connections.answers import ServerCore
-
-def install(server: ServerCore, some_unopened: bool = False) -> None: ...

@@ -1,0 +1,501 @@
+"""The records of a coordinator: batches with separate outcomes, and answers that do not wait forever."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_cy.coordinator import expiry
+from broker_cy.coordinator_services import record_writer
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.storage.errors import StorageError
+from broker_cy.wire import messages
+from broker_cy.wire.records import decode_batches
+from tests.broker_cy.coordinator_services import test_transactional_offsets as txn_offsets
+from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
+from tests.broker_cy.coordinator_services.txn_broker import ID, TxnBroker
+
+Done = Callable[[KafkaError | None], None]
+# Milliseconds after which the answers of these tests are due, once nothing has to succeed any longer.
+SOON_MS = 30
+# Transactions whose timeout is SOON_MS stay open.
+NO_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
+
+
+class HeldPartition:
+    """A partition whose followers hang: appended records are in the log, and the test sets their outcome."""
+
+    def __init__(self, runtime: Any) -> None:
+        self.partition = runtime.partition
+        runtime.partition = self
+        self.outcomes: list[Done] = []
+        self.room = 1000
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.partition, name)
+
+    def append_then(self, batch: bytes, now_ms: int, done: Done) -> None:
+        if not self.room:
+            raise StorageError("no space left on device")
+        self.room -= 1
+        self.partition.append_then(batch, now_ms, lambda error: None)
+        self.outcomes.append(done)
+
+    def _held(self) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(error: KafkaError | None) -> None:
+            if error is None:
+                future.set_result(0)
+            else:
+                future.set_exception(error)
+
+        self.outcomes.append(done)
+        return future
+
+    def append_transactional(self, *arguments: Any) -> asyncio.Future[int]:
+        self.partition.append_transactional(*arguments)
+        return self._held()
+
+    def append_marker(self, *arguments: Any) -> asyncio.Future[int]:
+        self.partition.append_marker(*arguments)
+        return self._held()
+
+    def records(self) -> int:
+        """The number of records that a start would find."""
+        log, count, at = self.partition.log, 0, self.partition.log.log_start_offset
+        while at < log.written_end_offset:
+            for batch in decode_batches(log.read_slice(at).read()):
+                count += batch.count
+                at = batch.last_offset + 1
+        return count
+
+
+class HeldTimers:
+    """A loop whose timers also run when the test runs them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        self.timers.append((delay_s, call))
+        return self.loop.call_later(delay_s, call)
+
+
+def answers_soon(broker: GroupBroker) -> None:
+    """From now on, the answers of the group coordinator are due after SOON_MS."""
+    machine = broker.runtime().machine
+    machine.settings = machine.settings._replace(offsets_commit_timeout_ms=SOON_MS)
+
+
+def ends_soon(broker: TxnBroker) -> None:
+    """From now on, the answers about the transaction are due after SOON_MS."""
+    transactions = broker.txn_runtime().machine.transactions
+    transactions[ID] = replace(transactions[ID], timeout_ms=SOON_MS)
+
+
+def lost() -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "input/output error")
+
+
+async def in_flight(held: HeldPartition, count: int) -> None:
+    await until(lambda: len(held.outcomes) == count)
+
+
+def test_a_lost_batch_leaves_those_before_it(tmp_path: Path) -> None:
+    """If this fails, a consumer gets an error for its commit although it is in the log, and reads from an older
+    offset until the next restart.
+    """
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            txn_offsets.started(broker)
+            held = HeldPartition(broker.runtime())
+            first = asyncio.ensure_future(broker.commit(1))
+            await in_flight(held, 1)
+            second = asyncio.ensure_future(txn_offsets.commit(broker, 2, index=1))
+            await in_flight(held, 2)
+            held.outcomes[1](lost())
+            assert await second is ErrorCode.NOT_COORDINATOR
+            assert broker.runtime().machine.offsets.get(GROUP, "t", 0) is not None
+            held.outcomes[0](None)
+            assert await first is ErrorCode.NONE
+            assert await broker.committed() == 1
+
+    run(work)
+
+
+def test_batches_are_answered_in_their_order(tmp_path: Path) -> None:
+    """If this fails, an offset is readable before one that was committed before it."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            txn_offsets.started(broker)
+            held = HeldPartition(broker.runtime())
+            first = asyncio.ensure_future(broker.commit(1))
+            await in_flight(held, 1)
+            second = asyncio.ensure_future(txn_offsets.commit(broker, 2, index=1))
+            await in_flight(held, 2)
+            held.outcomes[1](None)
+            await asyncio.sleep(0)
+            assert not second.done()
+            held.outcomes[0](None)
+            assert (await first, await second) == (ErrorCode.NONE, ErrorCode.NONE)
+            assert not broker.runtime().is_writing
+
+    run(work)
+
+
+def test_a_batch_that_cannot_be_staged_leaves_those_before_it(tmp_path: Path) -> None:
+    """If this fails, commits that are in the log are answered with an error and forgotten, because others that shared
+    their turn could not be appended.
+    """
+
+    async def work() -> None:
+        settings = {"offset.metadata.max.bytes": "40000", "offsets.topic.num.partitions": "1"}
+        async with GroupBroker(tmp_path, settings) as broker:
+            await broker.prepare("t")
+            held = HeldPartition(broker.runtime())
+            held.room = 1
+            asked = [asyncio.ensure_future(broker.call(large_commit(each), 9)) for each in range(40)]
+            await in_flight(held, 1)
+            held.outcomes[0](None)
+            codes = [(await each).topics[0].partitions[0].error_code for each in asked]
+            assert set(codes) == {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
+            await until(lambda: held.records() == codes.count(ErrorCode.NONE))
+            assert broker.runtime().machine.next_offset == held.records()
+            assert broker.runtime().machine.offsets.count == held.records()
+
+    run(work)
+
+
+def large_commit(number: int) -> messages.OffsetCommitRequest:
+    """About 30 KB; a batch takes 34 of them."""
+    request = messages.OffsetCommitRequest
+    partition = request.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=number, committed_metadata="m" * 30_000
+    )
+    topic = request.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    return request(group_id=f"group-{number}", topics=[topic])
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_commit_is_answered_in_time(tmp_path: Path, is_written: bool) -> None:
+    """If this fails, a consumer hangs in a commit for as long as a follower does, and so does everything behind it on
+    its connection. As in Kafka, the offset may be committed later.
+    """
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            assert await broker.commit(1) is ErrorCode.NONE
+            answers_soon(broker)
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            first = asyncio.ensure_future(broker.commit(2))
+            await in_flight(held, 1)
+            # These wait behind it, and are in the log by the time of their answers.
+            behind = [asyncio.ensure_future(broker.commit(3, partition=1)) for _ in range(2)]
+            assert await first is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert [await each for each in behind] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+            assert len(held.outcomes) == 2
+            assert runtime.machine.next_offset == 4
+            assert await broker.committed() == 1
+            if is_written:
+                for done in list(held.outcomes):
+                    done(None)
+                assert (await broker.committed(), await broker.committed("t", 1)) == (2, 3)
+            else:
+                held.outcomes[0](lost())
+                held.outcomes[1](lost())
+                assert runtime.machine.next_offset == 1
+                assert (await broker.committed(), await broker.committed("t", 1)) == (1, -1)
+            assert not runtime.is_writing
+
+    run(work)
+
+
+@pytest.mark.parametrize("outcome", ["written", "lost", "late"])
+def test_an_answer_without_records_waits_for_earlier_records(tmp_path: Path, outcome: str) -> None:
+    """If this fails, an administrator is told that a group does not exist, and it exists: its deletion was not written,
+    and was taken back.
+    """
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            assert await broker.commit(1) is ErrorCode.NONE
+            if outcome == "late":
+                answers_soon(broker)
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            first = asyncio.ensure_future(delete_group(broker))
+            await in_flight(held, 1)
+            second = asyncio.ensure_future(delete_group(broker))
+            # It waits for records that are not in the log yet either.
+            behind = asyncio.ensure_future(broker.commit(2, group_id=same_partition(broker)))
+            third = asyncio.ensure_future(delete_group(broker))
+            await until(lambda: len(list(runtime.unwritten())) == 4)
+            assert not any(each.done() for each in (first, second, third))
+            if outcome == "lost":
+                held.outcomes[0](lost())
+                assert [await first, await second, await third] == [ErrorCode.NOT_COORDINATOR] * 3
+                assert await broker.committed() == 1
+                return
+            if outcome == "late":
+                assert await first is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert await second is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                held.outcomes[0](None)
+            else:
+                held.outcomes[0](None)
+                assert (await first, await second) == (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+                assert not third.done()
+            await in_flight(held, 2)
+            held.outcomes[1](None)
+            await asyncio.wait([behind, third])
+            assert not runtime.is_writing
+            assert await delete_group(broker) is ErrorCode.GROUP_ID_NOT_FOUND
+            assert len(held.outcomes) == 2
+
+    run(work)
+
+
+def test_answers_that_wait_without_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, requests that change nothing take all memory when they are repeated while a follower hangs."""
+    monkeypatch.setattr(record_writer, "STAGED_MAX", 3)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            answers_soon(broker)
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            assert await broker.commit(1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            for _ in range(5):
+                assert await delete_group(broker, same_partition(broker)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert len(list(runtime.unwritten())) == 3
+            held.outcomes[0](None)
+            assert not runtime.is_writing
+            assert await delete_group(broker, same_partition(broker)) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(work)
+
+
+async def delete_group(broker: GroupBroker, group_id: str = GROUP) -> ErrorCode:
+    answer = await broker.call(messages.DeleteGroupsRequest(groups_names=[group_id]), 2)
+    return ErrorCode(answer.results[0].error_code)
+
+
+def same_partition(broker: GroupBroker) -> str:
+    """Another group with the coordinator of GROUP."""
+    ids = (f"group-{number}" for number in itertools.count())
+    return next(each for each in ids if broker.runtime(each) is broker.runtime())
+
+
+def test_a_rebalance_is_answered_in_time(tmp_path: Path) -> None:
+    """If this fails, the members of a group hang in SyncGroup beside a follower that hangs. As in Kafka, they share
+    again.
+    """
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            joined = await broker.member()
+            answers_soon(broker)
+            held = HeldPartition(broker.runtime())
+            given = messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")
+            sync = messages.SyncGroupRequest(
+                group_id=GROUP,
+                generation_id=1,
+                member_id=joined.member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=[given],
+            )
+            assert (await broker.call(sync, 5)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            beat = messages.HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=joined.member_id)
+            assert (await broker.call(beat, 4)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+            again = await broker.join(joined.member_id)
+            assert (again.error_code, again.generation_id) == (ErrorCode.NONE, 2)
+            held.outcomes[0](None)
+            assert [group.generation for group in broker.runtime().machine.classic_groups()] == [2]
+
+    run(work)
+
+
+def test_an_offset_of_a_transaction_is_answered_in_time(tmp_path: Path) -> None:
+    """If this fails, a transactional producer hangs in sendOffsetsToTransaction for as long as a follower does."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            txn_offsets.started(broker)
+            answers_soon(broker)
+            held = HeldPartition(broker.runtime())
+            assert await txn_offsets.commit(broker, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            held.outcomes[0](None)
+            await until(lambda: not broker.runtime().is_writing)
+            assert await txn_offsets.stable(broker) == txn_offsets.UNSTABLE
+
+    run(work)
+
+
+def test_markers_are_answered_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, one partition with a hanging follower delays the ends of all its transactions."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path, {"request.timeout.ms": "40000"}) as broker:
+            await broker.prepare("t")
+            txn_offsets.started(broker)
+            assert await txn_offsets.commit(broker, 2) is ErrorCode.NONE
+            held = HeldPartition(broker.runtime())
+            place = ("__consumer_offsets", txn_offsets.offsets_index(broker))
+            markers = broker.server.broker.txn_markers
+            timers = HeldTimers(markers._loop)
+            monkeypatch.setattr(markers, "_loop", timers)
+            appends: list[asyncio.Future[Any]] = []
+            right = markers._append
+
+            def append(*arguments: Any) -> asyncio.Future[Any]:
+                appends.append(right(*arguments))
+                return appends[-1]
+
+            monkeypatch.setattr(markers, "_append", append)
+            ended = asyncio.ensure_future(txn_offsets.end(broker, True, ("t", 0), place))
+            await in_flight(held, 1)
+            await appends[0]
+            # Its result is taken in the same turn of the loop.
+            await asyncio.sleep(0)
+            ((delay_s, expire),) = timers.timers
+            assert delay_s == 40
+            expire()
+            assert await ended == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+            held.outcomes[0](None)
+            await until(lambda: not broker.runtime().is_writing)
+            assert await txn_offsets.stable(broker) == (2, ErrorCode.NONE)
+
+    run(work)
+
+
+def test_what_is_not_committed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, commits that are repeated while a follower hangs take all memory."""
+    monkeypatch.setattr(record_writer, "STAGED_MAX", 2)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            txn_offsets.started(broker)
+            answers_soon(broker)
+            held = HeldPartition(broker.runtime())
+            for number in range(5):
+                assert await broker.commit(number) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert await txn_offsets.commit(broker, number) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert len(held.outcomes) == 2
+            for done in list(held.outcomes):
+                done(None)
+            await until(lambda: not broker.runtime().is_writing)
+            assert broker.runtime().machine.next_offset == held.records() == 2
+
+    run(work)
+
+
+def test_deletions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the deletion of a topic takes all memory and all time of a coordinator whose follower hangs."""
+    monkeypatch.setattr(expiry, "DELETIONS_PER_STEP", 1)
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path, {"offsets.topic.num.partitions": "1"}) as broker:
+            await broker.prepare("t")
+            for number in range(4):
+                assert await broker.commit(number, group_id=f"group-{number}") is ErrorCode.NONE
+            runtime = broker.runtime()
+            held = HeldPartition(runtime)
+            named = messages.DeleteTopicsRequest.DeleteTopicState(name="t")
+            await broker.call(messages.DeleteTopicsRequest(topics=[named], timeout_ms=10_000), 6)
+            for count in range(1, 5):
+                await in_flight(held, count)
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert len(list(runtime.unwritten())) == 1
+                held.outcomes[-1](None)
+            await until(lambda: not runtime.is_writing)
+            assert runtime.machine.offsets.count == 0
+
+    run(work)
+
+
+def test_a_transactional_id_is_answered_in_time(tmp_path: Path) -> None:
+    """If this fails, a transactional producer hangs when it starts or ends a transaction, for as long as a follower
+    does. As in Kafka, it is answered after its transaction timeout.
+    """
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
+            await broker.prepare_txn()
+            producer = await broker.producer()
+            held = HeldPartition(broker.txn_runtime())
+            answer = await broker.init(timeout_ms=SOON_MS)
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (await broker.init(timeout_ms=SOON_MS)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            held.outcomes[0](None)
+            again = asyncio.ensure_future(broker.init())
+            await in_flight(held, 2)
+            held.outcomes[1](None)
+            assert ((await again).error_code, (await again).producer_epoch) == (ErrorCode.NONE, producer[1] + 2)
+
+    run(work)
+
+
+def test_an_end_is_answered_in_time(tmp_path: Path) -> None:
+    """If this fails, commitTransaction hangs for as long as a follower does. Its decision stands: once it is committed
+    the transaction is ended, and a repeated request is answered so.
+    """
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
+            await broker.prepare_txn()
+            producer = await broker.producer()
+            assert set((await broker.add(producer)).values()) == {"NONE"}
+            ends_soon(broker)
+            held = HeldPartition(broker.txn_runtime())
+            assert (await broker.end(producer)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (await broker.end(producer)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            held.outcomes[0](None)
+            await in_flight(held, 2)
+            held.outcomes[1](None)
+            answer = await broker.end(producer)
+            assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, producer[1] + 1)
+
+    run(work)
+
+
+def test_partitions_of_a_transaction_are_answered_in_time(tmp_path: Path) -> None:
+    """If this fails, a producer hangs in its first send of a transaction, and so does every repetition, for as long as
+    a follower of the coordinator does.
+    """
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
+            await broker.prepare_txn()
+            producer = await broker.producer()
+            ends_soon(broker)
+            held = HeldPartition(broker.txn_runtime())
+            assert set((await broker.add(producer)).values()) == {"COORDINATOR_NOT_AVAILABLE"}
+            assert set((await broker.add(producer)).values()) == {"CONCURRENT_TRANSACTIONS"}
+            assert set((await broker.add(producer, version=4, verify=True)).values()) == {"CONCURRENT_TRANSACTIONS"}
+            held.outcomes[0](None)
+            assert set((await broker.add(producer)).values()) == {"NONE"}
+
+    run(work)
