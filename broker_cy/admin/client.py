@@ -33,6 +33,7 @@ from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.scram_users import ScramUserCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.tokens import TokenCalls
+from broker_cy.admin.topic_log import LogSettings, Take, TopicLog
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactional import TIMEOUT_MS, TransactionalProducer
 from broker_cy.admin.transactions import TransactionCalls
@@ -120,6 +121,10 @@ class AdminClient:
         caller = Caller(self.caller.metadata, timeout_s)
         other._set_up(caller, self._group_coordinators, self._txn_coordinators, self._commits)
         return other
+
+    def topic_log(self, topic: str, take: Take, settings: LogSettings | None = None) -> TopicLog:
+        """Follows a compacted topic from its start, and appends to it: see TopicLog."""
+        return TopicLog(self.caller, self.topics, self.configs, topic, take, settings or LogSettings())
 
     def transactional_producer(
         self,
