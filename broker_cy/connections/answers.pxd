@@ -105,6 +105,8 @@ cdef class AnswerQueue(Outbox):
     cdef readonly ServerCore server
     cdef readonly str listener
     cdef readonly str principal     # the client's principal in Kafka's form
+    cdef bint by_token              # the client has logged in with a delegation token
+    cdef readonly str connection_id
     cdef readonly object rights  # rights.Rights of the client, from its first Produce or Fetch on; None without an authorizer
     cdef readonly str client_host
     cdef readonly int client_port

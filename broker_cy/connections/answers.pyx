@@ -3,6 +3,9 @@
 An answer is ready immediately, after the write that ends a turn of the loop, or when its handler is done; it is sent
 after all earlier answers. Bytes that the socket does not take are queued, and the connection reads no more requests
 until the queue is empty.
+
+Both are in one file because each holds the other: the state's C table of handlers takes an AnswerQueue, which holds the
+state.
 """
 
 cimport cython
