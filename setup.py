@@ -48,6 +48,8 @@ HOT = {
     "broker_cy.connections.answers",
     "broker_cy.connections.connection",
     "broker_cy.connections.fetch_answer",
+    "broker_cy.connections.fetch_read",
+    "broker_cy.connections.fetch_reply",
     "broker_cy.connections.gate",
     "broker_cy.connections.handler_calls",
     "broker_cy.handlers.fetch",
