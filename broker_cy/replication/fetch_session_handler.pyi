@@ -17,7 +17,7 @@ class Fetched:
     diverging: tuple[int, int] | None
     records: memoryview | None
 
-class FetchSession:
+class FetchSessionHandler:
     session_id: int
     epoch: int
     share_bytes: int

@@ -73,7 +73,7 @@ cdef bytes key_of(const uint8_t* topic_id, int32_t index):
     return key
 
 
-cdef class FetchSession:
+cdef class FetchSessionHandler:
     """Invariant: `asked` equals the leader's session, if `epoch` is not NEW_SESSION. Partitions have the keys of key_of."""
     cdef int32_t node_id
     cdef object config

@@ -26,7 +26,7 @@ from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.replica import follower_log, following
 from broker_cy.replica.following import Answer, Step
-from broker_cy.replication.fetch_session_handler import SESSION_ENDED, Fetched, FetchSession
+from broker_cy.replication.fetch_session_handler import SESSION_ENDED, Fetched, FetchSessionHandler
 from broker_cy.replication.links import Link, LinkFailed, Links
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.wire import codec, messages
@@ -99,7 +99,7 @@ class LeaderFetcher:
         self._follower = follower
         self._leader_id, self._is_far_behind = fetcher_id
         self._misplaced = misplaced
-        self._session = FetchSession(follower.node_id, follower.config, follower.throttle)
+        self._session = FetchSessionHandler(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()
         self._link: Link | None = None  # while it fetches
         self._stopped: asyncio.Future[list[Fetched]]  # the end of it, see `_rounds`

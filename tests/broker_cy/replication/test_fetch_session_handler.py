@@ -18,7 +18,7 @@ from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.throttle import ReplicaThrottle
-from broker_cy.replication.fetch_session_handler import FetchSession
+from broker_cy.replication.fetch_session_handler import FetchSessionHandler
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import codec, messages
@@ -62,7 +62,7 @@ def expected_of(partition: Partition) -> tuple[int, int, int, int]:
 class Leader:
     """The leader's state of a session, and the requests that it has not answered."""
 
-    def __init__(self, session: FetchSession) -> None:
+    def __init__(self, session: FetchSessionHandler) -> None:
         self.session = session
         self.known: Asked = {}
         # For each request, the partitions that it fetches, and whether it continues the session that the leader has.
@@ -120,7 +120,7 @@ def test_the_leader_has_what_can_be_fetched(tmp_path: Path, seed: int) -> None:
     """
     draw = random.Random(seed)
     all_of_them = partitions(tmp_path, draw)
-    session = FetchSession(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
+    session = FetchSessionHandler(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
     leader = Leader(session)
     fetched: dict[Partition, bool] = {}  # and whether it is paused
     for _ in range(80):

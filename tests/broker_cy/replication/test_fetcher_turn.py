@@ -19,7 +19,7 @@ from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.throttle import ReplicaThrottle
 from broker_cy.replication import fetcher as fetcher_module
-from broker_cy.replication.fetch_session_handler import FetchSession
+from broker_cy.replication.fetch_session_handler import FetchSessionHandler
 from broker_cy.replication.fetcher import FetcherId, Follower, LeaderFetcher
 from broker_cy.replication.links import Asking
 from broker_cy.storage import disk, log_truncation
@@ -137,7 +137,7 @@ def test_a_request_without_what_is_not_written_yet_waits_for_little(tmp_path: Pa
 
     async def work() -> None:
         group = FlushGroup(asyncio.get_running_loop(), ManualClock())
-        session = FetchSession(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
+        session = FetchSessionHandler(2, cast(Any, CONFIG), ReplicaThrottle(11, 1000))
         first, second = follower(group, tmp_path, 0, 1), follower(group, tmp_path, 1, 1)
         for each in (first, second):
             session.add(each)
