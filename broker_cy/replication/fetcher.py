@@ -27,9 +27,9 @@ from broker_cy.core.supervision import keep_running
 from broker_cy.replica import follower_log, following
 from broker_cy.replica.following import Answer, Step
 from broker_cy.replication.fetch_session_handler import SESSION_ENDED, Fetched, FetchSessionHandler
+from broker_cy.replication.leader_offsets import EARLIEST, LATEST, leader_offsets
 from broker_cy.replication.links import Link, LinkFailed, Links
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
-from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.replication")
 
 FETCH_VERSION = 17
-LIST_OFFSETS_VERSION = 7
-EARLIEST = -2
-LATEST = -1
 # The first wait for the metadata of a new leader, which one of the two brokers has later, or before a connection that
 # failed is made again; each one is twice as long.
 NEWS_S = 0.01
@@ -432,8 +429,8 @@ class LeaderFetcher:
         """Ask for the start and end of the leader's logs that do not have the requested offset. Raises LinkFailed,
         WireError.
         """
-        starts = await self._offsets(link, found, EARLIEST)
-        ends = await self._offsets(link, found, LATEST)
+        starts = await leader_offsets(link, self._follower.node_id, found, EARLIEST, self._timeout_s)
+        ends = await leader_offsets(link, self._follower.node_id, found, LATEST, self._timeout_s)
         for each in found:
             key = (each.partition.topic, each.partition.index)
             if key in starts and key in ends:
@@ -446,30 +443,3 @@ class LeaderFetcher:
         if following.is_expected(partition.replica, found.asked, partition.log.epochs):
             step = following.out_of_range(partition.log.log_end_offset, leader_start, leader_end)
             self._carry_out(partition, step, None)
-
-    async def _offsets(self, link: Link, found: list[Fetched], timestamp: int) -> dict[tuple[str, int], int]:
-        topics: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = {}
-        for each in found:
-            topics.setdefault(each.partition.topic, []).append(
-                messages.ListOffsetsRequest.ListOffsetsPartition(
-                    partition_index=each.partition.index,
-                    current_leader_epoch=each.asked.leader_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        request = messages.ListOffsetsRequest(
-            replica_id=self._follower.node_id,
-            topics=[
-                messages.ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=each)
-                for name, each in topics.items()
-            ],
-        )
-        body = codec.encode(request, LIST_OFFSETS_VERSION)
-        data = await link.exchange(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._timeout_s)
-        response = codec.decode(messages.ListOffsetsResponse, LIST_OFFSETS_VERSION, data)
-        return {
-            (topic.name, each.partition_index): each.offset
-            for topic in response.topics
-            for each in topic.partitions
-            if each.error_code == ErrorCode.NONE
-        }

@@ -106,7 +106,7 @@ ALLOWED: Final = (
     # A request that a broker forwarded, its response, and the log ends of the partitions that a follower asked for.
     Allowed(PARSE, "handlers.controllers.envelope.envelope", FORWARDED_BYTES),
     Allowed(PARSE, "control.link.envelope.read_response", FORWARDED_BYTES),
-    Allowed(PARSE, "replication.fetcher.LeaderFetcher._offsets", FORWARDED_BYTES),
+    Allowed(PARSE, "replication.leader_offsets.leader_offsets", FORWARDED_BYTES),
 )
 _BY_KIND: Final = {
     kind: {each.function: each for each in ALLOWED if each.kind == kind} for kind in (SYNC, RENAME, READ, PARSE)
