@@ -10,19 +10,18 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.core.logs import facts
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from broker_cy.metadata.image import RESOURCE_BROKER
 from broker_cy.partitions import creations
 from broker_cy.partitions.creations import Creations
+from broker_cy.partitions.topic_configs import TopicConfigs
 from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.partition import Partition
 from broker_cy.storage.errors import StorageError
-from broker_cy.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from uuid import UUID
 
     from broker_cy.config import BrokerConfig, TopicSettings
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 LOGGER = logging.getLogger("broker_cy.server.partitions")
-
-# Resources whose settings without effect are reported here; BrokerConfig reports those of the broker.
-REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
 
 
 class Replication(Protocol):
@@ -84,7 +80,6 @@ class PartitionService:
         self._logs = log_manager
         self._group = group
         self._log_events = log_events
-        self._reporter = NoEffectReporter()
         self._image: MetadataImage
         self._on_online = on_online
         self._on_opened = on_opened
@@ -98,16 +93,14 @@ class PartitionService:
         self._last_tick_s = 0.0
         self._starting = True
         self._creations = Creations(group.loop, self._create_late, on_creating)
-        # By topic, as last applied: thousands of logs are opened one by one.
-        self._configs: dict[str, LogConfig] = {}
         # Partitions without a log, and the time of the last attempt to open one (monotonic).
         self._offline: dict[tuple[str, int], Partition] = {}
         self._last_retry_s = 0.0
-        config.on_change(self._on_broker_setting)
+        self._configs = TopicConfigs(config, table)
 
     def settings(self, topic: str) -> TopicSettings:
         """The settings of a topic now, typed, by Kafka's topic setting names."""
-        return topic_settings(self._image.configs.topic(topic), self._config)
+        return self._configs.settings(topic)
 
     def high_watermark_of(self, topic: str, index: int) -> int:
         """The high watermark for the checkpoints; for a log outside any topic (the metadata log), its end."""
@@ -122,15 +115,18 @@ class PartitionService:
         StorageError.
         """
         self._image = image
-        self._take_broker_settings(image)
-
+        self._configs.take(image)
+        self._configs.take_broker_settings()
         self._logs.on_opened = self._opened
         self._logs.on_settled = self._settled
-        self._logs.load(self._log_config, now_ms, self._topic_id_of, late=True, is_replicated=self._is_replicated)
+        self._logs.load(
+            self._configs.log_config, now_ms, self._topic_id_of, late=True, is_replicated=self._is_replicated
+        )
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Apply one committed change."""
         self._image = image
+        self._configs.take(image)
         for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)
             if broker is None:
@@ -138,7 +134,7 @@ class PartitionService:
             else:
                 self.broker_statuses[broker_id] = BrokerStatus(broker.epoch, broker.is_active, broker.rack)
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
-            self._take_broker_settings(image)
+            self._configs.take_broker_settings()
         for topic in delta.topics:
             if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id):
                 self._delete(topic.before)
@@ -148,41 +144,7 @@ class PartitionService:
             for partition in self._led.values():
                 partition.settle_deletes()  # which waits for no broker that is fenced
         self._starting = False
-        for kind, name in delta.configs:
-            if kind == RESOURCE_TOPIC:
-                self._configure(name, self._table.topic(name))
-        self._report_without_effect(delta, image)
-
-    def _report_without_effect(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Report which changed settings have no effect; at the start, all stored settings count as changed."""
-        for kind, name in delta.configs:
-            # The broker's own settings of internal topics are for a later version and for Kafka's tools.
-            if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_protected(name)):
-                continue
-            for event in self._reporter.events(REPORTED[kind], name, image.configs.resource(kind, name)):
-                event.log(LOGGER, logging.WARNING)
-
-    def _take_broker_settings(self, image: MetadataImage) -> None:
-        self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))
-
-    def _on_broker_setting(self, changed: frozenset[str]) -> None:
-        """Topic settings without an override follow the broker's."""
-        for topic in list(self._table.by_name):
-            name = topic.decode()
-            self._configure(name, self._table.topic(name))
-
-    def _configure(self, topic: str, partitions: Iterable[Partition]) -> None:
-        settings = self.settings(topic)
-        config = self._configs[topic] = LogConfig.from_settings(settings)
-        for partition in partitions:
-            partition.configure(settings)
-            if partition.log is not None:
-                partition.log.reconfigure(config)
-
-    def _log_config(self, topic: str) -> LogConfig:
-        """The configuration of the topic's logs."""
-        found = self._configs.get(topic)
-        return found if found is not None else LogConfig.from_settings(self.settings(topic))
+        self._configs.apply(delta)
 
     def _topic_id_of(self, name: str, index: int) -> UUID | None:
         """Return the id of the topic of a partition; None if this broker has no replica of it."""
@@ -248,7 +210,7 @@ class PartitionService:
             if is_late:
                 self._creations.add(partition)
         if fresh:
-            self._configure(topic.name, fresh)
+            self._configs.configure(topic.name, fresh)
 
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
         """Continue as the leader of a newer epoch; staged batches belong to the previous one."""
@@ -364,7 +326,7 @@ class PartitionService:
             partition.stay_offline(reason)
             self._offline[key] = partition
         else:
-            log.reconfigure(self._log_config(partition.topic))
+            log.reconfigure(self._configs.log_config(partition.topic))
             if key in self._offline:
                 self._bring_online(partition, log)
                 # The shortage is over: the others need not wait for their turn.
@@ -381,8 +343,7 @@ class PartitionService:
 
     def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
         """Raises StorageError."""
-        config = LogConfig.from_settings(self.settings(topic))
-        return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
+        return self._logs.create(topic, index, topic_id, self._configs.current(topic), self._clock.wall_ms())
 
     def retry(self) -> None:
         """Retry to open logs that are offline because of a shortage, one existing log and at most AT_ONCE new ones.
@@ -414,7 +375,7 @@ class PartitionService:
         """Have workers load again up to `count` logs that are offline because of a shortage."""
         wanted = [key for key in self._offline if self._logs.may_reopen(key)]
         for key in wanted[:count]:
-            self._logs.reopen(key, self._log_config, self._clock.wall_ms())
+            self._logs.reopen(key, self._configs.log_config, self._clock.wall_ms())
 
     def _bring_online(self, partition: Partition, log: Log) -> None:
         """Serve the log of a partition that was offline."""
@@ -448,7 +409,7 @@ class PartitionService:
 
     def _delete(self, topic: TopicImage) -> None:
         self._flush()
-        self._configs.pop(topic.name, None)
+        self._configs.forget(topic.name)
         for partition in self._table.remove_topic(topic.name, topic.topic_id):
             self._close(partition)
 
