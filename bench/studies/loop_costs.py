@@ -20,10 +20,11 @@ from broker_cy.coordinator.offset_record import decode_offset_value, encode_offs
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import snapshot
-from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.replay import replay
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig

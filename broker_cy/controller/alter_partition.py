@@ -17,7 +17,8 @@ from broker_cy.controller.operation import MetadataStep, Operation, OperationCon
 from broker_cy.controller.partition_change import RECOVERED, RECOVERING
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import MetadataImage, PartitionImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
 WITH_EPOCHS_SINCE = 3

@@ -14,9 +14,10 @@ from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.fence_reasons import FenceReason
-from broker_cy.metadata.image import Endpoint, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import Endpoint, MetadataImage, PartitionImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.replay import replay
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
 PRODUCER_ID_BLOCK_SIZE = 1000  # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE

@@ -17,7 +17,8 @@ from broker_cy.controller.partition_change import Election
 from broker_cy.controller.rules import Rules, has_online_directory
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import BrokerImage, MetadataImage, TopicImage
+from broker_cy.metadata.image import BrokerImage, MetadataImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
 

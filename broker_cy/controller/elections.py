@@ -17,9 +17,10 @@ from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, O
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.replay import changed_partition
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
 Partitions = Iterable[tuple[TopicImage, int, PartitionImage]]

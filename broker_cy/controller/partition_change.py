@@ -17,8 +17,9 @@ from uuid import UUID
 
 from broker_cy.controller.rules import Rules, default_directory
 from broker_cy.metadata import features
-from broker_cy.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from broker_cy.metadata.image import NO_LEADER, PartitionImage
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
 RECOVERED: Final = 0

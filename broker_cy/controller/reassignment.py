@@ -17,8 +17,9 @@ from broker_cy.controller.operation import MetadataStep, Operation, OperationCon
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import MetadataImage, PartitionImage
 from broker_cy.metadata.partition_index import is_reassigning
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
 

@@ -12,7 +12,8 @@ from broker_cy.config import BrokerConfig, ConfigError
 from broker_cy.config.definitions import TOPIC
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import features
-from broker_cy.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from broker_cy.metadata.topics import TopicImage
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.events.own_topic_leader import OwnTopicLeader
-    from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
+    from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage
+    from broker_cy.metadata.topics import TopicImage
     from broker_cy.replica.partition_table import PartitionTable
 
 RESOURCE_NAMES = {

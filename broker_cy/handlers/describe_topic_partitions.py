@@ -13,7 +13,8 @@ from broker_cy.broker.registry import handler
 from broker_cy.control.image import metadata_view
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import MetadataImage, TopicImage
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

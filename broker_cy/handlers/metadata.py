@@ -21,7 +21,8 @@ from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers.create_topics import create_topics
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

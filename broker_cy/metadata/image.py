@@ -4,24 +4,23 @@ The class has two uses. The committed image, whose tables are plain dicts, is re
 changes only by `absorb`, between two turns of the event loop, in time proportional to the change. A `branch`, whose
 tables are overlays, is the state against which the controller validates the next operation before the previous one is
 committed; dropping the branch undoes its changes. Entries (PartitionImage, BrokerImage, ...) are immutable: a change
-replaces them. The file is long because each table of the image has its counterpart in the delta of a commit, and both
-are changed together.
+replaces them. The delta of a commit is here too, because each table has its counterpart in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from broker_cy.metadata import features, topic_names
+from broker_cy.metadata import features
 from broker_cy.metadata.fence_reasons import FenceReason
-from broker_cy.metadata.overlay import ABSENT, Overlay, forget, merge
+from broker_cy.metadata.overlay import ABSENT, Overlay, changes_of, forget, merge
 from broker_cy.metadata.partition import NO_LEADER as NO_LEADER
 from broker_cy.metadata.partition import PartitionImage as PartitionImage
-from broker_cy.metadata.partition_index import Masks, PartitionIndex, bits, is_imbalanced, is_reassigning
 from broker_cy.metadata.quotas import QUOTA
+from broker_cy.metadata.topics import TopicImage, TopicsImage
 
 # Kafka's ConfigResource.Type, as stored in ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -31,18 +30,6 @@ RESOURCE_CLIENT_METRICS = 16
 RESOURCE_GROUP = 32
 
 _NO_CONFIGS: dict[str, str] = {}
-
-
-class TopicImage(NamedTuple):
-    """One topic; `partitions` is keyed by index, without gaps."""
-
-    name: str
-    topic_id: UUID
-    partitions: dict[int, PartitionImage]
-
-    @property
-    def is_internal(self) -> bool:
-        return topic_names.is_internal(self.name)
 
 
 class Endpoint(NamedTuple):
@@ -76,152 +63,6 @@ class BrokerImage(NamedTuple):
     def is_active(self) -> bool:
         """True if it may lead partitions."""
         return not self.fenced and not self.in_controlled_shutdown
-
-
-class TopicsImage:
-    """Topics by name and by id. Iterating gives TopicImage in no particular order."""
-
-    __slots__ = ("_below", "_by_id", "_by_name", "_colliding", "_index", "_owned")
-
-    def __init__(
-        self,
-        by_id: MutableMapping[UUID, TopicImage],
-        by_name: MutableMapping[str, TopicImage],
-        colliding: MutableMapping[str, frozenset[str]],
-        owned: set[UUID] | None,
-        below: TopicsImage | None = None,
-    ) -> None:
-        self._below = below  # the image that this one is a branch of
-        self._by_id = by_id
-        self._by_name = by_name
-        self._colliding = colliding
-        # The ids of the topics whose partition dict this image may change in place; None means all of them, because no
-        # other image shares the tables.
-        self._owned = owned
-        # The index of a committed image: built at its first use, then kept up to date by `absorb`; None: not built.
-        self._index: PartitionIndex | None = None
-
-    def by_name(self, name: str) -> TopicImage | None:
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: UUID) -> TopicImage | None:
-        return self._by_id.get(topic_id)
-
-    def names(self) -> list[str]:
-        """The names of all topics: a new list, in no particular order."""
-        return list(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def __iter__(self) -> Iterator[TopicImage]:
-        return iter(self._by_id.values())
-
-    def collides_with(self, name: str) -> str | None:
-        """An existing topic whose name differs from `name` at most in '.' and '_', or None."""
-        key = topic_names.collision_key(name)
-        if key is None:
-            return None
-        found = self._colliding.get(key)
-        return min(found) if found else None
-
-    def put(self, topic: TopicImage) -> None:
-        self._index = None
-        self._by_id[topic.topic_id] = topic
-        self._by_name[topic.name] = topic
-        if self._owned is not None:
-            self._owned.add(topic.topic_id)
-        key = topic_names.collision_key(topic.name)
-        if key is not None:
-            self._colliding[key] = self._colliding.get(key, frozenset()) | {topic.name}
-
-    def remove(self, topic_id: UUID) -> TopicImage:
-        """Remove a topic and return it. Raises KeyError if it does not exist."""
-        topic = self._by_id[topic_id]
-        self._index = None
-        del self._by_id[topic_id]
-        del self._by_name[topic.name]
-        key = topic_names.collision_key(topic.name)
-        if key is not None:
-            left = self._colliding[key] - {topic.name}
-            if left:
-                self._colliding[key] = left
-            else:
-                del self._colliding[key]
-        return topic
-
-    def partitions_for_write(self, topic_id: UUID) -> dict[int, PartitionImage]:
-        """The partitions of a topic, for the caller to change in place; copied first if another image shares them."""
-        topic = self._by_id[topic_id]
-        self._index = None
-        if self._owned is None or topic_id in self._owned:
-            return topic.partitions
-        own = TopicImage(topic.name, topic_id, dict(topic.partitions))
-        self.put(own)
-        return own.partitions
-
-    def _branch(self) -> TopicsImage:
-        return TopicsImage(Overlay(self._by_id), Overlay(self._by_name), Overlay(self._colliding), set(), self)
-
-    def _committed(self) -> tuple[PartitionIndex, set[UUID]]:
-        """The index of the image at the bottom, and the topics that the branches above it change. Only a committed
-        image has an index, because its branches live shortly.
-        """
-        changed: set[UUID] = set()
-        image = self
-        while image._below is not None:
-            changed.update(topic_id for topic_id, _ in _changes(image._by_id))
-            image = image._below
-        if image._index is None:
-            image._index = PartitionIndex.of((topic.topic_id, topic.partitions) for topic in image)
-        return image._index, changed
-
-    def _absorb_index(self, above: TopicsImage) -> None:
-        """Keep the index right while the changes of `above` become part of this committed image."""
-        if self._index is not None:
-            for topic_id, after in _changes(above._by_id):
-                before = self._by_id.get(topic_id)
-                self._index.change(
-                    topic_id, before.partitions if before else {}, {} if after is ABSENT else after.partitions
-                )
-
-    def _select(
-        self, masks: Masks, changed: set[UUID], wanted: Callable[[PartitionImage], bool]
-    ) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        for topic_id, mask in masks.items():
-            if topic_id not in changed:
-                topic = self._by_id[topic_id]
-                partitions = topic.partitions
-                for number in bits(mask):
-                    yield topic, number, partitions[number]
-        for topic_id in changed:
-            found = self._by_id.get(topic_id)
-            if found is not None:
-                for number, partition in found.partitions.items():
-                    if wanted(partition):
-                        yield found, number, partition
-
-    def with_replica(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """(topic, index, partition) of each partition with a replica on the broker, in no particular order.
-        O(partitions of the broker, and of topics with uncommitted changes). The topics must not change meanwhile.
-        """
-        index, changed = self._committed()
-        return self._select(index.replicas.get(broker_id, {}), changed, lambda p: broker_id in p.replicas)
-
-    def led_by(self, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """The same for the partitions that the broker leads; NO_LEADER: those without a leader."""
-        index, changed = self._committed()
-        return self._select(index.leaders.get(broker_id, {}), changed, lambda p: p.leader == broker_id)
-
-    def imbalanced(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """The same for the partitions that their preferred replica, the first one, does not lead."""
-        index, changed = self._committed()
-        return self._select(index.imbalanced, changed, is_imbalanced)
-
-    def reassigning(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """The same for the partitions that are being reassigned (KIP-455)."""
-        index, changed = self._committed()
-        return self._select(index.reassigning, changed, is_reassigning)
 
 
 class ConfigsImage:
@@ -373,7 +214,7 @@ class MetadataImage:
     def branch(self) -> MetadataImage:
         """An image above this one: reads of unchanged entries go through to this one, writes stay in the branch."""
         above = MetadataImage.__new__(MetadataImage)
-        above.topics = self.topics._branch()
+        above.topics = self.topics.branch()
         above.configs = ConfigsImage(Overlay(self.configs._resources))
         above.brokers = Overlay(self.brokers)
         above.controllers = Overlay(self.controllers)
@@ -389,11 +230,8 @@ class MetadataImage:
         return above
 
     def _tables(self) -> tuple[MutableMapping[Any, Any], ...]:
-        topics = self.topics
         return (
-            topics._by_id,
-            topics._by_name,
-            topics._colliding,
+            *self.topics.tables(),
             self.configs._resources,
             self.brokers,
             self.controllers,
@@ -412,7 +250,7 @@ class MetadataImage:
 
     def merge(self, above: MetadataImage) -> None:
         """`absorb` without the list of changes; this image may itself be a branch."""
-        self.topics._absorb_index(above.topics)
+        self.topics.absorb_index(above.topics)
         for mine, theirs in zip(self._tables(), above._tables(), strict=True):
             merge(mine, theirs)
         self.authors.update(above.authors)
@@ -477,18 +315,18 @@ class ImageDelta(NamedTuple):
     def of_branch(cls, base: MetadataImage, above: MetadataImage) -> ImageDelta:
         topics = [
             TopicDelta(base.topics.by_id(topic_id), None if after is ABSENT else after)
-            for topic_id, after in _changes(above.topics._by_id)
+            for topic_id, after in above.topics.changes()
         ]
         return cls(
             [t for t in topics if t.before is not None or t.after is not None],
-            [key for key, _ in _changes(above.configs._resources)],
-            [key for key, _ in _changes(above.brokers)],
-            [key for key, _ in _changes(above.features._levels)],
+            [key for key, _ in changes_of(above.configs._resources)],
+            [key for key, _ in changes_of(above.brokers)],
+            [key for key, _ in changes_of(above.features._levels)],
             acls=_kept_changes(base, above, ACL),
             scram=_kept_changes(base, above, SCRAM),
             quotas=_kept_changes(base, above, QUOTA),
             tokens=[
-                (base.tokens.get(key), None if after is ABSENT else after) for key, after in _changes(above.tokens)
+                (base.tokens.get(key), None if after is ABSENT else after) for key, after in changes_of(above.tokens)
             ],
             authors=above.authors,
         )
@@ -534,7 +372,7 @@ def _kept_changes(base: MetadataImage, above: MetadataImage, kind: str) -> list[
     """The records of `kept` of one kind that a branch changes, as (before, after)."""
     return [
         (base.kept.get(key), None if after is ABSENT else after)
-        for key, after in _changes(above.kept)
+        for key, after in changes_of(above.kept)
         if key[0] == kind
     ]
 
@@ -546,8 +384,3 @@ def _kept_differences(before: MetadataImage, after: MetadataImage, kind: str) ->
         for key in dict.fromkeys((*before.kept, *after.kept))
         if key[0] == kind and before.kept.get(key) != after.kept.get(key)
     ]
-
-
-def _changes(table: MutableMapping[Any, Any]) -> list[tuple[Any, Any]]:
-    assert isinstance(table, Overlay)
-    return list(table.changes.items())

@@ -8,7 +8,7 @@ moves the changes to the table below in time proportional to their number.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Generic, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -79,6 +79,12 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         for key, value in self.changes.items():
             count += (value is not ABSENT) - (key in self.base)
         return count
+
+
+def changes_of(table: MutableMapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """The changes of an overlay, as (key, value); ABSENT for a removed key."""
+    assert isinstance(table, Overlay)
+    return list(table.changes.items())
 
 
 def forget(overlay: MutableMapping[K, V], merged: MutableMapping[K, V]) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from broker_cy.metadata import authors, quotas
 from broker_cy.metadata import image as images
 from broker_cy.metadata.fence_reasons import read_tag
-from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
 from broker_cy.metadata.records import MetadataLogError
+from broker_cy.metadata.topics import TopicImage
 
 NO_LEADER_CHANGE: Final = -2
 

@@ -21,9 +21,9 @@ from broker_cy.metadata.image import (
     ZK_MIGRATION_STATE,
     BrokerImage,
     MetadataImage,
-    TopicImage,
 )
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 from broker_cy.wire.control import ControlMessage, KraftVersion, KraftVoters, SnapshotFooter, SnapshotHeader
 

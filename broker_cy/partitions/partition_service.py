@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
     from broker_cy.events.log_events import LogEvents
-    from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage
+    from broker_cy.metadata.topics import TopicImage
     from broker_cy.replica.flush_group import FlushGroup
     from broker_cy.replica.in_sync import InSync
     from broker_cy.replica.partition_table import PartitionTable

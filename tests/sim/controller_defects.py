@@ -28,9 +28,10 @@ from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
 from broker_cy.metadata import quotas, replay
 from broker_cy.metadata.authors import Author
-from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicsImage
+from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from broker_cy.metadata.partition_index import Masks, PartitionIndex
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.topics import TopicsImage
 from tests.sim.defects import SEEDS, Patch, Planter
 
 

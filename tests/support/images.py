@@ -2,7 +2,8 @@
 
 from uuid import UUID
 
-from broker_cy.metadata.image import MetadataImage, TopicImage
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.topics import TopicImage
 
 
 def topic_in(image: MetadataImage, key: str | UUID) -> TopicImage:

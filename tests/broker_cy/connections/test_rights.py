@@ -19,7 +19,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.events.log_events import LogEvents
 from broker_cy.handlers import load_handlers, produce
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import TopicImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.replica.silence import FollowerSilence
 from broker_cy.security.acls import ANONYMOUS, CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from broker_cy.security.authorizer import Authorizer

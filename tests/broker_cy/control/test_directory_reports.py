@@ -10,7 +10,8 @@ from broker_cy.control.membership.directory_reports import DirectoryReports
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
 from tests.broker_cy.handlers.metadata_broker import run
 
 ME, OTHER = 1, 2

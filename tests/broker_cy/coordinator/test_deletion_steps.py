@@ -9,7 +9,8 @@ import pytest
 from broker_cy.coordinator import commit, expiry, markers
 from broker_cy.coordinator.group import DELETIONS_RETRY_MS
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.harness import GROUP, TOPIC_ID, Harness
 

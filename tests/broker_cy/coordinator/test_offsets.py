@@ -13,7 +13,8 @@ from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.harness import GROUP, SESSION_MS, TOPIC_ID, Harness, subscription
 

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata.image import BrokerImage, Endpoint, ImageDelta, MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import BrokerImage, Endpoint, ImageDelta, MetadataImage, PartitionImage
+from broker_cy.metadata.topics import TopicImage
 
 Answer = Callable[[Any], Awaitable[Any]]
 

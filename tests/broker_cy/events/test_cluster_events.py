@@ -14,7 +14,8 @@ from broker_cy.controller.partition_change import RECOVERING
 from broker_cy.events.cluster_changes import failures, writer
 from broker_cy.events.event_log import config_changes
 from broker_cy.metadata.fence_reasons import FenceReason
-from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.metrics import sample
 from broker_cy.metrics.events import BrokerFenced, BrokerUnfenced, Event, InSyncBelowMin, LeadersElected
 from broker_cy.metrics.sample import Sample

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata.image import TopicImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch

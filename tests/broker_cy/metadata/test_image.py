@@ -9,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import (
-    RESOURCE_TOPIC,
-    ImageDelta,
-    MetadataImage,
-    PartitionImage,
-    TopicImage,
-)
+from broker_cy.metadata.image import RESOURCE_TOPIC, ImageDelta, MetadataImage, PartitionImage
 from broker_cy.metadata.overlay import Overlay
+from broker_cy.metadata.topics import TopicImage
 from tests.support.images import topic_in
 
 

@@ -12,7 +12,8 @@ import pytest
 from broker_cy.config import BrokerConfig
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.events.log_events import LogEvents
-from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.partition import Partition
 from broker_cy.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS

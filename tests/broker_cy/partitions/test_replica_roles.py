@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from broker_cy.metadata.image import ImageDelta, PartitionImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica import follower_log
 from broker_cy.replica.partition import Partition

@@ -15,7 +15,8 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.outgoing import MACHINE
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers import list_offsets as _list_offsets  # noqa: F401 (registers it)
-from broker_cy.metadata.image import MetadataImage, PartitionImage, TopicImage
+from broker_cy.metadata.image import MetadataImage, PartitionImage
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition

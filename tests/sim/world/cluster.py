@@ -14,7 +14,8 @@ from tests.sim.world.network import PORT
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from broker_cy.metadata.image import MetadataImage, TopicImage
+    from broker_cy.metadata.image import MetadataImage
+    from broker_cy.metadata.topics import TopicImage
     from broker_cy.storage.log import Log
     from tests.sim.world.machine import Machine
     from tests.sim.world.plan import Plan
