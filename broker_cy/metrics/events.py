@@ -4,10 +4,8 @@ module.
 The value of a record is JSON: `type` and `version` of the event, `time_ms` (wall clock, since 1970), `broker` (node
 id), and the fields of its class. The key of a record is the subject of the event (a group, a topic, a transactional
 id), as text. Later releases may add fields; a change of meaning raises the version. Readers skip unknown versions and
-fields.
+fields. The file is long because it is the list of all events, and docs/events.md follows its order.
 """
-
-# The file is long because it is the list of all events, and docs/events.md follows its order.
 
 from __future__ import annotations
 
