@@ -23,17 +23,24 @@ from tests.support.broker import BrokerProcess
 PARTITIONS = 4
 
 
-def settings(name: str, instance_id: str | None = None) -> MemberSettings:
-    return MemberSettings(name, 6_000, 100, 30_000, instance_id)
+def settings(name: str, instance_id: str | None = None, session_ms: int = 6_000) -> MemberSettings:
+    return MemberSettings(name, session_ms, 100, 30_000, instance_id)
 
 
 class Reading:
     """A member that reads in a task of its own. `values`: those of the records that it got."""
 
-    def __init__(self, client: AdminClient, name: str, assignors: Sequence[str] = (RANGE,), **options: str) -> None:
-        self.consumer: GroupConsumer = client.groups.consumer(
-            settings(name, options.get("instance_id")), [name], assignors=assignors
-        )
+    def __init__(
+        self,
+        client: AdminClient,
+        name: str,
+        assignors: Sequence[str] = (RANGE,),
+        *,
+        instance_id: str | None = None,
+        session_ms: int = 6_000,
+    ) -> None:
+        of = settings(name, instance_id, session_ms)
+        self.consumer: GroupConsumer = client.groups.consumer(of, [name], assignors=assignors)
         self.values: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -191,7 +198,7 @@ def test_another_member_takes_over_from_a_killed_one(ours: BrokerProcess, name: 
     async def job(client: AdminClient) -> None:
         await create(client, name)
         async with AdminClient(ours.bootstrap) as other:
-            killed = await Reading(other, name).start()
+            killed = await Reading(other, name, session_ms=1_000).start()
             await until(lambda: killed.share == PARTITIONS, "all partitions")
             second = await Reading(client, name).start()
             await until(lambda: (killed.share, second.share) == (2, 2), "two partitions each")
