@@ -9,7 +9,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from broker_cy.core.writer cimport Writer
 from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.quotas.account cimport Account
-from broker_cy.replica.flush_group cimport FlushedLog, FlushGroup, Waiter
+from broker_cy.replica.flush_group cimport FlushedPartition, FlushGroup, Waiter
 from broker_cy.connections.buffers cimport BufferPool, RecvBuffer
 from broker_cy.connections.gate cimport API_KEYS, Gate
 from broker_cy.connections.outbox cimport Outbox

@@ -209,7 +209,7 @@ cdef class ServerCore(FlushGroup):
                 connection.drain_guarded()
         return 0
 
-    cdef int failed(self, FlushedLog partition, object what, object error) except -1:
+    cdef int failed(self, FlushedPartition partition, object what, object error) except -1:
         self.log_events.disk_error(f"{partition.topic}-{partition.index}", what, error)
         if self.on_disk_error is not None and partition.log is not None:
             self.on_disk_error(partition.log.directory, error)

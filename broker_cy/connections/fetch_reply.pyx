@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from broker_cy.core.clock cimport coarse_ms, now_ns
 from broker_cy.metrics.requests cimport DATA, DISK, RequestMetrics
-from broker_cy.replica.flush_group cimport FlushedLog
+from broker_cy.replica.flush_group cimport FlushedPartition
 from broker_cy.connections.answers cimport ServerCore
 from broker_cy.connections.charging cimport charge_fetch
 from broker_cy.connections.fetch_answer cimport encode
@@ -395,7 +395,7 @@ cdef class StandingWait(DelayedFetch):
     cdef int unheard                    # writes since then
     cdef int64_t generation             # counts how often it was removed because the follower did not fetch
 
-    cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
+    cdef int on_advance(self, FlushedPartition partition, Py_ssize_t written_bytes) except -1:
         if self.reply is not None:
             return self.reply.try_again()
         self.unheard += 1
@@ -411,7 +411,7 @@ cdef class ConsumerWait(DelayedFetch):
     """Is registered at every partition of a consumer's waiting fetch."""
     cdef FetchReply reply
 
-    cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
+    cdef int on_advance(self, FlushedPartition partition, Py_ssize_t written_bytes) except -1:
         if self.reply.read_committed and partition.undecided and written_bytes >= 0:
             # The bytes written and the bytes that may be read now differ.
             return self.reply.look_again() if partition.stable_moved else 0

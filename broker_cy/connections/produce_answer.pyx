@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 
 from broker_cy.core.clock cimport coarse_ms
 from broker_cy.metrics.requests cimport DISK
-from broker_cy.replica.flush_group cimport FlushedLog
+from broker_cy.replica.flush_group cimport FlushedPartition
 from broker_cy.replica.partition cimport Partition
 from broker_cy.connections.current_leader cimport current_leader, put_leaders, topic_named, topic_with_id
 from broker_cy.replica.replica cimport COMMITTED, DONE, EXPIRED, LOCAL, LOST, PENDING, TOO_FEW, Fate, Level
@@ -65,7 +65,7 @@ cdef class ProduceReply(Reply):
             return True
         return self.acks == ACKS_NONE
 
-    cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1:
+    cdef int settled(self, int32_t place, FlushedPartition partition, Fate fate) except -1:
         if fate != DONE:
             self.fail_result(place, fate)
         self.pending -= 1

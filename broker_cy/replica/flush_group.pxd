@@ -12,15 +12,15 @@ from broker_cy.storage.log cimport Log
 
 cdef class DelayedFetch:
     """A request that waits for data of some partitions. The Fetch handler subclasses it."""
-    cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1
+    cdef int on_advance(self, FlushedPartition partition, Py_ssize_t written_bytes) except -1
 
 cdef class Waiter:
     """Waits for records of partitions, each with a number of its own (`place`)."""
     cdef int64_t deadline_ms            # coarse_ms up to which it waits for other replicas; 0: without a limit
 
-    cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1
+    cdef int settled(self, int32_t place, FlushedPartition partition, Fate fate) except -1
 
-cdef class OwnAppend(Waiter):
+cdef class InternalAppend(Waiter):
     """Waits for a batch that this broker itself has appended."""
     cdef object future
     cdef object done
@@ -49,16 +49,16 @@ cdef class FlushGroup:
 
     cdef int schedule_flush(self) except -1
     cdef int before_flush(self, object stage) except -1
-    cdef int add_dirty(self, FlushedLog partition) except -1
+    cdef int add_dirty(self, FlushedPartition partition) except -1
     cdef int answer_waiting(self) except -1
-    cdef int failed(self, FlushedLog partition, object what, object error) except -1
+    cdef int failed(self, FlushedPartition partition, object what, object error) except -1
     cdef int answer_settled(self) except -1
-    cdef int alter(self, FlushedLog partition) except -1
+    cdef int alter(self, FlushedPartition partition) except -1
     cdef int settle_moved(self, list partitions) except -1
     cdef int expire_at(self, int64_t deadline_ms) except -1
     cpdef int flush(self) except -1
 
-cdef class FlushedLog:
+cdef class FlushedPartition:
     """The part of a partition that a FlushGroup writes: its log, its replica, and the waiters for either."""
     cdef readonly str topic
     cdef readonly int32_t index
@@ -91,7 +91,7 @@ cdef class FlushedLog:
     cdef int write_staged(self) except -1
     cdef int take(self, Output progress) except -1
     cdef int wait(self, Waiter waiter, int32_t place, int64_t offset, Level level) except -1
-    cdef int wait_own(self, OwnAppend append, Level level) except -1
+    cdef int wait_internal(self, InternalAppend append, Level level) except -1
     cdef tuple undecided_of(self, list waiting)
     cdef int settle(self, list decided) except -1
     cdef int settle_answers(self) except -1

@@ -23,7 +23,7 @@ class FlushGroup:
     def flush(self) -> int: ...
     def before_ticks(self) -> None: ...
 
-class FlushedLog:
+class FlushedPartition:
     """The part of a partition that a FlushGroup writes: its log, its replica, and the waiters for either."""
 
     topic: str

@@ -4,7 +4,7 @@ Order of a flush: stagers, one pwritev for each dirty log, the answers of the tu
 a record before its producer can, and a woken fetch finds all records that were written in the turn. A round of group commit
 (group_commit.pyx) settles the waiters for a sync in the same order.
 
-FlushGroup and FlushedLog are in one module because they call each other as C methods, for each batch and each turn.
+FlushGroup and FlushedPartition are in one module because they call each other as C methods, for each batch and each turn.
 """
 
 from libc.errno cimport EIO
@@ -24,21 +24,21 @@ cdef enum:
 
 
 cdef class DelayedFetch:
-    cdef int on_advance(self, FlushedLog partition, Py_ssize_t written_bytes) except -1:
+    cdef int on_advance(self, FlushedPartition partition, Py_ssize_t written_bytes) except -1:
         """Called when `written_bytes` more can be read from `partition`; -1 if it no longer exists or went offline."""
         raise NotImplementedError("a DelayedFetch without on_advance")
 
 
 cdef class Waiter:
-    cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1:
+    cdef int settled(self, int32_t place, FlushedPartition partition, Fate fate) except -1:
         """The fate of the record that was registered as `place` is decided: DONE, LOST, MOVED, TOO_FEW or EXPIRED."""
         raise NotImplementedError("a Waiter without settled")
 
 
-cdef class OwnAppend(Waiter):
+cdef class InternalAppend(Waiter):
     """An append of this broker itself, or one that it waits for: `future` gets the base offset, or `done` is called."""
 
-    cdef int settled(self, int32_t place, FlushedLog partition, Fate fate) except -1:
+    cdef int settled(self, int32_t place, FlushedPartition partition, Fate fate) except -1:
         error = None
         if fate == LOST:
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
@@ -87,7 +87,7 @@ cdef class FlushGroup:
         self.checked_bytes = 0
         self.flush()
 
-    cdef int add_dirty(self, FlushedLog partition) except -1:
+    cdef int add_dirty(self, FlushedPartition partition) except -1:
         """`partition` had nothing to write until now."""
         self.dirty.append(partition)
         return self.schedule_flush()
@@ -103,7 +103,7 @@ cdef class FlushGroup:
     def before_ticks(self):
         """Called before partitions look for slow followers; the server reports the followers that have kept up."""
 
-    cdef int failed(self, FlushedLog partition, object what, object error) except -1:
+    cdef int failed(self, FlushedPartition partition, object what, object error) except -1:
         """Called for each failed append, write, read or sync of a log; the server logs it."""
         return 0
 
@@ -128,11 +128,11 @@ cdef class FlushGroup:
             self.dirty = []
             # Without a check of each type: only add_dirty puts anything there.
             for each in dirty:
-                (<FlushedLog>each).write_staged()
+                (<FlushedPartition>each).write_staged()
         self.answer_waiting()
         if dirty:
             for each in dirty:
-                (<FlushedLog>each).tell()
+                (<FlushedPartition>each).tell()
         if self.sync_wanted:
             self.sync_wanted = False
             self.commit.start()
@@ -142,7 +142,7 @@ cdef class FlushGroup:
         """Called after the answers that waited for a round of group commit were settled; the server sends them."""
         return 0
 
-    cdef int alter(self, FlushedLog partition) except -1:
+    cdef int alter(self, FlushedPartition partition) except -1:
         """`partition` leads, and proposes another in-sync set: send the AlterPartition of its InSync."""
         if self.on_alter is not None:
             self.on_alter(partition)
@@ -150,7 +150,7 @@ cdef class FlushGroup:
 
     cdef int settle_moved(self, list partitions) except -1:
         """The high watermark of `partitions` has moved, and not by a write of theirs."""
-        cdef FlushedLog partition
+        cdef FlushedPartition partition
         for partition in partitions:
             partition.settle_answers()
         self.answer_settled()
@@ -174,7 +174,7 @@ cdef class FlushGroup:
     def expire_answers(self):
         """Settle the answers that have waited for other replicas long enough."""
         cdef int64_t now_ms = coarse_ms(&self.clock.source), deadline_ms, next_ms = 0
-        cdef FlushedLog partition
+        cdef FlushedPartition partition
         cdef list still = []
         self.expires_ms = 0
         for partition in self.expiring:
@@ -189,7 +189,7 @@ cdef class FlushGroup:
         self.answer_settled()
 
 
-cdef class FlushedLog:
+cdef class FlushedPartition:
     cdef int follow_log_start(self) except -1:
         """Delete the records that the leader has deleted. Called for one of several replicas after its high watermark may have changed,
         before any waiter is woken.
@@ -250,7 +250,7 @@ cdef class FlushedLog:
             self.group.expire_at(waiter.deadline_ms)
         return 0
 
-    cdef int wait_own(self, OwnAppend append, Level level) except -1:
+    cdef int wait_internal(self, InternalAppend append, Level level) except -1:
         """As `wait`, for an internal append, which is settled after the answers."""
         if self.waiting_appends is None:
             self.waiting_appends = []

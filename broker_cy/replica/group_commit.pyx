@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 
 from broker_cy.core.clock cimport now_ns
 from broker_cy.metrics.histogram cimport Histogram
-from broker_cy.replica.flush_group cimport FlushedLog, FlushGroup
+from broker_cy.replica.flush_group cimport FlushedPartition, FlushGroup
 
 import errno
 from functools import partial
@@ -40,13 +40,13 @@ cdef class GroupCommit:
         self.due = []
         self.round = []
 
-    def add(self, FlushedLog partition not None):
+    def add(self, FlushedPartition partition not None):
         """Add `partition` to the next round."""
         self.due.append(partition)
 
     def start(self):
         """Begin a round if none is running and a partition waits for one."""
-        cdef FlushedLog partition
+        cdef FlushedPartition partition
         if not self.due or self.round:
             return
         due, self.due = self.due, []
@@ -65,7 +65,7 @@ cdef class GroupCommit:
 
     def part_done(self, _result, error):
         """Called when a job of the round is done; the last one completes the round."""
-        cdef FlushedLog partition
+        cdef FlushedPartition partition
         if error is not None:
             # Not the error of a sync, which its job keeps, but a defect: the content of the disk is unknown.
             for _, job in self.round:
@@ -92,13 +92,13 @@ def sync_all(jobs):
         job.run()
 
 
-cdef object join(FlushedLog partition):
+cdef object join(FlushedPartition partition):
     """Add the partition's unsynced data to the round that starts. Returns a SyncJob, or None without unsynced data."""
     partition.take(partition.replica.begin_round())
     return None if partition.closed or partition.log.sync_failed else begin_sync(partition.log)
 
 
-cdef int leave(FlushedLog partition, job) except -1:
+cdef int leave(FlushedPartition partition, job) except -1:
     """Report the end of the round for one partition. If the sync failed, the partition is offline."""
     if partition.closed:
         return 0

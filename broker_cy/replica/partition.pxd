@@ -6,7 +6,7 @@ records that a follower has fetched.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from broker_cy.replica.flush_group cimport FlushedLog, FlushGroup, OwnAppend
+from broker_cy.replica.flush_group cimport FlushedPartition, FlushGroup, InternalAppend
 from broker_cy.replica.verification cimport Verification, Verifications
 from broker_cy.storage.log cimport Log
 from broker_cy.wire.batch cimport BatchHeader, ValidationRules
@@ -23,7 +23,7 @@ cdef struct AppendResult:
     int64_t log_append_time_ms      # -1 under CreateTime, except for duplicates
     int64_t log_start_offset
 
-cdef class Partition(FlushedLog):
+cdef class Partition(FlushedPartition):
     cdef readonly object topic_id       # uuid.UUID
     cdef readonly str offline_reason
     cdef ValidationRules rules
@@ -63,7 +63,7 @@ cdef class Partition(FlushedLog):
     cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
     cdef int serve(self, Log log) except -1
     cdef object append_for_future(self, bytes batch, int64_t now_ms)
-    cdef OwnAppend append_own(self, bytes batch, int64_t now_ms)
+    cdef InternalAppend append_internal(self, bytes batch, int64_t now_ms)
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1

@@ -4,12 +4,12 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.replica.flush_group import FlushedLog, FlushGroup
+from broker_cy.replica.flush_group import FlushedPartition, FlushGroup
 from broker_cy.replica.in_sync import Altered, Assigned, InSync, Proposal
 from broker_cy.replica.verification import Verification
 from broker_cy.storage.log import Log
 
-class Partition(FlushedLog):
+class Partition(FlushedPartition):
     """A partition as clients see it. `offline` is the reason why there is no `log` or why it is not served, or None."""
 
     topic_id: UUID
@@ -45,9 +45,7 @@ class Partition(FlushedLog):
     def leader_epoch(self) -> int: ...
     def lead(self, leader_epoch: int) -> None: ...
     assigned: Assigned | None
-    def assign(
-        self, image: Assigned, leads: bool, new_in_sync: Callable[[], InSync], high_watermark: int
-    ) -> None: ...
+    def assign(self, image: Assigned, leads: bool, new_in_sync: Callable[[], InSync], high_watermark: int) -> None: ...
     def answered(self, proposal: Proposal, answer: Altered) -> None: ...
     def tick(self) -> None: ...
     def low_watermark(self) -> int: ...

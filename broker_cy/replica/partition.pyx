@@ -44,7 +44,7 @@ cdef int import_following() except -1:
     return 0
 
 
-cdef class Partition(FlushedLog):
+cdef class Partition(FlushedPartition):
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
                  *, bint protected=False, str offline_reason=None, int replication_factor=1, bint unopened=False):
         """`log` is None if the log cannot be served, for `offline_reason`, or, with `unopened`, if it will be opened later."""
@@ -317,16 +317,16 @@ cdef class Partition(FlushedLog):
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-        self.append_own(batch, now_ms).done = done
+        self.append_internal(batch, now_ms).done = done
 
     def call_when_committed(self, int64_t end_offset, done):
         """Call `done(None)` once all records before `end_offset`, which are in the log, are committed, or `done(KafkaError)` once
         this broker can no longer find that out. An exception that it raises is only logged.
         """
-        cdef OwnAppend append = OwnAppend.__new__(OwnAppend)
+        cdef InternalAppend append = InternalAppend.__new__(InternalAppend)
         append.base_offset = end_offset - 1
         append.done = done
-        self.wait_own(append, COMMITTED)
+        self.wait_internal(append, COMMITTED)
 
     def append_transactional(self, bytes batch, int64_t now_ms, Verification verification):
         """Like append_records, for a transactional batch, with the result of `verify_producer` for it.
@@ -370,16 +370,16 @@ cdef class Partition(FlushedLog):
                                                    self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
 
     cdef object append_for_future(self, bytes batch, int64_t now_ms):
-        """Call append_own. Returns a future of the base offset."""
-        cdef OwnAppend append = self.append_own(batch, now_ms)
+        """Call append_internal. Returns a future of the base offset."""
+        cdef InternalAppend append = self.append_internal(batch, now_ms)
         append.future = self.group.loop.create_future()
         return append.future
 
-    cdef OwnAppend append_own(self, bytes batch, int64_t now_ms):
+    cdef InternalAppend append_internal(self, bytes batch, int64_t now_ms):
         """Call stage_own, and wait until the batch is committed."""
-        cdef OwnAppend append = OwnAppend.__new__(OwnAppend)
+        cdef InternalAppend append = InternalAppend.__new__(InternalAppend)
         append.base_offset = self.stage_own(batch, now_ms)
-        self.wait_own(append, COMMITTED)
+        self.wait_internal(append, COMMITTED)
         return append
 
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1:
