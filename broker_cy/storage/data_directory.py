@@ -268,7 +268,8 @@ def open_directories(
                 "broker-cy storage format, with the cluster id of the other nodes"
             )
         for directory in opened:
-            if not directory.formatted:
+            # Kafka before 3.7 gave directories no id; later versions add it at their start, too.
+            if not directory.formatted or directory.directory_id == kafka_uuid.ZERO:
                 cluster_id = cluster_id or new_cluster_id()
                 directory.format(cluster_id, node_id, new_uuid())
     except BaseException:

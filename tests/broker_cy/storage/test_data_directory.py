@@ -38,6 +38,16 @@ def test_foreign_files_do_not_make_a_directory_an_old_one(tmp_path: Path) -> Non
     assert (tmp_path / "meta.properties").exists()
 
 
+def test_a_directory_of_an_older_kafka_gets_an_id(tmp_path: Path) -> None:
+    """If this fails, a broker on a directory of Kafka 3.6 cannot register once metadata.version is upgraded."""
+    path = tmp_path / "meta.properties"
+    path.write_text(f"#\nnode.id=1\nversion=1\ncluster.id={CLUSTER_ID}\n")
+    for made in (UUID(int=1000), UUID(int=2000)):
+        (directory,) = open_directories([str(tmp_path)], 1, lambda: "", lambda made=made: made)  # type: ignore[misc]
+        directory.close()
+        assert (directory.cluster_id, directory.directory_id) == (CLUSTER_ID, UUID(int=1000))
+
+
 def test_a_metadata_directory_has_an_id_of_its_own(tmp_path: Path) -> None:
     """If this fails, a voter with metadata.log.dir is another one than the one that was formatted: no quorum begins."""
     ids = iter(UUID(int=number) for number in range(1000, 1010))
