@@ -61,7 +61,8 @@ class Activate(Operation[None]):
                 f"metadata.version {level} of this cluster is not supported; "
                 f"{features.MV_MIN} to {features.MV_LATEST} are supported"
             )
-        context.heartbeats.activate(state.brokers, context.next_offset, context.monotonic_ms)
+        node_id = context.config.node_id
+        context.heartbeats.activate(state.brokers, context.next_offset, context.monotonic_ms, own=node_id)
         step.records += records
 
 

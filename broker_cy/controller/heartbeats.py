@@ -108,12 +108,20 @@ class Heartbeats:
     def __repr__(self) -> str:
         return f"Heartbeats({self._contacts})"
 
-    def activate(self, brokers: Mapping[int, BrokerImage], end_offset: int, now_ms: int) -> None:
+    def activate(self, brokers: Mapping[int, BrokerImage], end_offset: int, now_ms: int, own: int = -1) -> None:
         """Start the session of every broker now, because this node has just become the active controller. The offsets
         of the registrations are not known here, so a fenced broker has to reach the end of the log.
+
+        The broker with the id `own` runs in this process. It has no session before its first heartbeat: the registered
+        incarnation may be that of a process which this one follows, and need not wait for.
         """
         self._contacts = {
-            broker.broker_id: Contact(broker.epoch, now_ms, not broker.fenced, registered_at=end_offset - 1)
+            broker.broker_id: Contact(
+                broker.epoch,
+                now_ms,
+                heard=not broker.fenced and broker.broker_id != own,
+                registered_at=end_offset - 1,
+            )
             for broker in brokers.values()
         }
 

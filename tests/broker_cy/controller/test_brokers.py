@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.controller.activation import Activate
 from broker_cy.controller.broker_states import FenceBrokers, State
 from broker_cy.controller.heartbeats import FLAP_FORGIVEN_MS
 from broker_cy.controller.registration import RegisterController, UnregisterBroker
@@ -226,6 +227,19 @@ def test_a_new_controller_starts_sessions_afresh() -> None:
     heartbeats = other.controller.heartbeats
     assert heartbeats.expired(other.image.brokers, other.now_ms + heartbeats.session_timeout_ms) == ()
     assert heartbeats.expired(other.image.brokers, other.now_ms + heartbeats.session_timeout_ms + 1) == (1, 2)
+
+
+def test_a_killed_node_does_not_wait_for_its_own_session() -> None:
+    """If this fails, a node that was killed, and is the active controller when it is back, is out of service until the
+    session of its former process has ended.
+    """
+    cluster = Brokers.of(1, 2)
+    cluster.run(Activate([], in_transaction=False))
+    assert refusal(cluster, 2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    former = cluster.image.brokers[1].epoch
+    assert cluster.register(1) > former
+    cluster.beat(1)
+    assert refusal(cluster, 1) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_a_shutdown_moves_leaders_first() -> None:
