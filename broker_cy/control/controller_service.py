@@ -526,8 +526,11 @@ class ControllerService:
             await pool.close()
 
     async def hand_over(self) -> None:
-        """Before the broker stops serving: let other brokers lead its partitions."""
-        if self._membership is not None:
+        """Before the broker stops serving: let other brokers lead its partitions, if another one is in service. The
+        last one serves until `stop`.
+        """
+        others = (each for each in self.image.brokers.values() if each.broker_id != self.node_id)
+        if self._membership is not None and any(each.is_active for each in others):
             await self._membership.leave()
 
     def subscribe(self, listener: Listener) -> None:

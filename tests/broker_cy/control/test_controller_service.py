@@ -457,6 +457,27 @@ def test_a_step_of_many_records(tmp_path: Path) -> None:
     run(work)
 
 
+def test_the_last_broker_in_service_serves_until_its_stop(tmp_path: Path) -> None:
+    """If this fails, a client of the only broker gets an error that is not worth a retry while that broker stops: a
+    topic cannot be created, because all brokers are fenced.
+    """
+    ports = free_ports(2)
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://127.0.0.1:{ports[1]}",
+        "controller.quorum.voters": f"1@127.0.0.1:{ports[1]}",
+    }
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path, settings) as broker:
+            await broker.controller.join()
+            await broker.controller.hand_over()
+            assert broker.image.brokers[1].is_active
+            await broker.controller.stop()
+            assert broker.image.brokers[1].fenced
+
+    run(work)
+
+
 def test_a_start_ends_if_the_disk_fails(tmp_path: Path) -> None:
     """If this fails, a node whose metadata log cannot be synced waits a minute for its registration, and then reports
     that another broker has its node.id.
