@@ -1,10 +1,11 @@
 """The controller, as the services and handlers of this node see it: `submit` runs an operation, `image` is the newest
 committed metadata.
 
-The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), and, while it
-leads the quorum, the active controller (leadership). This class puts them together, takes them from start to stop, and
-has operations run here or, on a node that does not lead, by the active controller. The file is long because it is the
-one face of these parts: most of its methods hand over to one of them.
+The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), its membership
+(node_membership), connections to other nodes (quorum_network, ended_brokers), and, while it leads the quorum, the
+active controller (leadership). This class puts them together, takes them from start to stop, and has operations run
+here or, on a node that does not lead, by the active controller. The file is long because it is the one face of these
+parts: most of its methods hand over to one of them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from broker_cy.control.active.ended_brokers import EndedBrokers
 from broker_cy.control.active.feature_changes import update_features
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.committed_metadata import CommittedMetadata, Listener
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.control.membership import tiered_topics
 from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
+from broker_cy.control.membership.node_membership import NodeMembership
 from broker_cy.control.producer_ids import ProducerIds
 from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.control.quorum.quorum_driver import QuorumDriver, QuorumListener
@@ -57,15 +60,9 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.control.link.controller_link import ControllerLink
     from broker_cy.control.link.envelope import Asked
-    from broker_cy.control.membership.broker_membership import BrokerMembership
-    from broker_cy.control.membership.controller_membership import ControllerMembership
-    from broker_cy.control.membership.directory_reports import DirectoryReports
-    from broker_cy.control.membership.failed_directories import FailedDirectories
     from broker_cy.control.quorum.quorum_network import QuorumNetwork
-    from broker_cy.control.watch.broker_watch import BrokerWatch
     from broker_cy.controller.feature_ops import FeatureUpdate
     from broker_cy.controller.heartbeats import Heartbeats
-    from broker_cy.controller.refusals import NoteRefusals
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
@@ -84,10 +81,6 @@ FORWARD_S = 30.0
 RETRY_S = 0.05
 # How long a node whose disk failed runs on after it has resigned, so that the others hear of that.
 RESIGN_S = 0.1
-
-
-def _nobody(_: int) -> None:
-    """This node answers no clients."""
 
 
 class ControllerService:
@@ -119,10 +112,6 @@ class ControllerService:
         self.config = config
         self.node_id = config.node_id
         self._alone_epoch = -1  # of the registration of a node that is alone
-        # Called with a broker that is probably gone, when it turns out that it is not, and when that is certain.
-        self.on_suspect: Callable[[int], None] = _nobody
-        self.on_clear: Callable[[int], None] = _nobody
-        self.on_gone: Callable[[int], None] = _nobody
         self._clock = clock
         self._loop = loop
         self._files = metadata_log
@@ -133,20 +122,24 @@ class ControllerService:
         self._log_executor = log_executor
         self._randomness = randomness
         self._outgoing = outgoing
-        self._to_brokers = outgoing if to_brokers is None else to_brokers
         self._listeners: list[Listener] = []
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
         self._leadership = Leadership(config, clock, loop, randomness, metadata_log, on_committed)
-        self._membership: BrokerMembership | None = None
-        self._controller_membership: ControllerMembership | None = None
-        self._directory_reports: DirectoryReports | None = None
-        self._failed_directories: FailedDirectories | None = None
+        self.ended_brokers = EndedBrokers(
+            config,
+            loop,
+            outgoing if to_brokers is None else to_brokers,
+            outgoing,
+            self._leadership,
+            lambda: self._membership,
+            lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
+        )
+        self._membership = NodeMembership(config, self, loop, cluster_id, directory_ids, self._end_without_disk)
         self._pools: tuple[Pool, ...] = ()
         # None for a node that no other node can reach.
         self._network: QuorumNetwork | None = None
         self._link: ControllerLink | None = None
-        self._watch: BrokerWatch | None = None
         self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
@@ -243,43 +236,7 @@ class ControllerService:
         elif self.config.is_broker:
             if self._network is None:
                 await self._leadership.wait()
-            # Imported here, because a node that is alone registers itself in one step.
-            from broker_cy.control.membership.broker_membership import BrokerMembership
-            from broker_cy.control.membership.directory_reports import DirectoryReports
-            from broker_cy.control.membership.failed_directories import FailedDirectories
-
-            if len(self._directory_ids) == 1:
-                self._directory_reports = DirectoryReports(
-                    self.node_id,
-                    self._directory_ids[0],
-                    self,
-                    self._loop,
-                    lambda: self.image,
-                    lambda: self.broker_epoch,
-                )
-                self._listeners.append(self._directory_reports.apply)
-            self._failed_directories = FailedDirectories(
-                self._loop,
-                self._directory_ids,
-                self.config["log.dir.failure.timeout.ms"] / 1000,
-                self._hurry,
-                self._end_without_disk,
-            )
-            self._membership = BrokerMembership(
-                self.config,
-                self,
-                self._loop,
-                self._cluster_id,
-                incarnation_id,
-                lambda: self.image,
-                lambda: {} if self._watch is None else self._watch.reports,
-                lambda: "" if self._network is None else self._network.unreached,
-                self._failed_directories,
-                self._missing_records,
-            )
-            await self._unless_strange(self._membership.register(listeners, self._directory_ids, previous_epoch))
-            # Topics that became tiered while this broker was away. It is fenced, and stays so.
-            tiered_topics.refuse(self.node_id, self.image)
+            await self._unless_strange(self._membership.register(incarnation_id, listeners, previous_epoch))
         self._snapshots = SnapshotKeeper(
             config=self.config,
             clock=self._clock,
@@ -296,11 +253,6 @@ class ControllerService:
             self.config.on_change(lambda _: self._cordon(), CORDONED)
             self._cordon()
 
-    def _missing_records(self) -> int:
-        """How many committed records the image lacks; -1 if the active controller has not announced any."""
-        end = self.announced_end
-        return max(0, end - self._committed.end_offset) if end else -1
-
     def _cordon(self) -> None:
         """Report the cordoned directories to the controller that this node is: it sends no heartbeats."""
         operation = CordonDirectories(self.node_id, cordoned_ids(self.config, self._directory_ids))
@@ -308,23 +260,22 @@ class ControllerService:
 
     async def join(self) -> None:
         """The broker is ready for clients: wait until the cluster sends them."""
-        if self._membership is not None:
-            self._membership.run()
-            await self._unless_strange(self._membership.unfenced())
+        await self._unless_strange(self._membership.join())
 
     async def _unless_strange(self, work: Coroutine[None, None, None]) -> None:
         """Wait for `work`. Raises its exceptions, and QuorumError once another cluster has refused this node, or once
         it has left the quorum because its disk failed.
         """
+        if self._network is None:
+            await work
+            return
         task = self._loop.create_task(work)
-        waiting: set[asyncio.Future[Any]] = {task}
-        if self._network is not None:
-            waiting.add(self._network.start_failure)
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done() and self._network is not None:
+        failure = self._network.start_failure
+        await asyncio.wait((task, failure), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            raise QuorumError(self._network.start_failure.result())
+            raise QuorumError(failure.result())
         await task
 
     def _is_alone(self) -> bool:
@@ -349,7 +300,7 @@ class ControllerService:
         )
         if reach is not None:
             self._pools, self._network, self._link = reach
-            self._watch_brokers()
+            self._listeners.append(self.ended_brokers.watch.apply)
         leadership = self._leadership
         self._committed = CommittedMetadata(
             loader,
@@ -373,61 +324,30 @@ class ControllerService:
         # Read now, because the loop must not wait for the disk when this node becomes the active controller.
         is_new = self.config.is_controller and loader.image.features.metadata_version == 0
         bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
-        leadership.open(self._driver, self._committed, self._watch, bootstrap)
+        watch = self.ended_brokers.watch if self._network is not None else None
+        leadership.open(self._driver, self._committed, watch, bootstrap)
         if self._network is not None:
             self._network.open(self._driver)
         if self._network is not None and self.config.is_controller:
-            # Imported here, because a single-node cluster does not register its controller.
-            from broker_cy.control.membership.controller_membership import ControllerMembership
-
-            self._controller_membership = ControllerMembership(
-                self.node_id,
-                self,
-                self._loop,
-                self._randomness.kafka_uuid(),
-                self._endpoints,
-                {each.name: each.protocol_id for each in self.config.network.controller_listeners},
-            )
-            self._listeners.append(self._controller_membership.apply)
-
-    def _watch_brokers(self) -> None:
-        # Imported here, because a single-node cluster has no broker to watch.
-        from broker_cy.control.watch.broker_watch import BrokerWatch
-
-        interval_ms = self.config["brokercy.liveness.interval.ms"]
-        self._watch = BrokerWatch(
-            self.node_id,
-            self._loop,
-            self.config.network.inter_broker,
-            self._to_brokers,
-            self._outgoing,
-            self._suspect,
-            lambda broker_id: self.on_clear(broker_id),
-            self._fence_dead,
-            self._note_refused,
-            lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
-            self._leadership.fence_silent,
-            broker_interval_ms=interval_ms if self.config.is_controller else None,
-            leader_interval_ms=interval_ms,
-        )
-        self._listeners.append(self._watch.apply)
+            self._membership.register_controller(self._randomness.kafka_uuid(), self._endpoints)
 
     def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
         if self._snapshots is not None:
             self._snapshots.committed(image, size_bytes)
         own = image.brokers.get(self.node_id)
         if own is not None and own.fenced:
-            self._hurry()
+            self._membership.hurry()
         self._leadership.activate()
 
     def _quorum_changed(self, output: Output) -> None:
-        if self._watch is not None and self._network is not None and output.role is not Role.CLOSED:
-            self._watch.lead(output.leader_id, output.epoch, self._network.address_of(output.leader_id))
+        if self._network is not None and output.role is not Role.CLOSED:
+            watch = self.ended_brokers.watch
+            watch.lead(output.leader_id, output.epoch, self._network.address_of(output.leader_id))
         if output.leader_id != self._leader_id:
             self._leader_id = output.leader_id
             if self._link is not None:
                 self._link.leader_changed()
-            if self._membership is not None and output.leader_id != NO_LEADER:
+            if output.leader_id != NO_LEADER:
                 self._membership.hurry()
         self._leadership.changed(output)
 
@@ -439,59 +359,14 @@ class ControllerService:
         if self._network is not None:
             self._network.fail_start(reason)
 
-    def _hurry(self) -> None:
-        if self._membership is not None:
-            self._membership.hurry()
-
     def directory_failed(self, directory_id: UUID, reason: str) -> None:
         """The disk of a data directory of this broker has failed, for `reason`."""
-        if self._failed_directories is not None:
-            self._failed_directories.add(directory_id, reason)
-        else:
-            self._end_without_disk(reason)
+        self._membership.directory_failed(directory_id, reason)
 
     def _end_without_disk(self, reason: str) -> None:
         """The process has to end. If it leads the quorum, it resigns first: its metadata log may be intact."""
         self._leadership.stop(reason)
         self._loop.call_later(RESIGN_S, self._halted, reason)
-
-    def _suspect(self, broker_id: int, epoch: int) -> None:
-        self.on_suspect(broker_id)
-        self._leadership.note_cut(broker_id, epoch)
-
-    def _fence_dead(self, epochs: Mapping[int, int]) -> None:
-        """Brokers are certainly dead: fence them, or ask the active controller to fence exactly these incarnations, so
-        that no session has to end for them.
-        """
-        for broker_id, epoch in epochs.items():
-            self.on_gone(broker_id)
-            self._report_end(broker_id, epoch)
-        self._leadership.fence_dead(epochs)
-
-    def _report_end(self, broker_id: int, epoch: int) -> None:
-        if not self.is_active and self._membership is not None:
-            self._membership.report_end(broker_id, epoch)
-
-    def _note_refused(self, broker_id: int, epoch: int, is_new: bool) -> None:
-        """A broker on another host refuses connections: the active controller judges."""
-        if is_new:
-            self.on_gone(broker_id)
-        self._leadership.note_refused(broker_id, epoch)
-        if not self.is_active and self._membership is not None:
-            self._membership.hurry()
-
-    def note_report(self, report: NoteRefusals) -> None:
-        """Another node reports brokers that refuse its connections. No caller waits: the node repeats the report."""
-        self._leadership.note_report(report)
-
-    def process_ended(self, broker_id: int, epoch: int) -> None:
-        """The parent of the shards of this host reports that this incarnation of one of them has ended."""
-        if self._watch is None:
-            return
-        LOGGER.warning("the process of a broker on this host has ended", extra=facts(broker=broker_id, epoch=epoch))
-        if not self._watch.process_ended(broker_id, epoch):
-            # A fenced broker is not watched, but has a session.
-            self._report_end(broker_id, epoch)
 
     def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
         self._driver.take(Snapshotted(OffsetAndEpoch(*snapshot_id), self._files.start()))
@@ -503,24 +378,19 @@ class ControllerService:
 
     async def stop(self) -> None:
         """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
-        if self._membership is not None:
-            await self._membership.leave()
-        elif self._leadership.can_submit and self.config.is_broker:
+        await self._membership.leave()
+        if self._network is None and self._leadership.can_submit and self.config.is_broker:
             try:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
                 LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
-        if self._controller_membership is not None:
-            await self._controller_membership.stop()
-        if self._directory_reports is not None:
-            await self._directory_reports.stop()
+        await self._membership.stop()
         if self._snapshots is not None:
             await self._snapshots.stop()
         self._leadership.stop("the broker is stopping")
-        if self._watch is not None:
-            await self._watch.stop()
         if self._network is not None:
+            await self.ended_brokers.watch.stop()
             await self._network.close()
         for pool in self._pools:
             await pool.close()
@@ -529,8 +399,7 @@ class ControllerService:
         """Before the broker stops serving: let other brokers lead its partitions, if another one is in service. The
         last one serves until `stop`.
         """
-        others = (each for each in self.image.brokers.values() if each.broker_id != self.node_id)
-        if self._membership is not None and any(each.is_active for each in others):
+        if any(each.is_active and each.broker_id != self.node_id for each in self.image.brokers.values()):
             await self._membership.leave()
 
     def subscribe(self, listener: Listener) -> None:
@@ -567,6 +436,22 @@ class ControllerService:
         return self._network is not None
 
     @property
+    def missing_records(self) -> int:
+        """How many committed records the image lacks; -1 if the active controller has not announced any."""
+        end = self.announced_end
+        return max(0, end - self._committed.end_offset) if end else -1
+
+    @property
+    def unreached(self) -> str:
+        """The addresses of controllers that cannot be reached, with the reasons."""
+        return "" if self._network is None else self._network.unreached
+
+    @property
+    def refused(self) -> Mapping[int, int]:
+        """The brokers that refuse connections, with their epochs, if the active controller takes such reports."""
+        return self.ended_brokers.watch.reports
+
+    @property
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
         return self._leadership.active is not None
@@ -586,7 +471,7 @@ class ControllerService:
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's current registration, -1 without one: an unregistered broker registers again."""
-        return self._alone_epoch if self._membership is None else self._membership.epoch
+        return self._membership.epoch if self._alone_epoch < 0 else self._alone_epoch
 
     @property
     def kraft_version(self) -> int:

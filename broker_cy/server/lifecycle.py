@@ -368,9 +368,10 @@ class BrokerServer:
         broker.controller.subscribe(broker.quotas.apply)
         broker.follow_tokens()
         broker.controller.subscribe(self._on_image)
-        broker.controller.on_suspect = broker.suspects.suspect
-        broker.controller.on_clear = broker.suspects.clear
-        broker.controller.on_gone = broker.suspects.gone
+        ended_brokers = broker.controller.ended_brokers
+        ended_brokers.on_suspect = broker.suspects.suspect
+        ended_brokers.on_clear = broker.suspects.clear
+        ended_brokers.on_gone = broker.suspects.gone
         self._loaded = False
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()

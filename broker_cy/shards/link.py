@@ -137,7 +137,8 @@ class Link:
             while True:
                 kind, content = await read(reader)
                 if kind is Kind.ENDED:
-                    server.broker.controller.process_ended(int(content["broker"]), int(content["epoch"]))
+                    ended = server.broker.controller.ended_brokers
+                    ended.process_ended(int(content["broker"]), int(content["epoch"]))
                 elif kind is Kind.ASK_PAGE:
                     topics = content["topics"]
                     writer.write(frame(Kind.PAGE, await server.page(None if topics is None else frozenset(topics))))

@@ -36,7 +36,7 @@ async def broker_heartbeat(
                 step = await controller.submit(step)
         beating = controller.submit(Heartbeat(request))
         if told:
-            controller.note_report(NoteRefusals(request.broker_id, request.broker_epoch, told))
+            controller.ended_brokers.note_report(NoteRefusals(request.broker_id, request.broker_epoch, told))
         reply = await beating
     except KafkaError as error:
         return messages.BrokerHeartbeatResponse(error_code=int(error.code))

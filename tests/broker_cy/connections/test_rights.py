@@ -83,7 +83,8 @@ def test_apis_of_controllers_are_for_nodes_of_the_cluster(tmp_path: Path, key: i
             reached.append("controller")
             raise AssertionError("planted: the request got to the controller")
 
-        controller = SimpleNamespace(submit=record, answer=record, is_active=True, note_report=record)
+        ended_brokers = SimpleNamespace(note_report=record)
+        controller = SimpleNamespace(submit=record, answer=record, is_active=True, ended_brokers=ended_brokers)
         services = SimpleNamespace(
             authorization=broker.authorization,
             controller=controller,

@@ -500,7 +500,7 @@ def test_a_start_ends_if_the_disk_fails(tmp_path: Path) -> None:
         def controller() -> Any:
             return getattr(server.broker, "controller", None)
 
-        await until(lambda: controller() is not None and controller()._membership is not None)
+        await until(lambda: controller() is not None and controller()._membership._broker is not None)
         controller()._driver.halt("the metadata log cannot be synced")
         with pytest.raises(QuorumError, match="cannot be synced"):
             await starting
