@@ -260,7 +260,8 @@ class ControllerService:
 
     async def join(self) -> None:
         """The broker is ready for clients: wait until the cluster sends them."""
-        await self._unless_strange(self._membership.join())
+        self._membership.run()
+        await self._unless_strange(self._membership.unfenced())
 
     async def _unless_strange(self, work: Coroutine[None, None, None]) -> None:
         """Wait for `work`. Raises its exceptions, and QuorumError once another cluster has refused this node, or once

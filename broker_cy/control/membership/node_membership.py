@@ -38,7 +38,7 @@ class Node(Runner, Protocol):
 
 
 class NodeMembership:
-    """`register` first, then `join`; `leave` and `stop` at the end. A node that is only a controller has no broker to
+    """`register` first, then `run`; `leave` and `stop` at the end. A node that is only a controller has no broker to
     register.
     """
 
@@ -114,10 +114,14 @@ class NodeMembership:
         # Topics that became tiered while this broker was away. It is fenced, and stays so.
         tiered_topics.refuse(config.node_id, node.image)
 
-    async def join(self) -> None:
-        """The broker is ready for clients: wait until the cluster sends them."""
+    def run(self) -> None:
+        """Send heartbeats: the broker is ready for clients."""
         if self._broker is not None:
             self._broker.run()
+
+    async def unfenced(self) -> None:
+        """Wait until the cluster sends clients to the broker."""
+        if self._broker is not None:
             await self._broker.unfenced()
 
     def hurry(self) -> None:
