@@ -20,6 +20,7 @@ from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.coordinator_services.record_writer import RecordWriter
 from broker_cy.partitions.partition_service import PartitionService
+from broker_cy.partitions.topic_configs import TopicConfigs
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.jobs import LoopJobs
@@ -120,9 +121,9 @@ def _jobs_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 def _clocks_must_be_equal(patch: pytest.MonkeyPatch) -> None:
     """A batch is refused as soon as its client's clock is half a minute ahead of that of the broker."""
-    right = PartitionService.settings
+    right = TopicConfigs.settings
     patch.setattr(
-        PartitionService,
+        TopicConfigs,
         "settings",
         lambda self, topic: {**right(self, topic), "message.timestamp.after.max.ms": 30_000},
     )
