@@ -17,6 +17,7 @@ from broker_cy.core.randomness import Randomness
 from broker_cy.events.log_events import LogEvents
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.partitions.partition_service import PartitionService
+from broker_cy.partitions.topic_configs import TopicConfigs
 from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition import Partition
@@ -35,15 +36,20 @@ METADATA_SETTINGS = {
 }
 
 
-class Partitions(PartitionService):
+class Settings(TopicConfigs):
     """Allows topic settings that are outside of Kafka's bounds."""
 
     overrides: Mapping[str, Mapping[str, Any]]
-    # Whether storage treats all partitions as replicated on other brokers.
-    are_replicated = False
 
     def settings(self, topic: str) -> Any:
         return {**topic_settings({}, self._config), **self.overrides[topic]}
+
+
+class Partitions(PartitionService):
+    """The partitions of the simulation, with topic settings of their own."""
+
+    # Whether storage treats all partitions as replicated on other brokers.
+    are_replicated = False
 
     def _is_replicated(self, topic: str, index: int) -> bool:
         return self.are_replicated
@@ -94,7 +100,8 @@ class Broker:
         self.partitions = Partitions(
             self.config, clock, self.table, self.logs, self.group, LogEvents(clock), on_online=opened, on_opened=opened
         )
-        self.partitions.overrides = topics
+        settings = self.partitions._configs = Settings(self.config, self.table)
+        settings.overrides = topics
         self.partitions.are_replicated = are_replicated
         self.controller: ControllerService
         self._loaded = False
