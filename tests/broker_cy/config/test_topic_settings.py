@@ -55,7 +55,8 @@ def test_tables_agree() -> None:
     settings = topic_settings({}, config)
     for name, setting in TOPIC.items():
         assert settings[name] == setting.default, name
-        setting.check(settings[name])
+        if setting.validator is not None:
+            setting.validator(name, settings[name])
 
 
 @pytest.mark.parametrize(
