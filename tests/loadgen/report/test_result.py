@@ -260,10 +260,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_reports_import_neither_gevent_nor_locust() -> None:
     """If this fails, making a page of a result patches the whole process, and takes a second longer to start."""
-    # The parser of durations and sizes, and the parts of reports, are shared by all programs, and import nothing else.
-    # Extension modules share code.
-    own = ("broker_cy", "broker_cy.client", "broker_cy.client.quantities", "broker_cy.client.toml_values")
-    allowed = (*own, "broker_cy.core", "broker_cy.core.cython_shared")
+    # The parser of durations and sizes, the settings of payloads, and the parts of reports, are shared by programs, and
+    # import nothing else. Extension modules share code.
+    client = ("", ".quantities", ".toml_values", ".payload", ".payload.settings")
+    allowed = (
+        "broker_cy",
+        *(f"broker_cy.client{name}" for name in client),
+        "broker_cy.core",
+        "broker_cy.core.cython_shared",
+    )
     code = (
         "import sys; from loadgen.report import build, junit, page, progress, text;"
         f"print([name for name in sys.modules if name.split('.')[0] in ('gevent', 'locust', 'broker_cy')"
