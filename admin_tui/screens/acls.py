@@ -54,6 +54,7 @@ class AclsView(View):
 `x` asks for a principal, an operation and a resource, and names the ACL that decides, or the nearest ones. `c` creates
 an ACL, `ctrl+d` deletes the marked ones, or the selected one."""
     CHANGES = frozenset({"create", "delete"})
+    NEEDS_ROW = frozenset({"delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Key("x", "explain", "Explain", id="acls.explain"),
         Key("c", "create", "Create", id="acls.create"),
@@ -97,11 +98,6 @@ an ACL, `ctrl+d` deletes the marked ones, or the selected one."""
         found = self.session.acls().value
         if found is not None:
             self.grid.set_rows(found)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "delete" and (not self.query(Grid) or self.grid.selected is None):
-            return False
-        return super().check_action(action, parameters)
 
     def action_create(self) -> None:
         async def plan(values: Mapping[str, Any]) -> Plan:

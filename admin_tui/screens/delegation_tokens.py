@@ -35,6 +35,7 @@ class DelegationTokensView(ListView):
 `c` creates a token, and shows its HMAC once. `e` renews the selected one, `ctrl+d` expires it: clients that logged in
 with it are disconnected."""
     CHANGES = frozenset({"create", "renew", "expire"})
+    NEEDS_ROW = frozenset({"renew", "expire"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "create", "Create", id="delegation-tokens.create"),
         Binding("e", "renew", "Renew", id="delegation-tokens.renew"),
@@ -71,11 +72,6 @@ with it are disconnected."""
         found = self.session.tokens().value
         if found is not None:
             self.grid.set_rows(found)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("renew", "expire") and (not self.query(Grid) or self.grid.selected is None):
-            return False
-        return super().check_action(action, parameters)
 
     def action_create(self) -> None:
         async def plan(values: Mapping[str, Any]) -> Plan:

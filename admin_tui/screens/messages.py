@@ -58,6 +58,7 @@ progress; `s` stops it, and `s` again resumes it.
 
 `t` follows new records. It keeps 5,000 and shows how many were dropped. `v` switches between text, JSON and hex."""
     CHANGES = frozenset({"produce", "again"})
+    NEEDS_ROW = frozenset({"describe", "again"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "search", "From/filter", id="messages.search"),
         Binding("s", "stop", "Stop/resume", id="messages.stop"),
@@ -252,8 +253,6 @@ progress; `s` stops it, and `s` again resumes it.
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("describe", "again") and (not self.query(Grid) or self.grid.selected is None):
-            return False
         if action == "stop":
             return self.tail is not None or (self.scan is not None and self.scan.state is not State.DONE)
         return super().check_action(action, parameters)

@@ -26,6 +26,7 @@ class ScramUsersView(ListView):
 `c` creates a user, `e` sets another password, `ctrl+d` deletes the credential. A change takes effect at the next
 login."""
     CHANGES = frozenset({"create", "password", "delete"})
+    NEEDS_ROW = frozenset({"password", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "create", "Create", id="scram-users.create"),
         Binding("e", "password", "Password", id="scram-users.password"),
@@ -51,11 +52,6 @@ login."""
         found = self.session.scram_users().value
         if found is not None:
             self.grid.set_rows(found)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("password", "delete") and (not self.query(Grid) or self.grid.selected is None):
-            return False
-        return super().check_action(action, parameters)
 
     def action_create(self) -> None:
         async def plan(values: Mapping[str, Any]) -> Plan:

@@ -35,6 +35,7 @@ class TopicsView(ListView):
 
 `enter` opens the partitions, `m` the records, `e` the settings. `i` shows or hides internal topics."""
     CHANGES = frozenset({"create", "partitions", "clone", "delete_records", "delete"})
+    NEEDS_ROW = frozenset({"messages", "settings", "describe", "partitions", "clone", "delete_records", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "messages", "Records", id="topics.messages"),
         Binding("c", "create", "Create", id="topics.create"),
@@ -82,12 +83,6 @@ class TopicsView(ListView):
             return
         shown = [info for info in topics if self._with_internal or not is_own_topic(info)]
         self.grid.set_rows(topic_rows(shown, self.session.topic_sizes(), list(self.session.samples.items)))
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        needs_row = {"messages", "settings", "describe", "partitions", "clone", "delete_records", "delete"}
-        if action in needs_row and self.grid.selected is None:
-            return False
-        return super().check_action(action, parameters)
 
     @property
     def _topic(self) -> TopicInfo:

@@ -60,6 +60,8 @@ class View(Screen[None]):
     ABOUT: ClassVar[str] = ""
     # Actions that change something: in read-only mode they are refused and shown in grey.
     CHANGES: ClassVar[frozenset[str]] = frozenset()
+    # Actions on the selected row of `grid`: they are hidden while no row is selected.
+    NEEDS_ROW: ClassVar[frozenset[str]] = frozenset()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="view.back"),
         Binding("slash", "filter", "Filter", key_display="/", id="view.filter"),
@@ -216,6 +218,8 @@ class View(Screen[None]):
             return len(self.app.screen_stack) > 2 or bool(self.query(Grid) and self.grid.pattern)
         if action == "filter":
             return bool(self.query(Grid))
+        if action in self.NEEDS_ROW and (not self.query(Grid) or self.grid.selected is None):
+            return False
         if action in self.CHANGES and self.console_app.is_readonly:
             return None
         return True
