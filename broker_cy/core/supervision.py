@@ -27,19 +27,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+# Short at first, because a heartbeat must not miss its session.
 BACKOFF_MS_MIN: Final = 100
-# So a child that cannot start costs one start per ten seconds, and runs soon after the cause is removed.
+# So a child that cannot start costs one start per ten seconds, and runs soon after the cause is removed; a task that
+# always fails takes neither the loop nor the log.
 BACKOFF_MS_MAX: Final = 10_000
 STEADY_MS: Final = 60_000
 # The number of the signal that a parent stops a child with.
 SIGTERM: Final = 15
-
-# Between a failure and the next attempt: short at first, because a heartbeat must not miss its session, and doubled
-# with each failure, so that a lasting one takes neither the loop nor the log.
-AGAIN_S: Final = 0.1
-AGAIN_S_MAX: Final = 10.0
-# Work that has run for this time before it failed restarts after the shortest pause.
-SOUND_S: Final = 60.0
 
 
 class Phase(Enum):
@@ -157,8 +152,8 @@ class Slot:
     pending: bool = False  # a Spawn is under way
 
 
-def backoff_ms(child: int, failures: int) -> int:
-    """Return the pause before a child is started again that has failed so many times before."""
+def backoff_ms(failures: int) -> int:
+    """Return the pause before what has failed so many times before is started again."""
     return min(BACKOFF_MS_MIN << min(failures, 16), BACKOFF_MS_MAX)
 
 
@@ -183,7 +178,7 @@ class Supervisor:
         self._limits = limits
         self._last = last
         self._must_start = must_start
-        self._pause_ms = pause_ms or backoff_ms
+        self._pause_ms = pause_ms or (lambda child, failures: backoff_ms(failures))
         self._outdated = outdated
         self._were_ready = False
         self._stopping = False
@@ -343,17 +338,18 @@ def keep_running(
 
 
 async def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-    again_s = AGAIN_S
+    failures = 0
     while True:
         began_s = loop.time()
         try:
             await work()
             return
         except Exception as error:
-            if loop.time() - began_s >= SOUND_S:
-                again_s = AGAIN_S
+            if loop.time() - began_s >= STEADY_MS / 1000:
+                failures = 0
+            again_s = backoff_ms(failures) / 1000
             loop.call_exception_handler(
                 {"message": f"{name} failed, and begins again in {again_s:g} s", "exception": error}
             )
         await asyncio.sleep(again_s)
-        again_s = min(2 * again_s, AGAIN_S_MAX)
+        failures += 1

@@ -52,12 +52,12 @@ def stale_end_counts(patch: Patch) -> None:
 
 def no_backoff(patch: Patch) -> None:
     """A shard that cannot start is started without pause."""
-    patch.setattr(supervision, "backoff_ms", lambda child, failures: 10)
+    patch.setattr(supervision, "backoff_ms", lambda failures: 10)
 
 
 def endless_backoff(patch: Patch) -> None:
     """The pause between two starts grows without a bound."""
-    patch.setattr(supervision, "backoff_ms", lambda child, failures: 100 << failures)
+    patch.setattr(supervision, "backoff_ms", lambda failures: 100 << failures)
 
 
 def restarts_while_stopping(patch: Patch) -> None:

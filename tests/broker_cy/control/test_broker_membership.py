@@ -110,7 +110,7 @@ def test_heartbeats_go_on_after_a_defect(monkeypatch: pytest.MonkeyPatch, caplog
     """If this fails, one answer that the broker does not understand ends its heartbeats without a line in the log, and
     its session with them.
     """
-    monkeypatch.setattr(supervision, "AGAIN_S", 0.001)
+    monkeypatch.setattr(supervision, "BACKOFF_MS_MIN", 1)
 
     async def work() -> None:
         config = MetadataBroker(Path("/nowhere")).config

@@ -12,7 +12,7 @@ from broker_cy.core.supervision import keep_running
 
 def test_work_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """If this fails, the first unexpected exception ends heartbeats without a line in the log."""
-    monkeypatch.setattr(supervision, "AGAIN_S", 0.001)
+    monkeypatch.setattr(supervision, "BACKOFF_MS_MIN", 1)
     calls = 0
 
     async def work() -> None:
@@ -49,8 +49,8 @@ def test_a_cancelled_task_ends(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_work_that_was_sound_begins_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker whose heartbeats failed a few times in a month misses its session at the next failure."""
-    monkeypatch.setattr(supervision, "AGAIN_S", 0.001)
-    monkeypatch.setattr(supervision, "SOUND_S", 0.0)
+    monkeypatch.setattr(supervision, "BACKOFF_MS_MIN", 1)
+    monkeypatch.setattr(supervision, "STEADY_MS", 0)
     told: list[str] = []
     calls = 0
 

@@ -78,7 +78,7 @@ def test_a_proposal_is_sent_again_after_a_defect(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If this fails, acks=all waits for a dead follower until this broker restarts."""
-    monkeypatch.setattr(supervision, "AGAIN_S", 0.001)
+    monkeypatch.setattr(supervision, "BACKOFF_MS_MIN", 1)
     heard = alter(Controller(ValueError("a defect"), Answer(partition_index=0)))
     assert [each.error for each in heard] == [ErrorCode.NONE, ErrorCode.NONE]
     assert "changes of in-sync sets failed, and begins again" in caplog.text
