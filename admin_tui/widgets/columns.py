@@ -23,7 +23,7 @@ GAP: Final = 2
 class Column(Generic[R]):
     """A column: `cell` formats its cell of a row, `sort` is the key that rows are sorted by (None: they cannot be).
 
-    `width` is fixed, so that nothing jumps; the `flex` columns share the remaining width. A right-aligned column has
+    `width` is fixed, so that none moves; the `flex` columns share the remaining width. A right-aligned column has
     numbers, which are never cut: it becomes as wide as the widest cell that was shown. On a narrow screen columns are
     left out, those with the highest `drop` first (0: never). Shift and `letter` sort by this column.
     """

@@ -58,7 +58,7 @@ class Reaction(enum.Enum):
 
     RETRY = "send the same request again after a pause"
     FIND_COORDINATOR = "look up the coordinator, and send the same request again after a pause"
-    TAKE_ID = "join again at once with the member id of the answer (KIP-394)"
+    TAKE_ID = "join again immediately with the member id of the answer (KIP-394)"
     REJOIN = "join again as the same member; the parts are still owned"
     LOSE_GENERATION = "the group went on without the member: its parts are lost; join again as the same member"
     LOSE_MEMBER = "the group has forgotten the member: its parts are lost; join again as a new one"

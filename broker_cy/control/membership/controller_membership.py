@@ -86,7 +86,7 @@ class ControllerMembership:
         self._registering = None
 
     def _ask(self) -> Coroutine[Any, Any, object] | None:
-        """Ask for the registration; None if it is there."""
+        """Ask for the registration; None if the cluster has it."""
         if not self._is_missing:
             return None
         request = self._request()
