@@ -16,6 +16,7 @@ import h11
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
+from broker_cy.client.address import Address, parse_address
 from broker_cy.client.errors import ClientError
 from broker_cy.client.secrets import first_line
 
@@ -48,15 +49,15 @@ async def segments_of(
         values = {entry.name: entry.value for entry in entries}
         if not (value := values.get(LISTENER)):
             continue
-        host, _, port = value.rpartition(":")
-        host = host.strip("[]")
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                address = nodes[int(resource.name)].address.host if host in _ANY else host
+                address = parse_address(value, needs_port=True, is_listener=True)
+                if address.host in _ANY:
+                    address = address._replace(host=nodes[int(resource.name)].address.host)
                 target = f"/metrics?topic={quote(topic, safe='')}"
                 secured = (context or _system_context()) if values.get(CERTIFICATE) else None
                 token = None if token_file is None else first_line(token_file).strip()
-                page = await _get(address, int(port), target, token, secured)
+                page = await _get(address, target, token, secured)
         except (OSError, ValueError, TimeoutError, h11.ProtocolError):
             continue
         found |= {int(partition): int(count) for partition, count in _LINE.findall(page)}
@@ -69,12 +70,12 @@ def _system_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-async def _get(host: str, port: int, target: str, token: str | None, context: ssl.SSLContext | None) -> bytes:
+async def _get(address: Address, target: str, token: str | None, context: ssl.SSLContext | None) -> bytes:
     """The body of an answer 200; b"" for another one. Raises OSError and h11.ProtocolError."""
-    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    reader, writer = await asyncio.open_connection(*address, ssl=context)
     try:
         http = h11.Connection(h11.CLIENT)
-        headers = [("Host", f"{host}:{port}"), ("Connection", "close")]
+        headers = [("Host", str(address)), ("Connection", "close")]
         if token is not None:
             headers.append(("Authorization", f"Bearer {token}"))
         request = h11.Request(method="GET", target=target, headers=headers)

@@ -292,11 +292,11 @@ class Parent:
             return
         # Imported here, because a parent that serves no metrics does not need these modules.
         from broker_cy.telemetry.metrics_access import access_of
-        from broker_cy.telemetry.metrics_address import MetricsAddress
+        from broker_cy.telemetry.metrics_address import metrics_address
         from broker_cy.telemetry.metrics_http import MetricsServer
 
         access = access_of(self._plan.metrics_access, self._loop.time)
-        address = MetricsAddress.parse(self._plan.metrics)
+        address = metrics_address(self._plan.metrics)
         self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing, access)
         self._metrics.start()
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
 
+from broker_cy.client.address import Address, parse_address
 from broker_cy.network.sockets import ListenError
 
-PORT_MAX = 65_535
+# Only an example in errors: the port is required.
+_EXAMPLE_PORT: Final = 9404
 
 
-class MetricsAddress(NamedTuple):
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> MetricsAddress:
-        """Raises ListenError."""
-        host, separator, port = text.rpartition(":")
-        if not separator or not port.isdecimal() or int(port) > PORT_MAX:
-            raise ListenError(f"brokercy.metrics.listener: {text!r} is not HOST:PORT with a port of 0 to {PORT_MAX}")
-        return cls(host.strip("[]"), int(port))
+def metrics_address(text: str) -> Address:
+    """Parse HOST:PORT. An empty host means every address, port 0 a free one. Raises ListenError."""
+    try:
+        return parse_address(text, _EXAMPLE_PORT, needs_port=True, port_min=0, is_listener=True)
+    except ValueError as error:
+        raise ListenError(f"brokercy.metrics.listener: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from broker_cy.telemetry.metrics_address import MetricsAddress
+from broker_cy.telemetry.metrics_address import metrics_address
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +25,7 @@ def bind_metrics(
     """
     if not config["brokercy.metrics.listener"]:
         return None
-    address = MetricsAddress.parse(config["brokercy.metrics.listener"])
+    address = metrics_address(config["brokercy.metrics.listener"])
     # Imported here, because a node that serves no metrics does not need these modules.
     from broker_cy.telemetry.metrics_access import access_of
     from broker_cy.telemetry.metrics_http import MetricsServer

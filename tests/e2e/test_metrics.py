@@ -207,7 +207,11 @@ def test_peers_that_speak_no_http_disturb_nobody(broker: Metered) -> None:
 
 @pytest.mark.parametrize(
     ("address", "said"),
-    [("9404", "is not HOST:PORT"), ("127.0.0.1:99999", "a port of 0 to 65535"), ("127.0.0.1:x", "is not HOST:PORT")],
+    [
+        ("9404", "HOST:PORT is expected"),
+        ("127.0.0.1:99999", "ports are 0 to 65535"),
+        ("127.0.0.1:x", "HOST:PORT is expected"),
+    ],
 )
 def test_an_impossible_address_ends_the_start(tmp_path: Path, address: str, said: str) -> None:
     process = BrokerProcess(tmp_path, {"brokercy.metrics.listener": address})

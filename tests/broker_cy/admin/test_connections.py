@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from broker_cy.admin.address import Address, parse_address, parse_addresses
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client import address
 from broker_cy.wire import frame
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import Record
@@ -46,6 +48,27 @@ def test_bad_addresses_are_refused(text: str) -> None:
         parse_addresses(f"ok:1,{text}")
     assert raised.value.failure is Failure.INVALID
     assert repr(text) in raised.value.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":9404", Address("", 9404)),
+        ("[::]:9404", Address("::", 9404)),
+        ("::1:9404", Address("::1", 9404)),
+        ("broker.example:0", Address("broker.example", 0)),
+    ],
+)
+def test_addresses_of_listeners(text: str, expected: Address) -> None:
+    """If this fails, brokercy.metrics.listener loses a form that Kafka's listeners have, or a topic its segments."""
+    assert address.parse_address(text, needs_port=True, port_min=0, is_listener=True) == expected
+
+
+@pytest.mark.parametrize("text", ["", "9404", ":", "h:", "h:x", "h:-1", "h:65536", "[::1]", "a b:1", "h:²"])
+def test_bad_addresses_of_listeners_are_refused(text: str) -> None:
+    """If this fails, the metrics are served at an address that the operator did not write."""
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
+        address.parse_address(text, needs_port=True, port_min=0, is_listener=True)
 
 
 def test_a_wrong_address_is_reported_at_once() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from broker_cy.client.address import Address
 from broker_cy.network.sockets import ListenError
 from broker_cy.telemetry import metrics_access, metrics_http
 from broker_cy.telemetry.metrics_access import CERTIFICATE, KEY, NAMES, TOKEN_FILE, MetricsAccess, access_of
-from broker_cy.telemetry.metrics_address import MetricsAddress
 from broker_cy.telemetry.metrics_http import MetricsServer
 from tests.support.certificates import Authority
 
@@ -68,7 +68,7 @@ def serving(access: MetricsAccess | None, work: Callable[[MetricsServer], Awaita
 
     async def main() -> None:
         async with asyncio.timeout(DEADLINE_S):
-            address = MetricsAddress("127.0.0.1", 0)
+            address = Address("127.0.0.1", 0)
             loop = asyncio.get_running_loop()
             server = MetricsServer.bind(loop, *address, page, lambda: ["the broker is fenced"], access)
             server.start()
