@@ -33,7 +33,6 @@ from bench.modes import (
 )
 from bench.modes.base import Outcome
 from bench.record import command as recording
-from bench.record.plan import PlanError
 from bench.report.live import View
 from bench.spec import target as targets
 from bench.spec import workload as workloads
@@ -300,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_mode(options)
     except ClientError as error:
         found = error
-    except (PlanError, output.ResultError) as error:
+    except output.ResultError as error:
         found = ClientError(Failure.INVALID, str(error))
     except (perf.PerfError, OSError) as error:
         found = ClientError(Failure.REFUSED, str(error))

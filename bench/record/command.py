@@ -7,13 +7,14 @@ from pathlib import Path
 
 from bench.record import plan as plans
 from bench.record import tables
-from bench.record.plan import Measurement, Plan, PlanError
+from bench.record.plan import Measurement, Plan
 from bench.record.runner import is_recorded, record
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import EXIT_INTERRUPTED
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command and return the exit code. Raises PlanError, ResultError and OSError.
+    """Run the command and return the exit code. Raises ClientError, ResultError and OSError.
 
     0: all requested measurements are recorded; 1: one failed or was left out; 130: Ctrl-C.
     """
@@ -36,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
 def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
     """Return the measurements with these names, of tables or of groups with these names; all for None.
 
-    Raises PlanError.
+    Raises ClientError.
     """
     if names is None:
         return list(plan.measurements)
@@ -46,9 +47,8 @@ def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
             several.setdefault(each.group, set()).add(each.name)
     known = {each.name for each in plan.measurements} | several.keys()
     if unknown := [name for name in names if name not in known]:
-        raise PlanError(
-            f"--only {unknown[0]}: no such measurement, table or group (allowed: {', '.join(sorted(known))})"
-        )
+        reason = f"no such measurement, table or group (allowed: {', '.join(sorted(known))})"
+        raise ClientError(Failure.INVALID, reason, what=f"--only {unknown[0]}")
     wanted = set(names).union(*(several.get(name, set()) for name in names))
     return [each for each in plan.measurements if each.name in wanted]
 

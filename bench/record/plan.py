@@ -2,12 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker_cy.client.toml_file import SpecError, read
+from broker_cy.client import toml_values
+from broker_cy.client.toml_file import Table as TomlTable
+from broker_cy.client.toml_file import read
 
 FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
@@ -15,11 +17,9 @@ PROGRAMS = (
     "bench.studies.analytics", "bench.studies.console", "bench.studies.dashboard", "bench.studies.lag",
     "bench.studies.load", "bench.studies.many_partitions", "bench.studies.scrape", "bench.studies.security",
 )  # fmt: skip
+KINDS = ("value", "ratio", "sides")
+SECONDS_MAX = 24 * 3600.0
 _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
-
-
-class PlanError(Exception):
-    """The plan is invalid; the text says where."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Column:
     """A figure of one target (`b` is empty), the ratio of two, or both absolute values of a ratio."""
 
     title: str
-    kind: str  # value, ratio or sides
+    kind: str  # one of KINDS
     metric: str
     a: str
     b: str = ""
@@ -93,61 +93,82 @@ class Plan:
 
 
 def load(path: Path = FILE) -> Plan:
-    """Read the plan. Raises PlanError."""
-    try:
-        found = read(path).values
-        plan = Plan(
-            tuple(_measurement(each) for each in found["measurement"]),
-            tuple(_table(each) for each in found["table"]),
-        )
-    except SpecError as error:
-        raise PlanError(str(error)) from None
-    except (KeyError, ValueError, TypeError) as error:
-        raise PlanError(f"{path}: {type(error).__name__}: {error}") from None
-    names = [each.name for each in plan.measurements]
-    wrong = [each for table in plan.tables for each in table.rows if each.measurement not in names and not each.text]
-    if wrong or len(set(names)) < len(names):
-        raise PlanError(f"{path}: {wrong[0].measurement if wrong else names}: no such measurement, or two of a name")
-    return plan
+    """Read the plan. Raises SpecError."""
+    top = read(path)
+    measurements, names = [], set[str]()
+    for entry in _tables(top, "measurement"):
+        measurement = _measurement(entry)
+        if measurement.name in names:
+            raise entry.error("name", f"{measurement.name!r} is the name of an earlier measurement")
+        names.add(measurement.name)
+        measurements.append(measurement)
+    found = Plan(measurements, [_table(entry, names) for entry in _tables(top, "table")])
+    top.finish()
+    return found
 
 
-def _measurement(found: Mapping[str, Any]) -> Measurement:
-    command = tuple(shlex.split(found["command"]))
-    return Measurement(found["name"], command, float(found["seconds"]), found.get("group", ""))
+def _tables(table: TomlTable, key: str) -> list[TomlTable]:
+    """Return the tables of a required array."""
+    if key not in table.values:
+        raise table.error(key, "is missing")
+    return table.tables(key)
 
 
-def _table(found: Mapping[str, Any]) -> Table:
-    columns = tuple(_column(each) for each in found["columns"])
-    titles = {column.title for column in columns}
-    rows = tuple(
-        Row(
-            each["title"],
-            "" if "text" in each else each["measurement"],
-            each.get("label", ""),
-            {title: _reach(text) for title, text in each.get("reach", {}).items()},
-            each.get("metric", ""),
-            each.get("text", ""),
-        )
-        for each in found["rows"]
+def _measurement(entry: TomlTable) -> Measurement:
+    found = Measurement(
+        name=entry.take("name", toml_values.text),
+        command=entry.take("command", _command),
+        seconds=entry.take("seconds", toml_values.number(0, SECONDS_MAX)),
+        group=entry.take("group", toml_values.text, ""),
     )
-    for row in rows:
-        if unknown := row.reach.keys() - titles:
-            raise ValueError(f"table {found['name']}, row {row.title}: no column {unknown}")
-    return Table(found["name"], columns, rows)
+    entry.finish()
+    return found
 
 
-def _column(found: Mapping[str, str]) -> Column:
-    (kind,) = found.keys() - {"title"}
-    if kind not in ("value", "ratio", "sides"):
-        raise ValueError(f"column {found['title']}: {kind!r} (allowed: value, ratio, sides)")
-    who, _, metric = found[kind].partition(" ")
+def _command(value: Any) -> tuple[str, ...]:
+    return tuple(shlex.split(toml_values.text(value)))
+
+
+def _table(entry: TomlTable, measurements: Collection[str]) -> Table:
+    columns = tuple(_column(each) for each in _tables(entry, "columns"))
+    titles = tuple(column.title for column in columns)
+    rows = tuple(_row(each, titles, measurements) for each in _tables(entry, "rows"))
+    found = Table(entry.take("name", toml_values.text), columns, rows)
+    entry.finish()
+    return found
+
+
+def _row(entry: TomlTable, titles: Sequence[str], measurements: Collection[str]) -> Row:
+    text = entry.take("text", toml_values.text, "")
+    reach = entry.table("reach")
+    found = Row(
+        title=entry.take("title", toml_values.text),
+        measurement="" if text else entry.take("measurement", toml_values.one_of(*measurements)),
+        label=entry.take("label", toml_values.text, ""),
+        reach={title: bound for title in titles if (bound := reach.take(title, _reach, None)) is not None},
+        metric=entry.take("metric", toml_values.text, ""),
+        text=text,
+    )
+    reach.finish()
+    entry.finish()
+    return found
+
+
+def _column(entry: TomlTable) -> Column:
+    title = entry.take("title", toml_values.text)
+    kinds = [kind for kind in KINDS if kind in entry.values]
+    if len(kinds) != 1:
+        raise entry.error("", f"exactly one of {', '.join(KINDS)} is required")
+    (kind,) = kinds
+    who, _, metric = entry.take(kind, toml_values.text).partition(" ")
     a, _, b = who.partition("/")
     if (kind == "value") == bool(b):
-        raise ValueError(f"column {found['title']}: {found[kind]!r} (a value is of one target, a ratio of two)")
-    return Column(found["title"], kind, metric, a, b)
+        raise entry.error(kind, f"{entry.values[kind]!r} (a value is of one target, a ratio of two)")
+    entry.finish()
+    return Column(title, kind, metric, a, b)
 
 
-def _reach(text: str) -> Reach:
-    if (found := _REACH.fullmatch(text)) is None:
-        raise ValueError(f"{text!r} is not a reach (such as '>= 2' or '<= 0.5')")
+def _reach(value: Any) -> Reach:
+    if (found := _REACH.fullmatch(toml_values.text(value))) is None:
+        raise ValueError(f"{value!r} is not a reach (such as '>= 2' or '<= 0.5')")
     return Reach(found[1] == ">=", float(found[2]))

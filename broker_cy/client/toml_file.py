@@ -1,6 +1,7 @@
 """The reader of all our TOML files, key by key; an error names the file, the line, the key and the allowed values.
 
-The files are the cluster file, alert rules, settings of the consoles, workloads, targets and scenarios.
+The files are the cluster file, alert rules, settings of the consoles, workloads, targets, scenarios and the plan of
+measurements.
 """
 
 import difflib

@@ -1,6 +1,7 @@
 """The recorded tables: their measurements can be run, and no number in the document differs from the measurements."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from bench import arguments, cli
 from bench.record import plan as plans
 from bench.record import runner, tables
-from bench.record.plan import Column, Measurement, Plan, PlanError, Reach, Row, Table
+from bench.record.plan import Column, Measurement, Plan, Reach, Row, Table
 from bench.report import result
 from bench.report.result import Document, Pair
+from broker_cy.client.toml_file import SpecError
 from tests.support.bench_results import document as compared
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -191,25 +193,33 @@ def test_what_is_kept_is_small() -> None:
 
 
 ONE = '[[measurement]]\nname = "a"\ncommand = "x"\nseconds = 1\n'
-TABLE = ONE + '[[table]]\nname = "t"\ncolumns = [{ title = "c", value = "ours p99_ms" }]\n'
+TABLE = '[[table]]\n\nname = "t"\n'
+COLUMN = 'columns = [{ title = "c", value = "ours p99_ms" }]\n'
+ROW = 'rows = [{ title = "r", '
+REACH = ROW + 'measurement = "a", reach = { '
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "line", "words"),
     [
-        ("", "KeyError"),
-        (ONE + ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = []', "two of a name"),
-        (ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = [{ title = "r", measurement = "b" }]', "b: no such"),
-        (ONE + '[[table]]\nname = "t"\nrows = []\ncolumns = [{ title = "c", ratio = "ours p99_ms" }]', "of two"),
-        (TABLE + 'rows = [{ title = "r", measurement = "a", reach = { c = "about 5" } }]', "not a reach"),
-        (TABLE + 'rows = [{ title = "r", measurement = "a", reach = { d = ">= 5" } }]', "no column"),
+        ("", 1, "measurement: is missing"),
+        (ONE, 1, "table: is missing"),
+        (ONE + ONE + TABLE, 6, "measurement[1].name: 'a' is the name of an earlier measurement"),
+        (ONE + 'group = 1\n' + TABLE, 5, "measurement[0].group: 1 is not a text"),
+        (ONE + TABLE + COLUMN, 5, "table[0].rows: is missing"),
+        (ONE + TABLE + COLUMN + ROW + 'measurement = "b" }]', 9, "rows[0].measurement: 'b' is not allowed"),
+        (ONE + TABLE + COLUMN + ROW + 'text = "t", measurement = "a" }]', 9, "rows[0].measurement: unknown key"),
+        (ONE + TABLE + 'columns = [{ title = "c", ratio = "ours p99_ms" }]', 8, "columns[0].ratio: 'ours p99_ms' "),
+        (ONE + TABLE + 'columns = [{ title = "c", sum = "ours p99_ms" }]', 8, "one of value, ratio, sides is required"),
+        (ONE + TABLE + COLUMN + REACH + 'c = "about 5" } }]', 9, "rows[0].reach.c: 'about 5' is not a reach"),
+        (ONE + TABLE + COLUMN + REACH + 'd = ">= 5" } }]', 9, "rows[0].reach.d: unknown key (allowed: c)"),
     ],
 )  # fmt: skip
-def test_a_wrong_plan_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    """A goal for a column that does not exist would never be compared with anything."""
+def test_a_wrong_plan_is_refused(tmp_path: Path, text: str, line: int, words: str) -> None:
+    """If this fails, a goal for a column that does not exist is never compared with anything."""
     path = tmp_path / "tables.toml"
     path.write_text(text)
-    with pytest.raises(PlanError, match=words):
+    with pytest.raises(SpecError, match=rf"tables\.toml:{line}: .*{re.escape(words)}"):
         plans.load(path)
 
 
