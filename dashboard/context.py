@@ -61,7 +61,7 @@ class Context:
         try:
             return self.hubs[cluster]
         except KeyError:
-            raise ClientError(Failure.INVALID, f"there is no cluster {cluster!r}") from None
+            raise ClientError(Failure.INVALID, f"unknown cluster {cluster!r}") from None
 
     def list_page(self, page: str) -> str:
         """Return the list to which a page belongs: itself, if it is not about one subject."""

@@ -76,7 +76,7 @@ def routes(context: Context) -> list[Route]:
             raise ClientError(Failure.INVALID, "an object with the texts cluster and job is expected")
         step = steps.get(request.path["step"])
         if step is None:
-            raise ClientError(Failure.INVALID, f"there is no such step; there are: {', '.join(steps)}")
+            raise ClientError(Failure.INVALID, f"unknown step; known: {', '.join(steps)}")
         hub = context.hub(body["cluster"])
         step(hub, hub.jobs.of(body["job"], context.identity()))
         return {}

@@ -94,7 +94,7 @@ class Producer:
         if partition is not None and partition not in numbers:
             raise ClientError(
                 Failure.INVALID,
-                f"there is no partition {partition}; there are 0 to {len(numbers) - 1}",
+                f"partition {partition} does not exist; the topic has 0 to {len(numbers) - 1}",
                 what=f"topic {topic}",
             )
         batches = self._batches(topic, records, partition, len(numbers))

@@ -125,7 +125,7 @@ class TopicLog:
         if key not in self.positions:
             allowed = f"0 to {len(self.positions) - 1}"
             raise ClientError(
-                Failure.INVALID, f"partition {partition} does not exist; there are {allowed}", what=self._what
+                Failure.INVALID, f"partition {partition} does not exist; the topic has {allowed}", what=self._what
             )
         deadline = self._caller.deadline()
         appended = await self._producer.send_batch(key, records)

@@ -121,8 +121,7 @@ class ClusterFile:
         try:
             return self.clusters[name]
         except KeyError:
-            known = ", ".join(sorted(self.clusters)) or "none"
-            raise _invalid(f"there is no cluster {name!r}; there are: {known}", str(self.path)) from None
+            raise _invalid(f"unknown cluster {name!r}; known: {_names(self.clusters)}", str(self.path)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +226,14 @@ def load_clusters(path: Path) -> ClusterFile:
     return ClusterFile(path, clusters, default)
 
 
+def _names(clusters: Mapping[str, ClusterEntry]) -> str:
+    return ", ".join(sorted(clusters)) or "none"
+
+
 def _known_among(clusters: Mapping[str, ClusterEntry]) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if not isinstance(value, str) or value not in clusters:
-            raise ValueError(f"{value!r} is not a known cluster; there are: {', '.join(sorted(clusters)) or 'none'}")
+            raise ValueError(f"unknown cluster {value!r}; known: {_names(clusters)}")
         return value
 
     return parse

@@ -99,6 +99,8 @@ EXPLANATIONS = {
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group is subscribed to the topic; stop its members first",
     ErrorCode.INVALID_GROUP_ID: "the group id is not allowed",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "the connection needs a login that is not one by a token",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the broker has no delegation.token.secret.key",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic name is not allowed",
     ErrorCode.MESSAGE_TOO_LARGE: "a record is larger than max.message.bytes allows",

@@ -91,7 +91,7 @@ def _use(file: ClusterFile, as_json: bool, name: str) -> None:
     if file.default != name:
         _write(file.path, with_default(file.path.read_text(encoding="utf-8"), file, name))
     if as_json:
-        print_json({"default": name, "file": file.path})
+        print_json({"default": name, "file": str(file.path)})
     else:
         click.echo(f"{name} is the default cluster of {file.path}")
 

@@ -251,7 +251,7 @@ class History:
             if key.measure not in MEASURES:
                 raise ClientError(
                     Failure.INVALID,
-                    f"no such measure; there are: {', '.join(MEASURES)}",
+                    f"unknown measure; known: {', '.join(MEASURES)}",
                     what=f"measure '{key.measure}'",
                 )
         rings, busiest = self._state.rings, self._state.busiest
@@ -319,9 +319,7 @@ class History:
             raise ClientError(Failure.INVALID, f"limit {limit}: 1 to {LIMIT_MAX} are allowed")
         for kind in kinds or ():
             if kind not in EVENTS:
-                raise ClientError(
-                    Failure.INVALID, f"no such type; there are: {', '.join(EVENTS)}", what=f"event {kind}"
-                )
+                raise ClientError(Failure.INVALID, f"unknown type; known: {', '.join(EVENTS)}", what=f"event {kind}")
         return await self._state.marks.found(from_ms, to_ms, kinds, subject, limit)
 
     def _tell(self) -> None:

@@ -192,7 +192,7 @@ class Viewer:
             raise ClientError(Failure.REFUSED, reason)
         hub = self._hubs.get(cluster)
         if hub is None:
-            raise ClientError(Failure.INVALID, f"there is no cluster {cluster!r}; there are: {', '.join(self._hubs)}")
+            raise ClientError(Failure.INVALID, f"unknown cluster {cluster!r}; known: {', '.join(self._hubs)}")
         if place not in self._requests and len(self._requests) >= SUBSCRIPTIONS_MAX:
             raise ClientError(Failure.INVALID, f"a tab may have {SUBSCRIPTIONS_MAX} subscriptions")
         self._drop(place)

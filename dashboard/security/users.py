@@ -215,7 +215,7 @@ def remove_user(path: Path, name: str) -> int:
     with locked(path):
         users = load_users(path)
         if name not in users:
-            raise invalid(path, f"there is no user {name!r}; there are: {', '.join(sorted(users)) or 'none'}")
+            raise invalid(path, f"unknown user {name!r}; known: {', '.join(sorted(users)) or 'none'}")
         del users[name]
         replace_private(path, _document(users))
         return len(users)

@@ -55,7 +55,7 @@ OVERRIDES: dict[str, Override] = {
         Override("duration", "TIME", "the measured time, such as 60s or 2h", ("duration",)),
         Override("warm-up", "TIME", "the time before the measured time", ("warm_up",)),
         Override("timeout", "TIME", "timeout of a request", ("timeout",)),
-        Override("verify", "WHEN", "after or off", ("verify",)),
+        Override("verify", "WHEN", "when the written records are verified: after or off", ("verify",)),
         Override("seed", "NUMBER", "seed of all random values", ("seed",), parse=_whole),
         Override("topic", "NAME", "the topic of the run", ("topic", "name")),
         Override("partitions", "NUMBER", "number of partitions of the topic", ("topic", "partitions"), parse=_whole),
@@ -67,8 +67,8 @@ OVERRIDES: dict[str, Override] = {
             parse=_whole,
         ),
         Override("keep", "true|false", "whether the topic stays after the run", ("topic", "keep"), parse=_boolean),
-        Override("engine", "NAME", "gevent, raw or librdkafka, of all producers", ("engine",), True),
-        Override("acks", "ACKS", "all, 1 or 0, of all producers", ("acks",), True),
+        Override("engine", "NAME", "engine of all producers: gevent, raw or librdkafka", ("engine",), True),
+        Override("acks", "ACKS", "acks of all producers: all, 1 or 0", ("acks",), True),
         Override("codec", "NAME", "the compression of all producers", ("codec",), True),
         Override("idempotent", "true|false", "whether producers are idempotent", ("idempotent",), True, _boolean),
         Override("records", "NUMBER", "records of a request", ("records",), True, _whole),
@@ -146,7 +146,7 @@ def _set_counts(values: dict[str, Any], options: dict[str, str], text: str) -> N
                 raise ValueError(f"{text!r} does not say which users (allowed: NAME=COUNT, NAME: {', '.join(entries)})")
             name = next(iter(entries))
         if name not in entries:
-            raise ValueError(f"there are no users {name!r} (allowed: {', '.join(entries)})")
+            raise ValueError(f"unknown users {name!r} (allowed: {', '.join(entries)})")
         at, entry = entries[name]
         entry["count"] = _whole(number)
         options[f"users[{at}].count"] = f"--{USERS}"

@@ -228,7 +228,7 @@ def test_every_binding_has_an_id() -> None:
     ("arguments", "said"),
     [
         (["--bootstrap", "nowhere:port"], "is not an address"),
-        (["--cluster", "absent", "--clusters-file", "CONFIG"], "there is no cluster 'absent'; there are: one"),
+        (["--cluster", "absent", "--clusters-file", "CONFIG"], "unknown cluster 'absent'; known: one"),
         (["--config", "absent.toml"], "cannot be read"),
         (["--cluster", "one", "--bootstrap", "a:1"], "cannot be used together"),
         (["--command-config", "absent.properties"], "absent.properties"),

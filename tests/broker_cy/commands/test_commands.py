@@ -354,7 +354,7 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
             "cluster look: the configuration file marks it as readonly"
             in bare(*change, "--cluster", "look", code=1).err
         ), change
-    assert "there are: here, look" in bare("cluster", "describe", "--cluster", "there", code=2).err
+    assert "unknown cluster 'there'; known: here, look" in bare("cluster", "describe", "--cluster", "there", code=2).err
     both = bare("cluster", "describe", "--cluster", "here", "--bootstrap", "x:1", code=2)
     assert "cannot be used together" in both.err
 
@@ -380,7 +380,7 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
         ),
         (
             'default = "b"\n[clusters.a]\nbootstrap = "a:1"',
-            "clusters.toml:1: default: 'b' is not a known cluster; there are: a",
+            "clusters.toml:1: default: unknown cluster 'b'; known: a",
         ),
     ],
 )
@@ -468,8 +468,9 @@ def test_clusters_are_listed_and_selected(bare: Cli, tmp_path: Path) -> None:
         ]
         assert path.read_text().startswith(f'default = "{name}"\n\n# ours\n')
     assert path.stat().st_mode & 0o777 == 0o600
+    assert bare("clusters", "use", "one", *where, "--json").json == {"default": "one", "file": str(path)}
     before = path.read_text()
-    assert "there are: one, t w.o" in bare("clusters", "use", "three", *where, code=2).err
+    assert "known: one, t w.o" in bare("clusters", "use", "three", *where, code=2).err
     assert path.read_text() == before
     assert "cannot be read" in bare("clusters", "list", "--clusters-file", tmp_path / "none", code=2).err
 

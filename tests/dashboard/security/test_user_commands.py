@@ -149,7 +149,7 @@ def test_remove_asks_first(path: Path) -> None:
     assert list(load_users(path)) == ["ben"]
     unknown = run(path, "remove", "anna", "--yes")
     assert unknown.exit_code == 2
-    assert "there is no user 'anna'; there are: ben" in unknown.stderr
+    assert "unknown user 'anna'; known: ben" in unknown.stderr
 
 
 def test_results_and_errors_as_json(path: Path) -> None:
@@ -164,7 +164,7 @@ def test_results_and_errors_as_json(path: Path) -> None:
 
     assert "anna" in reason(2, "add", "anna", "--password-stdin")
     assert "add --yes" in reason(4, "remove", "anna")
-    assert "there is no user 'ben'" in reason(2, "remove", "ben", "--yes")
+    assert "unknown user 'ben'" in reason(2, "remove", "ben", "--yes")
     removed = run(path, "remove", "anna", "--yes", "--json")
     assert json.loads(removed.stdout) == {"removed": "anna", "users_left": 0, "file": str(path)}
 

@@ -127,7 +127,7 @@ def test_what_exists_is_only_replaced_when_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ClientError, match="user anna exists; --replace changes it"):
         save_user(path, user)
     assert save_user(path, user, replace=True)
-    with pytest.raises(ClientError, match="no user 'ben'; there are: anna"):
+    with pytest.raises(ClientError, match="unknown user 'ben'; known: anna"):
         remove_user(path, "ben")
 
 

@@ -211,7 +211,7 @@ def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         shown(Wanted())
     with pytest.raises(ClientError, match="not TOML"):
         shown(Wanted(bootstrap="z:3", clusters_file=tmp_path / "broker-cy" / "clusters.toml"))
-    for names, bootstrap, expected in ((("c",), None, "there are: a, b"), (("a",), "z:3", "cannot be used together")):
+    for names, bootstrap, expected in ((("c",), None, "known: a, b"), (("a",), "z:3", "cannot be used together")):
         with pytest.raises(ClientError, match=expected):
             shown(replace(file, bootstrap=bootstrap), *names)
     # A login is for one cluster: another one would get its password.

@@ -297,9 +297,7 @@ def test_the_buttons_of_a_reading(broker: Target, topic: str) -> None:
             await looker.until(lambda state: state["state"] == "live")
             for wrong in ({}, {"cluster": CLUSTER, "job": 1}, {"cluster": "other", "job": job.id}):
                 assert "error" in (await client.post("/reading/stop", json=wrong)).json()
-            assert (
-                "there are: stop, resume, again, leave" in (await client.post("/reading/x", json=body)).json()["error"]
-            )
+            assert "known: stop, resume, again, leave" in (await client.post("/reading/x", json=body)).json()["error"]
             assert (await client.post("/reading/stop", content=b"{")).json()["error"].startswith("not JSON")
             assert (await client.post("/reading/leave", json=body)).json() == {}
         assert "page was left" in await looker.failed()

@@ -87,7 +87,7 @@ def test_a_rate_for_the_users_that_produce(tmp_path: Path) -> None:
         (TWO, "acks", "2", "--acks: '2' is not allowed (allowed: \"all\", 1, 0)"),
         (TWO, "keep", "yes", "--keep: 'yes' is not allowed (allowed: true, false)"),
         (TWO, "users", "5", "--users: '5' does not say which users (allowed: NAME=COUNT, NAME: a, b, consumer)"),
-        (TWO, "users", "c=5", "--users: there are no users 'c' (allowed: a, b, consumer)"),
+        (TWO, "users", "c=5", "--users: unknown users 'c' (allowed: a, b, consumer)"),
         (TWO, "users", "a=0", "--users: 0 is out of range (allowed: 1 to 100000)"),
         (TWO, "rate", "fast", "--rate: 'fast' is not a rate"),
         (TWO, "rate", "1/s to 2/s over 5s", "--rate: '1/s to 2/s over 5s' is for one entry of users, and could be for"),
