@@ -1,6 +1,7 @@
 """The command line of `broker-bench`: modes, their options, and the bounds of each."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,22 +31,25 @@ def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
     return convert
 
 
-class RefuseFile(argparse.Action):
-    """Refuses the file that --json took in earlier releases."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
-        if values:
-            parser.error(cluster_options.old_json(values))
-        setattr(namespace, self.dest, True)
-
-
 def add_json(parser: argparse.ArgumentParser, text: str) -> None:
     """Add --json."""
-    parser.add_argument("--json", dest="as_json", nargs="?", action=RefuseFile, default=False, metavar="", help=text)
+    parser.add_argument("--json", dest="as_json", action="store_true", help=text)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; exits with a message if it is invalid."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(given)
+    if unknown and f"--json {unknown[0]}" in " ".join(given):
+        # In earlier releases, --json took a file.
+        parser.error(cluster_options.old_json(unknown[0]))
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = cluster_options.Parser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
     cluster_options.add_version(parser, "broker-bench")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
@@ -108,18 +112,31 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     cluster_options.add_arguments(compared)
     # Fewer than six pairs give no 95 % interval.
-    compared.add_argument("--pairs", type=value(toml_values.integer(1, PAIRS_MAX)), default=6)
+    compared.add_argument(
+        "--pairs",
+        type=value(toml_values.integer(1, PAIRS_MAX)),
+        default=6,
+        help="number of times that each target is measured; 6 by default",
+    )
     for name, words in (("start", "start to first response"), ("idle", "memory of idle connections"),
                         ("offsets", "time from kill -9 until all committed offsets can be read again")):  # fmt: skip
         alone = modes.add_parser(name, parents=[common, several, pairs], help=words)
         alone.set_defaults(workload=[])
         if name == "idle":
             alone.add_argument(
-                "--connections", type=value(toml_values.integer(1, 100_000)), default=lifecycle.IDLE_CONNECTIONS
+                "--connections",
+                type=value(toml_values.integer(1, 100_000)),
+                default=lifecycle.IDLE_CONNECTIONS,
+                help="number of idle connections; %(default)s by default",
             )
         if name == "offsets":
             limits = toml_values.integer(offsets.PARTITIONS, 10**7)
-            alone.add_argument("--count", type=value(limits), default=offsets.COUNT)
+            alone.add_argument(
+                "--count",
+                type=value(limits),
+                default=offsets.COUNT,
+                help="number of committed offsets; %(default)s by default",
+            )
     passed = modes.add_parser(
         "through", parents=[single, several, pairs], help="memory after a log was written and read, then kill -9"
     )
@@ -165,7 +182,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     drained = modes.add_parser(
         "backlog", parents=[single, several, pairs], help="measure producers while a cold log is drained"
     )
-    drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
+    drained.add_argument(
+        "--size",
+        type=value(units.size(1 << 20, 1 << 44)),
+        default=10_000_000_000,
+        help='size of the cold log, such as "500 MB"; "10 GB" by default',
+    )
     modes.add_parser("connections", parents=[single, several, counts], help="measure 1 to 10,000 connections")
     modes.add_parser(
         "partitions", parents=[single, several, counts], help="measure 1 to 10,000 partitions in one broker"
@@ -180,9 +202,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     cleaned = modes.add_parser(
         "compaction", parents=[single, several, pairs], help="cost of cleaning a log, and its effect on producers"
     )
-    cleaned.add_argument("--records", type=value(toml_values.integer(1000, 10**9)), default=compaction.RECORDS)
-    cleaned.add_argument("--keys", type=value(toml_values.integer(1, KEYS_MAX)), default=compaction.KEYS)
-    cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
+    for name, parse_value, default, text in (
+        ("--records", toml_values.integer(1000, 10**9), compaction.RECORDS, "number of records of the log"),
+        ("--keys", toml_values.integer(1, KEYS_MAX), compaction.KEYS, "number of different keys"),
+        ("--batch", units.size(1000, 1_000_000), compaction.BATCH_BYTES, "size of a batch, in bytes or with a unit"),
+    ):
+        cleaned.add_argument(name, type=value(parse_value), default=default, help=f"{text}; %(default)s by default")
     synced = modes.add_parser(
         "flush", parents=[single, several, pairs], help="measure a sync before each acknowledgement"
     )
@@ -192,7 +217,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     opened = modes.add_parser(
         "producers", parents=[single, several, pairs], help="measure the memory of an open producer's state"
     )
-    opened.add_argument("--count", type=value(toml_values.integer(1000, 10**7)), default=producers.COUNT)
+    opened.add_argument(
+        "--count",
+        type=value(toml_values.integer(1000, 10**7)),
+        default=producers.COUNT,
+        help="number of producers; %(default)s by default",
+    )
     moved = modes.add_parser(
         "rebalance", parents=[single, several, pairs], help="measure stalls while members join and leave"
     )
@@ -203,7 +233,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default=6.0,
         help='session timeout of members; "6 s" by default',
     )
-    moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
+    moved.add_argument(
+        "--assignor", choices=ASSIGNORS, default=ASSIGNORS[0], help="assignor of the group; %(default)s by default"
+    )
     add_failover(
         modes.add_parser(
             "failover", parents=[common, several], help="measure errors and gaps of clients when a node fails"
@@ -213,15 +245,19 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "floor", parents=[single, pairs, profiled], help="measure the cost of bare system calls for the same bytes"
     )
     reported = modes.add_parser("report", help="show results side by side, as one HTML file")
-    reported.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
-    reported.add_argument("-o", "--html", type=Path, default=Path("report.html"))
+    reported.add_argument("files", nargs="+", type=Path, metavar="FILE.json", help="results of --json-file")
+    reported.add_argument(
+        "-o", "--html", type=Path, default=Path("report.html"), metavar="FILE", help="the page; %(default)s by default"
+    )
     add_json(reported, "print the path as JSON")
     add_record(modes.add_parser("record", help="measure the tables of docs/performance.md and fill them in"))
     check = modes.add_parser("check", help="report errors in workload and target files")
-    check.add_argument("-w", "--workload", action="append", default=[])
-    check.add_argument("-t", "--target", action="append", default=[])
+    check.add_argument("-w", "--workload", action="append", default=[], help=f"{named}; may be repeated")
+    check.add_argument(
+        "-t", "--target", action="append", default=[], help="a target file, or the name of one; may be repeated"
+    )
     add_json(check, "print the files as JSON")
-    return parser.parse_args(argv)
+    return parser
 
 
 def add_failover(parser: argparse.ArgumentParser) -> None:
@@ -272,6 +308,7 @@ def add_record(parser: argparse.ArgumentParser) -> None:
     add("--again", action="store_true", help="repeat measurements that are already recorded")
     add("--list", action="store_true", help="list the measurements, and how long each takes")
     add("--fill", action="store_true", help="measure nothing, only fill in the tables from the recorded measurements")
+    add_json(parser, "print the measurements as JSON; progress goes to the standard error")
 
 
 def numbers(text: str, most: int = 10_000) -> tuple[int, ...]:

@@ -215,7 +215,7 @@ def run_targets(options: argparse.Namespace, secrets: Path) -> int:
             except Stopped:
                 pass
             except Unreached as error:
-                outcome.error, outcome.is_unreached = str(error), True
+                outcome.error, outcome.unreached = str(error), error
             except FAILURES as error:
                 outcome.error = f"{type(error).__name__}: {error}"
             except KeyboardInterrupt:
@@ -227,7 +227,7 @@ def run_targets(options: argparse.Namespace, secrets: Path) -> int:
     if session.stop.is_set():
         return EXIT_INTERRUPTED
     if outcome.failed:
-        return EXIT_UNREACHED if outcome.is_unreached else EXIT_FAILED
+        return EXIT_FAILED if outcome.unreached is None else EXIT_UNREACHED
     return 0
 
 

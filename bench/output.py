@@ -64,9 +64,10 @@ def tell(
     else:
         tell_people(document, outcome)
     for failure in document.failures:
-        if options.as_json:
-            kind = Failure.UNREACHABLE if outcome.is_unreached else Failure.REFUSED
-            print_error("broker-bench", ClientError(kind, failure), as_json=True)
+        if outcome.unreached is not None:
+            print_error("broker-bench", outcome.unreached.told, as_json=options.as_json)
+        elif options.as_json:
+            print_error("broker-bench", ClientError(Failure.REFUSED, failure), as_json=True)
         else:
             print(f"broker-bench: failed: {failure}", file=sys.stderr)
     if options.json_file is not None:

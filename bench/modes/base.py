@@ -8,7 +8,7 @@ from bench.launch import networks
 from bench.measuring.perf import Counted
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Rate, Workload
-from bench.targets.brokers import Target, TargetError
+from bench.targets.brokers import Target, TargetError, Unreached
 from bench.targets.cluster import Cluster
 from bench.window.engine import FAILURES, Measured, Session, Stopped, fill_for_consumers, measure, new_topic
 from bench.window.steady import Warming
@@ -28,7 +28,7 @@ class Outcome:
     notes: list[str] = dataclasses.field(default_factory=list)  # findings of the mode, as sentences
     warm_ups: list[Warming] = dataclasses.field(default_factory=list)
     workloads: int = 1  # number that were measured alternately: if several, they are the runs' labels
-    is_unreached: bool = False  # the error: no broker answered at an address
+    unreached: Unreached | None = None  # the error, if no broker answered at an address
     error: str | None = None  # a failure outside of the runs that ended the mode
 
     @property

@@ -1,7 +1,10 @@
 """`broker-bench record`: perform the measurements that are not recorded yet, and fill in the tables of a document."""
 
 import argparse
+import contextlib
+import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,17 +24,33 @@ def main(options: argparse.Namespace) -> int:
     plan = plans.load()
     wanted = chosen(plan, options.only)
     if options.list:
-        for measurement in wanted:
-            state = "recorded" if is_recorded(options.out, measurement) else f"{measurement.seconds:.0f} s"
-            print(f"{measurement.name:<28} {state:>9}  {measurement.text}")
-        print(f"{sum(measurement.seconds for measurement in wanted):.0f} s in all")
+        show(wanted, options.out, as_json=options.as_json)
         return 0
-    try:
-        code = 0 if options.fill or record(wanted, options.out, options.budget, options.again) else 1
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    fill(plan, options.out, options.doc)
+    with contextlib.redirect_stdout(sys.stderr if options.as_json else sys.stdout):
+        try:
+            code = 0 if options.fill or record(wanted, options.out, options.budget, options.again) else 1
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+        fill(plan, options.out, options.doc)
+    if options.as_json:
+        show(wanted, options.out, as_json=True)
     return code
+
+
+def show(measurements: Sequence[Measurement], directory: Path, *, as_json: bool) -> None:
+    """Print the measurements, and which of them are recorded."""
+    rows = [(each, is_recorded(directory, each)) for each in measurements]
+    if as_json:
+        fields = [
+            {"name": each.name, "seconds": each.seconds, "command": each.text, "is_recorded": found}
+            for each, found in rows
+        ]
+        print(json.dumps(fields))
+        return
+    for each, found in rows:
+        state = "recorded" if found else f"{each.seconds:.0f} s"
+        print(f"{each.name:<28} {state:>9}  {each.text}")
+    print(f"{sum(each.seconds for each in measurements):.0f} s in all")
 
 
 def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:

@@ -18,6 +18,7 @@ from bench.wire import protocol
 from bench.wire.cluster_requests import metadata
 from bench.wire.endpoint import Endpoint, config_of
 from broker_cy.client.connection import reason_of
+from broker_cy.client.errors import ClientError
 from broker_cy.client.program import unreachable
 from broker_cy.launch.processes import ProcessError
 
@@ -36,7 +37,11 @@ class TargetError(Exception):
 
 
 class Unreached(TargetError):
-    """No broker answers at the address of a target."""
+    """No broker answers at the address of a target; `told` is the failure as all programs report it."""
+
+    def __init__(self, told: ClientError) -> None:
+        super().__init__(str(told))
+        self.told = told
 
 
 class Target:
@@ -146,7 +151,7 @@ class Attached(Target):
         except OSError as error:
             if isinstance(error, ConnectionRefusedError) and error.errno is None:
                 raise TargetError(f"{host}:{port}: {error}") from error  # the login
-            raise Unreached(str(unreachable(reason_of(error), Endpoint(host, port).text))) from error
+            raise Unreached(unreachable(reason_of(error), Endpoint(host, port).text)) from error
 
     def leaders(self, topic: str, partitions: int) -> dict[int, Address]:
         """Return the address at which each partition is written and read. Raises TargetError if one has no leader."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench import cli
+from bench import arguments, cli
 from bench.modes import base
 from bench.report import result
 from bench.window import engine
@@ -279,6 +279,22 @@ def test_a_target_that_is_not_there_is_one_line(plain: Path, capsys: pytest.Capt
     failed = result.read(plain / "out.json").failed
     assert failed is not None
     assert "connection refused" in failed
+    assert cli.main([*argv, "--json"]) == 3
+    error = json.loads(capsys.readouterr().err.splitlines()[-1])["error"]
+    assert (error["failure"], error["api"], error["broker"]) == ("unreachable", "connect", "127.0.0.1:1")
+    assert error["reason"] == "connection refused: no process listens there"
+
+
+def test_json_is_a_flag(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, --json takes the target behind it for a file, or a file of earlier releases for a target."""
+    found = arguments.parse(["compare", "--json", "ours", "kafka", "-w", "fast"])
+    assert (found.as_json, found.targets) == (True, ["ours", "kafka"])
+    with pytest.raises(SystemExit):
+        arguments.parse(["run", "-w", "fast", "--json", "out.json"])
+    assert "to write a file, use --json-file out.json" in json.loads(capsys.readouterr().err)["error"]["reason"]
+    with pytest.raises(SystemExit):
+        arguments.parse(["run", "-w", "fast", "--jsn"])
+    assert "unrecognized arguments: --jsn" in capsys.readouterr().err
 
 
 def test_unknown_names_are_reported_with_the_known_ones(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:

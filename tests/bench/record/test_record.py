@@ -228,6 +228,13 @@ def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]
     assert cli.main(["record", "--list", "--only", "lag"]) == 0
     assert "python -m bench.studies.lag --time" in capsys.readouterr().out
     assert cli.main(["record", "--list", "--only", "lagg"]) == 2
+    assert cli.main(["record", "--list", "--json", "--only", "lag"]) == 0
+    (lag, *_) = json.loads(capsys.readouterr().out)
+    assert lag["name"] == "lag"
+    assert "python -m bench.studies.lag --time" in lag["command"]
+    assert cli.main(["record", "--list", "--json", "--only", "lagg"]) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["failure"] == "invalid"
+    assert cli.main(["record", "--list", "--only", "lagg"]) == 2
     assert "--only lagg: no such measurement, table or group (allowed: " in capsys.readouterr().err
 
 
