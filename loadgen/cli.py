@@ -130,7 +130,8 @@ def master(scenario: str, workers: int, listen: str, **options: Any) -> None:
 @command.command()
 @cluster_options.click_options(cluster_options.OF_LOGIN)
 @click.option("--master", required=True, metavar="HOST[:PORT]", help=f"The master; port {MASTER_PORT} by default.")
-def worker(master: str, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print errors as JSON.")
+def worker(master: str, as_json: bool, **options: Any) -> None:
     """Generate a part of the load of a master, until it ends. The master says where the cluster is."""
     wanted = cluster_options.take(options)
     from loadgen.net import login
@@ -141,7 +142,7 @@ def worker(master: str, **options: Any) -> None:
     address = _address("--master", master, MASTER_PORT)
     from loadgen.headless import run_worker
 
-    sys.exit(0 if run_worker(address) else EXIT_FAILED)
+    run_worker(address)
 
 
 @command.command()
@@ -150,13 +151,14 @@ def worker(master: str, **options: Any) -> None:
     "--listen", default=f"127.0.0.1:{WEB_PORT}", metavar="HOST[:PORT]", show_default=True, help="Address of the page."
 )
 @_of_processes
-def web(scenario: str, listen: str, processes: int, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the address and errors as JSON.")
+def web(scenario: str, listen: str, processes: int, as_json: bool, **options: Any) -> None:
     """Serve locust's web page, with two further tabs."""
     bootstrap, address = _bootstrap(options), _address("--listen", listen, WEB_PORT)
     wanted = _scenario(scenario, options)
     from loadgen.web.server import serve
 
-    sys.exit(serve(wanted, bootstrap, address, processes=processes))
+    sys.exit(serve(wanted, bootstrap, address, processes=processes, as_json=as_json))
 
 
 @command.command()

@@ -13,7 +13,7 @@ from loadgen.net.cluster import Refused
 from loadgen.net.connection import NetError
 from loadgen.report.progress import Progress
 from loadgen.report.result import Result
-from loadgen.run.conductor import RunError
+from loadgen.run.conductor import InterruptedEarly, RunError
 from loadgen.run.failures import failure_of
 from loadgen.run.local import conduct, conductor_of, interruptible, serve
 from loadgen.scenario.model import Scenario
@@ -21,7 +21,9 @@ from loadgen.session import Session
 
 
 def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: bool, **workers: Any) -> Result:
-    """Perform a run, and return its result. Raises ClientError if it cannot be performed."""
+    """Perform a run, and return its result. Raises ClientError if it cannot be performed, and KeyboardInterrupt if it
+    was interrupted before it began.
+    """
     progress = None if quiet else Progress(scenario.name, scenario.seconds)
     phase = (lambda text: None) if progress is None else progress.phase
     try:
@@ -34,14 +36,15 @@ def run_headless(scenario: Scenario, bootstrap: Sequence[Address], *, quiet: boo
                 phase("creating topics and connecting users")
                 return session.run(conduct)
     except (RunError, NetError, Refused) as error:
+        if InterruptedEarly in (type(error), type(error.__cause__)):
+            print(f"{PROGRAM}: {error}", file=sys.stderr)
+            raise KeyboardInterrupt from None
         raise failure_of(error) from None
 
 
-def run_worker(master: Address) -> bool:
-    """Work for a master until it ends; returns whether the master ended the run. Otherwise the reason was reported."""
+def run_worker(master: Address) -> None:
+    """Work for a master until it ends the run. Raises ClientError if it does not."""
     try:
         serve(master)
     except RunError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return False
-    return True
+        raise failure_of(error) from None

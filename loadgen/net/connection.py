@@ -362,7 +362,7 @@ def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bo
     try:
         security = logins.chosen()
     except ClientError as error:
-        raise NetError("INVALID_CONFIG", str(error), sent=False) from None
+        raise NetError("INVALID_CONFIG", str(error), sent=False) from error
     until_s = time.monotonic() + timeout_s
     try:
         sock: Any = socket.create_connection(address, timeout_s)
@@ -372,7 +372,8 @@ def connect(address: Address, client_id: str, timeout_s: float, *, negotiate: bo
             sock = TlsSocket(sock, security.tls, address[0], until_s - time.monotonic())
     except OSError as error:
         name = "TIMED_OUT" if isinstance(error, TimeoutError) else "CONNECTION_FAILED"
-        raise NetError(name, str(unreachable(reason_of(error), f"{address[0]}:{address[1]}")), sent=False) from None
+        told = unreachable(reason_of(error), f"{address[0]}:{address[1]}")
+        raise NetError(name, str(told), sent=False) from told
     connection = Connection(sock, client_id, max(0.001, until_s - time.monotonic()))
     try:
         if negotiate:

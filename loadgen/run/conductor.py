@@ -47,6 +47,13 @@ class RunError(Exception):
     """The run failed, or did not reach its end; the text says why."""
 
 
+class InterruptedEarly(RunError):
+    """Ctrl-C arrived before the users worked."""
+
+    def __init__(self) -> None:
+        super().__init__("interrupted before the run began")
+
+
 @dataclass
 class _Member:
     """The conductor's view of a worker."""
@@ -246,7 +253,7 @@ class Conductor:
         clients = self.runner.clients
         while len(found := [each.id for each in clients.ready + clients.spawning + clients.running]) < self.workers:
             if self._stop.is_set():
-                raise RunError("interrupted before the run began")
+                raise InterruptedEarly
             if time.monotonic() > until_s:
                 raise RunError(f"{len(found)} of {self.workers} workers connected within {PREPARE_S:g} s")
             gevent.sleep(LOOK_S)
@@ -307,7 +314,7 @@ class Conductor:
                 most, until_s = ready, time.monotonic() + patience_s
             self._check_problems()
             if self._stop.is_set():
-                raise RunError("interrupted before the run began")
+                raise InterruptedEarly
             if time.monotonic() > until_s:
                 raise RunError(f"{ready} of {wanted} users have connected")
             gevent.sleep(LOOK_S)

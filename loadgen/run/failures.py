@@ -22,5 +22,9 @@ def failure_of(error: RunError | NetError | Refused) -> ClientError:
     """Return the failure. A RunError may have the error of a connection as its cause."""
     cause = error.__cause__ if isinstance(error, RunError) else error
     if isinstance(cause, NetError):
+        told = cause.__cause__
+        if isinstance(told, ClientError) and str(told) == str(error):
+            # It names the broker and the request apart from the reason.
+            return told
         return ClientError(_KINDS.get(cause.name, Failure.UNREACHABLE), str(error))
     return ClientError(Failure.REFUSED, str(error))

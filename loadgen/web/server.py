@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import sys
@@ -27,7 +28,9 @@ from loadgen.web.guard import own_names
 LOOK_S = 0.05
 
 
-def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 1) -> int:
+def serve(
+    scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, processes: int = 1, as_json: bool = False
+) -> int:
     """Serve the page until SIGINT or SIGTERM; returns the exit code of the last run, 0 without a run. Raises
     ClientError if the page cannot be served.
     """
@@ -43,7 +46,8 @@ def serve(scenario: Scenario, bootstrap: Sequence[Address], listen: Address, *, 
             history = gevent.spawn(stats_history, conductor.runner)
             try:
                 _await_workers(conductor.runner, processes)
-                print(f"broker-load: http://{listen} (Ctrl-C ends it)", flush=True)
+                url = f"http://{listen}"
+                print(json.dumps({"url": url}) if as_json else f"broker-load: {url} (Ctrl-C ends it)", flush=True)
                 _await_signal()
                 runs.end()
             finally:

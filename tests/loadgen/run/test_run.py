@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from bench.wire import protocol
-from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, EXIT_USAGE
+from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHED, EXIT_USAGE
 from loadgen.command import DATA_WRONG, GENERATOR_LIMIT
 from tests.loadgen.run.kit import UNDISTURBED, Load, children_of, freeze, load, loading, producers, thaw
 from tests.support.broker import Target
@@ -302,6 +303,27 @@ def test_no_cluster(tmp_path: Path) -> None:
     run = load(tmp_path, "127.0.0.1:1", "--scenario", "hot-key")
     assert run.code == EXIT_UNREACHED
     assert "connect, broker 127.0.0.1:1: connection refused: no process listens there" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_no_cluster_as_json(tmp_path: Path) -> None:
+    """If this fails, a program that reads errors of all programs finds the broker in the text of this one only."""
+    run = load(tmp_path, "127.0.0.1:1", "--scenario", "hot-key", "--json")
+    error = json.loads(run.stderr.splitlines()[-1])["error"]
+    assert (error["failure"], error["api"], error["broker"]) == ("unreachable", "connect", "127.0.0.1:1")
+    assert error["reason"] == "connection refused: no process listens there"
+
+
+def test_ctrl_c_before_the_run_begins(own_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, a script takes a run that its user interrupted for one that failed."""
+    (port,) = free_ports(1)
+    words = ("--scenario", producers(tmp_path, topic), "--workers", "1", "--listen", f"127.0.0.1:{port}")
+    with loading(tmp_path, own_broker.bootstrap, *words, mode="master") as running:
+        running.shows("creating topics")
+        running.interrupt()
+        run = running.end()
+    assert run.code == EXIT_INTERRUPTED
+    assert "broker-load: interrupted before the run began" in run.stderr
     assert "Traceback" not in run.stderr
 
 
