@@ -181,7 +181,7 @@ class Lake:
         """Return the clusters of the lake. Raises LakeError if it is empty, or does not have one of `clusters`."""
         known = self.clusters
         if not any(each.complete for cluster in known for each in self._all(cluster)):
-            raise LakeError(f"{self.path} holds no complete batch: run `broker-analytics ingest --out {self.path}`")
+            raise LakeError(f"{self.path} holds no complete batch: run `broker-analytics ingest --lake {self.path}`")
         if unknown := sorted(set(clusters) - set(known)):
             raise LakeError(f"{', '.join(unknown)}: not in {self.path} (there: {', '.join(known)})")
         return known

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from broker_cy.client import program
 from broker_cy.client.clusters import (
@@ -27,6 +27,8 @@ from broker_cy.client.security import parse_settings
 
 if TYPE_CHECKING:
     import click
+
+T = TypeVar("T")
 
 
 class Option(NamedTuple):
@@ -114,14 +116,20 @@ def click_options(
 
 
 def shown_without(*hidden: str) -> type[click.Option]:
-    """Return a class of options whose help does not have these spellings."""
+    """Return a class of options whose help and errors do not have these spellings."""
     import click
 
     class Shown(click.Option):
         def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+            return self._shown(lambda: super(Shown, self).get_help_record(ctx))
+
+        def get_error_hint(self, ctx: click.Context | None) -> str:
+            return self._shown(lambda: super(Shown, self).get_error_hint(ctx))
+
+        def _shown(self, call: Callable[[], T]) -> T:
             names, self.opts = self.opts, [name for name in self.opts if name not in hidden]
             try:
-                return super().get_help_record(ctx)
+                return call()
             finally:
                 self.opts = names
 

@@ -198,6 +198,7 @@ def test_units_have_the_cluster_and_its_login(tmp_path: Path, monkeypatch: pytes
         for lake in ("--lake", "--out"):
             done = CliRunner().invoke(cli.command, ["schedule", *options, lake, "lake"])
             assert f"ingest {expected} --lake {tmp_path}/lake" in done.stdout, done.stderr
+    assert "Missing option '--lake'." in CliRunner().invoke(cli.command, ["ingest", "-b", "a:1"]).stderr
 
 
 def test_units_of_systemd_are_quoted() -> None:

@@ -90,7 +90,7 @@ def test_fields_of_structs_and_narrower_numbers(spark: SparkSession, tmp_path: P
 def test_what_is_not_in_the_lake_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """If this fails, a mistyped folder or cluster has no rows, and looks as if nothing had happened in it."""
     lake = Lake(tmp_path / "lake")
-    with pytest.raises(LakeError, match="holds no complete batch: run `broker-analytics ingest"):
+    with pytest.raises(LakeError, match="holds no complete batch: run `broker-analytics ingest --lake "):
         lake.read(spark, "samples")
     write_batch(spark, lake, "commits", 0, commits(10))
     complete(lake, 0)
