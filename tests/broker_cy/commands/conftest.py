@@ -21,6 +21,7 @@ from tests.support.terminal import Shown
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "broker_cy.cli"]
+NewTopic = Callable[..., str]
 TIMEOUT_S = 60.0
 
 
@@ -92,7 +93,7 @@ def in_terminal(arguments: list[str], typed: bytes = b"", interrupt_at: str | No
 
 
 @pytest.fixture
-def new_topic(broker_cy: Cli) -> Callable[..., str]:
+def new_topic(broker_cy: Cli) -> NewTopic:
     """Creates a separate topic for the test: `new_topic(partitions)`."""
 
     def make(partitions: int = 1, *options: str) -> str:

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from broker_cy.launch.processes import Child
-from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli
+from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, NewTopic
 from tests.support.broker import Target, target_is_kafka
 from tests.support.wait import until
 
-NewTopic = Callable[..., str]
 TIMEOUT_S = 60.0
 
 needs_broker_cy = pytest.mark.skipif(target_is_kafka(), reason="Apache Kafka has no such topics")

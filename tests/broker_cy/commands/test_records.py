@@ -6,18 +6,15 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker_cy.launch.processes import Child, die_with_parent
-from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
+from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, NewTopic, in_terminal
 from tests.support.broker import QUICK, BrokerProcess, Target
 from tests.support.clients import kcat
 from tests.support.wait import until
-
-NewTopic = Callable[..., str]
 
 
 def test_lines_go_in_and_come_out(broker_cy: Cli, new_topic: NewTopic) -> None:
