@@ -21,6 +21,7 @@ from broker_cy.wire import messages
 
 GROUP = "readers"
 SESSION_MS = 10_000
+RETENTION_MS = 100_000
 REBALANCE_MS = 60_000
 TOPIC_ID = UUID(int=0x1234)
 RANGE = (("range", b"\x00\x00"),)
