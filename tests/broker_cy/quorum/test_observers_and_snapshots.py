@@ -34,7 +34,6 @@ from broker_cy.quorum.step import (
 )
 from broker_cy.quorum.voters import ReplicaKey, VoterSet
 from broker_cy.wire import messages as wire
-from tests.broker_cy.quorum.test_voter_changes import fetch, leader_of
 from tests.broker_cy.quorum.voters import (
     WAIT_MS,
     Node,
@@ -43,7 +42,9 @@ from tests.broker_cy.quorum.voters import (
     directory,
     dynamic,
     end_of,
+    fetch,
     fetch_to,
+    leader_of,
     part_of_fetch,
     replica,
     sent,

@@ -6,9 +6,11 @@ from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.elections import PRE_VOTE, VOTE
 from broker_cy.quorum.entries import Batch, OffsetAndEpoch
 from broker_cy.quorum.epochs import LogEpochs
 from broker_cy.quorum.history import VoterHistory
+from broker_cy.quorum.messages import fetch_request, vote_response
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import (
     AddVoter,
@@ -20,6 +22,7 @@ from broker_cy.quorum.step import (
     Proposal,
     Received,
     RemoveVoter,
+    Role,
     Send,
     Start,
     Synced,
@@ -151,3 +154,32 @@ def end_of(fetch: Send) -> OffsetAndEpoch:
 def errors(output: Output) -> list[ErrorCode]:
     """Those of the replies to changes of the voters."""
     return [reply.error for reply in output.replies]
+
+
+def fetch(node: Node, source: int, end: int, disk: int = 0) -> Output:
+    """A fetch of `source`, which has everything below `end`."""
+    epoch = node.quorum.epoch
+    message = fetch_request(replica(source, disk), epoch, OffsetAndEpoch(end, epoch if end else 0), 0, WAIT_MS)
+    return node.receive(source, message, 7)
+
+
+def lone_leader() -> Node:
+    """Node 1 leads as the only voter, with three entries: Leadership, kraft.version and voters, all committed."""
+    node = Node(voter(1), dynamic(1))
+    node.synced()
+    return node
+
+
+def leader_of(*ids: int) -> Node:
+    """Node 1 leads epoch 1 of the voters `ids`; everything is committed, and all have fetched it."""
+    node = Node(voter(1), dynamic(*ids))
+    node.tick(1000)
+    for pre_vote in (True, False):
+        for other in ids[1:]:
+            node.receive(other, vote_response(0 if pre_vote else 1, -1, True), PRE_VOTE if pre_vote else VOTE)
+    assert node.quorum.role is Role.LEADER
+    node.synced()
+    for other in ids[1:]:
+        fetch(node, other, 3)
+    assert node.quorum.high_watermark == 3
+    return node
