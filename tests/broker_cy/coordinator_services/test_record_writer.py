@@ -4,112 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker_cy.coordinator import expiry
 from broker_cy.coordinator_services import record_writer
-from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.storage.errors import StorageError
+from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
-from broker_cy.wire.records import decode_batches
 from tests.broker_cy.coordinator_services import test_transactional_offsets as txn_offsets
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
-from tests.broker_cy.coordinator_services.txn_broker import ID, TxnBroker
-
-Done = Callable[[KafkaError | None], None]
-# Milliseconds after which the answers of these tests are due, once nothing has to succeed any longer.
-SOON_MS = 30
-# Transactions whose timeout is SOON_MS stay open.
-NO_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
-
-
-class HeldPartition:
-    """A partition whose followers hang: appended records are in the log, and the test sets their outcome."""
-
-    def __init__(self, runtime: Any) -> None:
-        self.partition = runtime.partition
-        runtime.partition = self
-        self.outcomes: list[Done] = []
-        self.room = 1000
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.partition, name)
-
-    def append_then(self, batch: bytes, now_ms: int, done: Done) -> None:
-        if not self.room:
-            raise StorageError("no space left on device")
-        self.room -= 1
-        self.partition.append_then(batch, now_ms, lambda error: None)
-        self.outcomes.append(done)
-
-    def _held(self) -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def done(error: KafkaError | None) -> None:
-            if error is None:
-                future.set_result(0)
-            else:
-                future.set_exception(error)
-
-        self.outcomes.append(done)
-        return future
-
-    def append_transactional(self, *arguments: Any) -> asyncio.Future[int]:
-        self.partition.append_transactional(*arguments)
-        return self._held()
-
-    def append_marker(self, *arguments: Any) -> asyncio.Future[int]:
-        self.partition.append_marker(*arguments)
-        return self._held()
-
-    def records(self) -> int:
-        """The number of records that a start would find."""
-        log, count, at = self.partition.log, 0, self.partition.log.log_start_offset
-        while at < log.written_end_offset:
-            for batch in decode_batches(log.read_slice(at).read()):
-                count += batch.count
-                at = batch.last_offset + 1
-        return count
-
-
-class HeldTimers:
-    """A loop whose timers also run when the test runs them."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loop, name)
-
-    def call_later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-        self.timers.append((delay_s, call))
-        return self.loop.call_later(delay_s, call)
-
-
-def answers_soon(broker: GroupBroker) -> None:
-    """From now on, the answers of the group coordinator are due after SOON_MS."""
-    machine = broker.runtime().machine
-    machine.settings = machine.settings._replace(offsets_commit_timeout_ms=SOON_MS)
-
-
-def ends_soon(broker: TxnBroker) -> None:
-    """From now on, the answers about the transaction are due after SOON_MS."""
-    transactions = broker.txn_runtime().machine.transactions
-    transactions[ID] = replace(transactions[ID], timeout_ms=SOON_MS)
-
-
-def lost() -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "input/output error")
-
-
-async def in_flight(held: HeldPartition, count: int) -> None:
-    await until(lambda: len(held.outcomes) == count)
+from tests.broker_cy.coordinator_services.held import HeldPartition, answers_soon, in_flight, lost
 
 
 def test_a_lost_batch_leaves_those_before_it(tmp_path: Path) -> None:
@@ -335,60 +240,6 @@ def test_a_rebalance_is_answered_in_time(tmp_path: Path) -> None:
     run(work)
 
 
-def test_an_offset_of_a_transaction_is_answered_in_time(tmp_path: Path) -> None:
-    """If this fails, a transactional producer hangs in sendOffsetsToTransaction for as long as a follower does."""
-
-    async def work() -> None:
-        async with GroupBroker(tmp_path) as broker:
-            await broker.prepare("t")
-            txn_offsets.started(broker)
-            answers_soon(broker)
-            held = HeldPartition(broker.runtime())
-            assert await txn_offsets.commit(broker, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            held.outcomes[0](None)
-            await until(lambda: not broker.runtime().is_writing)
-            assert await txn_offsets.stable(broker) == txn_offsets.UNSTABLE
-
-    run(work)
-
-
-def test_markers_are_answered_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one partition with a hanging follower delays the ends of all its transactions."""
-
-    async def work() -> None:
-        async with GroupBroker(tmp_path, {"request.timeout.ms": "40000"}) as broker:
-            await broker.prepare("t")
-            txn_offsets.started(broker)
-            assert await txn_offsets.commit(broker, 2) is ErrorCode.NONE
-            held = HeldPartition(broker.runtime())
-            place = ("__consumer_offsets", txn_offsets.offsets_index(broker))
-            markers = broker.server.broker.txn_markers
-            timers = HeldTimers(markers._loop)
-            monkeypatch.setattr(markers, "_loop", timers)
-            appends: list[asyncio.Future[Any]] = []
-            right = markers._append
-
-            def append(*arguments: Any) -> asyncio.Future[Any]:
-                appends.append(right(*arguments))
-                return appends[-1]
-
-            monkeypatch.setattr(markers, "_append", append)
-            ended = asyncio.ensure_future(txn_offsets.end(broker, True, ("t", 0), place))
-            await in_flight(held, 1)
-            await appends[0]
-            # Its result is taken in the same turn of the loop.
-            await asyncio.sleep(0)
-            ((delay_s, expire),) = timers.timers
-            assert delay_s == 40
-            expire()
-            assert await ended == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
-            held.outcomes[0](None)
-            await until(lambda: not broker.runtime().is_writing)
-            assert await txn_offsets.stable(broker) == (2, ErrorCode.NONE)
-
-    run(work)
-
-
 def test_what_is_not_committed_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, commits that are repeated while a follower hangs take all memory."""
     monkeypatch.setattr(record_writer, "STAGED_MAX", 2)
@@ -432,70 +283,5 @@ def test_deletions_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 held.outcomes[-1](None)
             await until(lambda: not runtime.is_writing)
             assert runtime.machine.offsets.count == 0
-
-    run(work)
-
-
-def test_a_transactional_id_is_answered_in_time(tmp_path: Path) -> None:
-    """If this fails, a transactional producer hangs when it starts or ends a transaction, for as long as a follower
-    does. As in Kafka, it is answered after its transaction timeout.
-    """
-
-    async def work() -> None:
-        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
-            await broker.prepare_txn()
-            producer = await broker.producer()
-            held = HeldPartition(broker.txn_runtime())
-            answer = await broker.init(timeout_ms=SOON_MS)
-            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert (await broker.init(timeout_ms=SOON_MS)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-            held.outcomes[0](None)
-            again = asyncio.ensure_future(broker.init())
-            await in_flight(held, 2)
-            held.outcomes[1](None)
-            assert ((await again).error_code, (await again).producer_epoch) == (ErrorCode.NONE, producer[1] + 2)
-
-    run(work)
-
-
-def test_an_end_is_answered_in_time(tmp_path: Path) -> None:
-    """If this fails, commitTransaction hangs for as long as a follower does. Its decision stands: once it is committed
-    the transaction is ended, and a repeated request is answered so.
-    """
-
-    async def work() -> None:
-        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
-            await broker.prepare_txn()
-            producer = await broker.producer()
-            assert set((await broker.add(producer)).values()) == {"NONE"}
-            ends_soon(broker)
-            held = HeldPartition(broker.txn_runtime())
-            assert (await broker.end(producer)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert (await broker.end(producer)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-            held.outcomes[0](None)
-            await in_flight(held, 2)
-            held.outcomes[1](None)
-            answer = await broker.end(producer)
-            assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, producer[1] + 1)
-
-    run(work)
-
-
-def test_partitions_of_a_transaction_are_answered_in_time(tmp_path: Path) -> None:
-    """If this fails, a producer hangs in its first send of a transaction, and so does every repetition, for as long as
-    a follower of the coordinator does.
-    """
-
-    async def work() -> None:
-        async with TxnBroker(tmp_path, NO_ABORTS) as broker:
-            await broker.prepare_txn()
-            producer = await broker.producer()
-            ends_soon(broker)
-            held = HeldPartition(broker.txn_runtime())
-            assert set((await broker.add(producer)).values()) == {"COORDINATOR_NOT_AVAILABLE"}
-            assert set((await broker.add(producer)).values()) == {"CONCURRENT_TRANSACTIONS"}
-            assert set((await broker.add(producer, version=4, verify=True)).values()) == {"CONCURRENT_TRANSACTIONS"}
-            held.outcomes[0](None)
-            assert set((await broker.add(producer)).values()) == {"NONE"}
 
     run(work)
