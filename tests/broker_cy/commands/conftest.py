@@ -13,10 +13,12 @@ from typing import Any, Protocol
 import pytest
 
 from broker_cy import cli
+from broker_cy.admin.metadata import TopicPartition
 from broker_cy.commands import context
 from broker_cy.launch.processes import run
 from tests.support import terminal
 from tests.support.broker import Target
+from tests.support.fake_cluster import FakeCluster, FakePool, Part
 from tests.support.terminal import Shown
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,3 +110,16 @@ def new_topic(broker_cy: Cli) -> NewTopic:
 def name() -> str:
     """Return a unique name."""
     return "n-" + uuid.uuid4().hex[:10]
+
+
+def key(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """Three brokers, and four partitions on the first two; every client of this process reaches it."""
+    found = FakeCluster({1: "a", 2: "b", 3: "c"}, step_bytes=1_000)
+    found.parts = {key(n): Part((1, 2) if n % 2 else (2, 1), 300) for n in range(4)}
+    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(found))
+    return found
