@@ -1,4 +1,7 @@
-"""Each check of the preflight, on simulated answers of hosts."""
+"""Each check of the preflight, on simulated answers of hosts.
+
+The file is long because it is one table: the fault that each check finds, and its message.
+"""
 
 from __future__ import annotations
 
