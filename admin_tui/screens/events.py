@@ -36,7 +36,7 @@ class EventsView(View):
         yield Grid[Stamped](
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
-                grid_column(events.WHAT),
+                grid_column(events.EVENT),
                 grid_column(events.ABOUT, letter="A"),
                 grid_column(events.HOW, flex=True),
                 grid_column(events.BY, drop=1),

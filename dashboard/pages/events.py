@@ -92,7 +92,7 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
     SUBJECT = frozenset({"range", "kind"})
     COLUMNS = (
         table_column(columns.TIME, 205),
-        table_column(columns.WHAT, 145),
+        table_column(columns.EVENT, 145),
         table_column(columns.ABOUT, 140),
         table_column(columns.HOW, 260, is_flex=True),
         table_column(columns.BY, 150),
@@ -133,11 +133,11 @@ class Events(_OfEvents, Ranged, TableChannel[Stamped]):
         return f"{kind_of(row.event)} {subject_of(row)} {line_of(row.event)} {by_of(row.event)}"
 
     def _cells(self, row: Stamped) -> list[Any]:
-        time, what, about, *rest = super()._cells(row)
+        time, event, about, *rest = super()._cells(row)
         query = {name: self.params.get(name, "") for name in ("range", "kind")}
         detail = linked(time, page_path(self.hub.name, "events", event=id_of(row), **query))
         place = self._place_of(row)
-        return [detail, what, linked(about, place) if place else about, *rest]
+        return [detail, event, linked(about, place) if place else about, *rest]
 
     def _place_of(self, row: Stamped) -> str:
         """Return the page of the subject of an event; empty if it has none."""

@@ -11,15 +11,15 @@ from broker_cy.reporting.column import Column, Kind
 
 TIME: Final = Column[Stamped]("time", "Time", lambda row: row.time_ms, Kind.TIME, sorts=False, width=23)
 SUMMARY: Final = Column[Stamped](
-    "what",
-    "What",
+    "event",
+    "Event",
     lambda row: f"{kind_of(row.event)} {subject_of(row)}: {line_of(row.event)}",
     tone=lambda row: tone_of(row.event),
     sorts=False,
     width=20,
 )
-WHAT: Final = Column[Stamped](
-    "what", "What", lambda row: kind_of(row.event), tone=lambda row: tone_of(row.event), sorts=False, width=17
+EVENT: Final = Column[Stamped](
+    "event", "Event", lambda row: kind_of(row.event), tone=lambda row: tone_of(row.event), sorts=False, width=17
 )
 ABOUT: Final = Column[Stamped]("about", "About", subject_of, sort=lambda row: row.key, width=16)
 HOW: Final = Column[Stamped]("how", "How", lambda row: line_of(row.event), sorts=False, width=20)

@@ -35,7 +35,7 @@ def test_events_with_author_and_fields(broker: Target, topic: str) -> None:
         assert created["cells"][2]["href"].endswith(f"/topic?topic={topic}")
         assert created["cells"][4].startswith("dashboard ")
         only = await desk.rows("events", filter=topic, kind="topic_deleted")
-        assert [row["what"] for row in only.values()] == ["topic deleted"]
+        assert [row["event"] for row in only.values()] == ["topic deleted"]
         lines = [row["line"] for row in (await desk.rows("event-detail", event=created["id"])).values()]
         assert f"topic: {topic}" in lines
         assert "partitions: 2" in lines
