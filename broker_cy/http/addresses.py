@@ -76,7 +76,7 @@ def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
         if not _is_of(address, proxies):
             break
         hop = hop.strip()
-        if not _is_address(hop):
+        if not is_address(hop):
             break
         address = hop
     return address
@@ -106,7 +106,8 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Return whether a name is an IP address, IPv6 also in brackets."""
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:
@@ -149,7 +150,7 @@ class Hosts:
         port = host.port or self._default_port
         if only_loopback:
             return host.name in self._own and port == self._port
-        if port == self._port and (host.name in self._own or (self._is_any and _is_address(host.name))):
+        if port == self._port and (host.name in self._own or (self._is_any and is_address(host.name))):
             return True
         if Host(host.name, port) in self._named:
             return True
