@@ -12,6 +12,7 @@ from broker_cy.control.active.active_controller import ActiveController
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.coordinator import fetch
+from broker_cy.coordinator.assignors import uniform_homogeneous
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
 from broker_cy.quorum.state import QuorumState
@@ -72,6 +73,11 @@ def empty_log_begins_at_any_offset(patch: Patch) -> None:
 
 
 # --- coordinators
+
+
+def extra_partitions_wander(patch: Patch) -> None:
+    """The first members in the order take the extra partitions, whoever has them already (KAFKA-18688)."""
+    patch.setattr(uniform_homogeneous, "_takes_extra", lambda has_it, members_left, extras: extras > 0)
 
 
 def offsets_that_are_not_written_are_returned(patch: Patch) -> None:
@@ -233,6 +239,7 @@ DEFECTS: dict[Planter, str] = {
     ),
     appends_records_of_later_epochs: "replica/test_in_sync.py::test_a_follower_appends_what_belongs_to_its_fetch",
     empty_log_begins_at_any_offset: "replica/test_in_sync.py::test_an_empty_log_begins_within_no_batch",
+    extra_partitions_wander: ("coordinator/assignors/test_uniform.py::test_extra_partitions_stay_with_their_members"),
     offsets_that_are_not_written_are_returned: (
         "coordinator/test_offsets.py::test_an_offset_is_visible_when_it_is_written"
     ),
