@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from broker_cy.launch.processes import die_with_parent
+from broker_cy.launch.processes import end_within, start_child
 
 ROOT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 60.0
@@ -38,14 +38,7 @@ class Process:
 
     def start(self) -> None:
         with open(self.log_path, "ab") as log:
-            self._process = subprocess.Popen(
-                die_with_parent(self._arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                start_new_session=True,
-            )
+            self._process = start_child(self._arguments, stdout=log, stderr=log, cwd=ROOT)
 
     @property
     def pid(self) -> int:
@@ -75,10 +68,7 @@ class Process:
     def wait(self, until_s: float) -> None:
         """Wait until it has ended; kill it if it has not ended by `until_s`."""
         if self._process is not None:
-            try:
-                self._process.wait(max(0.0, until_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self.kill()
+            end_within(self._process, max(0.0, until_s - time.monotonic()))
 
     def last_words(self) -> str:
         """Return the end of its log."""

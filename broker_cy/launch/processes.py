@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 # The kernel kills the child when the thread that started it ends, for whatever reason, so the main thread starts
 # long-lived children. setpriv belongs to util-linux, which is part of every Debian.
@@ -25,6 +26,36 @@ class ProcessError(Exception):
 def die_with_parent(argv: Sequence[str | Path]) -> list[str]:
     """Return `argv` with a prefix that lets the kernel kill the process when this one ends."""
     return [*_DIE_WITH_PARENT, *map(str, argv)]
+
+
+def start_child(
+    argv: Sequence[str | Path],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child process. Ctrl-C in the terminal does not reach it. `env` is added to the environment."""
+    return subprocess.Popen(
+        die_with_parent(argv),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        start_new_session=True,
+    )
+
+
+def end_within(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Wait until the process has ended; kill it if it does not end in time."""
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class Child:
@@ -43,15 +74,7 @@ class Child:
         self.stdout_path = directory / f"{name}.stdout"
         self.stderr_path = directory / f"{name}.stderr"
         with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err:
-            self._process = subprocess.Popen(
-                die_with_parent(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env={**os.environ, **(env or {})},
-                cwd=cwd,
-                start_new_session=True,
-            )
+            self._process = start_child(argv, stdout=out, stderr=err, env=env, cwd=cwd)
 
     @property
     def pid(self) -> int:
@@ -115,15 +138,7 @@ def run(
     Raises ProcessError, with both outputs, when it takes longer than `timeout_s`, or when `check` is set and the exit
     code is not 0.
     """
-    process = subprocess.Popen(
-        die_with_parent(argv),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        start_new_session=True,
-    )
+    process = start_child(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd)
     try:
         out, err = process.communicate(stdin, timeout_s)
     except subprocess.TimeoutExpired:

@@ -18,7 +18,7 @@ from locust.env import Environment
 from locust.exception import RPCError
 from locust.runners import MasterRunner
 
-from broker_cy.launch.processes import die_with_parent
+from broker_cy.launch.processes import end_within, start_child
 from loadgen.figures.totals import Totals
 from loadgen.net.connection import Address
 from loadgen.run.conductor import Conductor, Finished, RunError
@@ -78,11 +78,8 @@ def conductor_of(
         runner = _master_runner(environment, host, port)
         conductor = Conductor(environment, scenario, bootstrap, started + workers, watch)
         command = [sys.executable, "-m", "loadgen", "worker", "--master", f"{host}:{runner.server.port}"]
-        # They run in their own sessions, because Ctrl-C on a terminal is for the conductor, which ends them.
-        children = [
-            subprocess.Popen(die_with_parent(command), stdin=subprocess.DEVNULL, start_new_session=True)
-            for _ in range(started)
-        ]
+        # Ctrl-C on a terminal is for the conductor, which ends them.
+        children = [start_child(command) for _ in range(started)]
     else:
         runner = environment.create_local_runner()
         Worker(environment)
@@ -91,7 +88,8 @@ def conductor_of(
         yield conductor
     finally:
         runner.quit()
-        _end(children)
+        for each in children:
+            end_within(each, STOP_S)
 
 
 def _master_runner(environment: Any, host: str, port: int) -> Any:
@@ -101,15 +99,6 @@ def _master_runner(environment: Any, host: str, port: int) -> Any:
         # Locust exits if the port is in use and it recognizes the text of that error.
         why = "Address already in use" if isinstance(error, SystemExit) else str(error)
         raise RunError(f"--listen: {host}:{port}: {why}") from None
-
-
-def _end(children: list[subprocess.Popen[bytes]]) -> None:
-    for each in children:
-        try:
-            each.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            each.kill()
-            each.wait()
 
 
 def conduct(conductor: Conductor) -> Finished:
