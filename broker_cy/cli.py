@@ -115,6 +115,7 @@ def start(argv: Sequence[str]) -> int:
         return _refuse(error, as_json="--json" in argv)
     # Set before the modules are imported: nearly all their objects live forever, and each collection would scan them.
     gc.set_threshold(*GC_THRESHOLDS)
+    from broker_cy.config import ConfigError
     from broker_cy.server.ready_line import ReadyLine, StartError
 
     given = (arguments.config, arguments.data_dir, arguments.listener, arguments.settings)
@@ -128,6 +129,9 @@ def start(argv: Sequence[str]) -> int:
 
         shard = None if arguments.shard is None else (arguments.shard, arguments.shards)
         return run(*given, ready, shard)
+    except ConfigError as error:
+        _report(str(error), as_json=arguments.as_json, is_invalid=True)
+        return 2
     except StartError as error:
         _report(str(error), as_json=arguments.as_json)
         return 1

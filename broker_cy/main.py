@@ -48,27 +48,25 @@ def run(
     shard: tuple[int, int] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT and return the exit code. `ready` reports that it serves clients. With
-    `shard`, its number and how many there are, it is one of several under a parent. Raises StartError.
+    `shard`, its number and how many there are, it is one of several under a parent. Raises StartError, and ConfigError
+    for a wrong setting.
     """
     logs.configure(shard=None if shard is None else shard[0])
     link: Link | None = None
-    try:
-        properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
-        written = places(config_file, settings)
-        if shard is not None:
-            # Imported here, because a node of one process does not need these modules.
-            from broker_cy.config import shard_plan
-            from broker_cy.shards import link as links
+    properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
+    written = places(config_file, settings)
+    if shard is not None:
+        # Imported here, because a node of one process does not need these modules.
+        from broker_cy.config import shard_plan
+        from broker_cy.shards import link as links
 
-            plans = shard_plan.make(properties, shard[1], written)
-            if not 0 <= shard[0] < shard[1]:
-                raise ConfigError(f"--shard {shard[0]}: expected a number from 0 to {shard[1] - 1}")
-            properties = plans.shards[shard[0]]
-            link = links.Link(links.Shard(shard[0], plans.root, links.digest(properties)))
-            link.connect()
-        config = BrokerConfig.from_properties(properties, written)
-    except ConfigError as error:
-        raise StartError(str(error)) from None
+        plans = shard_plan.make(properties, shard[1], written)
+        if not 0 <= shard[0] < shard[1]:
+            raise ConfigError(f"--shard {shard[0]}: expected a number from 0 to {shard[1] - 1}")
+        properties = plans.shards[shard[0]]
+        link = links.Link(links.Shard(shard[0], plans.root, links.digest(properties)))
+        link.connect()
+    config = BrokerConfig.from_properties(properties, written)
     if shard is None or shard[0] == 0:
         for event in config.warnings:
             event.log(LOGGER, logging.WARNING)
@@ -93,7 +91,6 @@ def run(
         DataDirectoryError,
         MetadataLogError,
         QuorumError,
-        ConfigError,
         RegistrationRefused,
     ) as error:
         raise StartError(str(error)) from None

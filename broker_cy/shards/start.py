@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 
-from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sources
+from broker_cy.config import BrokerConfig, places, shard_plan, sources
 from broker_cy.core import logs
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.network.sockets import ListenError
@@ -30,15 +30,12 @@ def run(
     count: int,
     ready: ReadyLine = TEXT_LINE,
 ) -> int:
-    """Run `count` shards until a signal arrives, and return the exit code. Raises StartError."""
+    """Run `count` shards until a signal arrives, and return the exit code. Raises StartError, ConfigError."""
     logs.configure()
-    try:
-        properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
-        written = places(config_file, settings)
-        found = shard_plan.make(properties, count, written)
-        configs = [BrokerConfig.from_properties(each, written) for each in found.shards]
-    except ConfigError as error:
-        raise StartError(str(error)) from None
+    properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
+    written = places(config_file, settings)
+    found = shard_plan.make(properties, count, written)
+    configs = [BrokerConfig.from_properties(each, written) for each in found.shards]
     if not has_pidfds():
         raise StartError(
             f"--shards {count}: this kernel cannot wait for a process by a descriptor: use Linux 5.4 or later"

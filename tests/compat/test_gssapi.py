@@ -16,6 +16,7 @@ from kafka import KafkaProducer
 
 from bench.launch import kafka_dist
 from bench.launch.nodes import broker_command
+from broker_cy.client.program import EXIT_USAGE
 from broker_cy.launch.processes import run
 from broker_cy.security import jaas
 from broker_cy.security.sasl.gssapi import GssapiClient
@@ -371,5 +372,5 @@ def test_a_start_that_nobody_could_log_in_to(kdc: Kdc, tmp_path: Path) -> None:
         broker.directory.mkdir()
         broker.prepare()
         done = run(broker.command(), env=environment, check=False, timeout_s=TIMEOUT_S)
-        assert done.returncode == 1
+        assert done.returncode == EXIT_USAGE
         assert text in done.stderr.decode()

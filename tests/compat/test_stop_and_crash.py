@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, Top
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bench.launch.nodes import broker_command
+from broker_cy.client.program import EXIT_FAILED, EXIT_USAGE
 from broker_cy.launch.processes import Child
 from tests.support import needs
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
@@ -262,12 +263,12 @@ def _running(pid: int) -> bool:
 
 @ours_only
 class TestRefusalToStart:
-    """A refused start prints one line with the remedy, and exits with code 1."""
+    """A refused start prints one line with the remedy, and exits with code 1, or 2 for a wrong setting."""
 
-    def refused(self, target: Target, *patterns: str) -> str:
+    def refused(self, target: Target, *patterns: str, code: int = EXIT_FAILED) -> str:
         assert isinstance(target, BrokerProcess)
         child = target.launch()
-        assert child.wait(60) == 1
+        assert child.wait(60) == code
         lines = [line for line in child.stderr().splitlines() if line.strip()]
         assert len(lines) == 1, child.stderr()
         assert "Traceback" not in child.stderr()
@@ -320,7 +321,7 @@ class TestRefusalToStart:
     )
     def test_bad_setting(self, make_broker: MakeBroker, name: str, value: str) -> None:
         """If this fails, a mistyped setting is ignored, or the message does not name it."""
-        line = self.refused(make_broker({name: value}, start=False), re.escape(name))
+        line = self.refused(make_broker({name: value}, start=False), re.escape(name), code=EXIT_USAGE)
         if name != "log.retention.min":
             assert value in line
 
@@ -356,12 +357,12 @@ class TestCommand:
         assert {*ready} == {"version", "addresses", "seconds", "metrics", "console"}
         (address,) = ready["addresses"]
         assert ready["console"].endswith(f"broker-tui --bootstrap {address}")
-        for wrong, code in ((["--shards", "many"], 2), (["--set", "node.id=x"], 1)):
+        for wrong in (["--shards", "many"], ["--set", "node.id=x"], ["--config", "no-such-file"]):
             done = subprocess.run([*argv, *wrong], cwd=Path(__file__).parents[2], capture_output=True, check=False)
-            assert done.returncode == code
+            assert done.returncode == EXIT_USAGE
             error = json.loads(done.stderr.splitlines()[-1])["error"]
             assert wrong[1].removeprefix("node.id=") in error["reason"]
-            assert error["failure"] == ("invalid" if code == 2 else "refused")
+            assert error["failure"] == "invalid"
 
     def test_hints(self, tmp_path: Path) -> None:
         """If this fails, a user who runs `make run` for the first time gets no hint how to use it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.launch.nodes import CLUSTER_ID, BrokerCy, broker_command, free_ports
+from broker_cy.client.program import EXIT_FAILED, EXIT_USAGE
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.errors import ErrorCode
 from broker_cy.launch.processes import run
@@ -65,10 +66,10 @@ def find_controllers(node: ClusterNode, line: str) -> None:
     node.properties.write_text("\n".join([*lines, line, ""]))
 
 
-def refusal(node: ClusterNode) -> str:
-    """Return the error output of a node that cannot start."""
+def refusal(node: ClusterNode, code: int = EXIT_FAILED) -> str:
+    """Return the error output of a node that cannot start, and ends with this exit code."""
     done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
-    assert done.returncode == 1, done
+    assert done.returncode == code, done
     assert b"Traceback" not in done.stderr
     return done.stderr.decode().strip().splitlines()[-1]
 
@@ -77,7 +78,7 @@ def test_voters_with_one_id(nodes: list[ClusterNode], tmp_path: Path) -> None:
     """If this fails, a typing error in controller.quorum.voters makes a quorum that counts a node twice."""
     node = another(nodes, tmp_path, 3, "broker")
     node.write_properties("1@127.0.0.1:1000,1@127.0.0.1:1001")
-    assert "names node 1 twice: each voter has its own node.id" in refusal(node)
+    assert "names node 1 twice: each voter has its own node.id" in refusal(node, EXIT_USAGE)
 
 
 def test_a_second_broker_with_the_id_of_one_that_lives(nodes: list[ClusterNode], tmp_path: Path) -> None:
@@ -240,7 +241,7 @@ def test_a_lone_node_that_is_to_be_a_broker_of_another_cluster(nodes: list[Clust
 def test_a_listener_that_cannot_be_used(nodes: list[ClusterNode], tmp_path: Path) -> None:
     """If this fails, a node runs with an address that other nodes cannot use."""
     node = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"})
-    assert "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0" in refusal(node)
+    assert "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0" in refusal(node, EXIT_USAGE)
     taken = another(nodes, tmp_path / "taken", 3, "broker", {"listeners": f"PLAINTEXT://127.0.0.1:{nodes[1].port}"})
     taken.format()
     assert f"127.0.0.1:{nodes[1].port} is in use" in refusal(taken)

@@ -256,8 +256,8 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
     (sharded / "shard-0").mkdir(parents=True)
     (sharded / "shard-0" / "meta.properties").write_text("")
     assert "contains those of shards (shard-0): start it with --shards" in refused(*common, sharded)
-    assert "port 0" in refused("--listener", "127.0.0.1:0", "--data-dir", tmp_path / "x", "--shards", 2)
-    assert "--shards 0: expected a number from 1 to 256" in refused(*common, tmp_path / "x", "--shards", 0)
+    assert "port 0" in refused("--listener", "127.0.0.1:0", "--data-dir", tmp_path / "x", "--shards", 2, code=2)
+    assert "--shards 0: expected a number from 1 to 256" in refused(*common, tmp_path / "x", "--shards", 0, code=2)
 
 
 def test_a_shard_that_cannot_start(tmp_path: Path) -> None:

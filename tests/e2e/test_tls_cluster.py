@@ -7,6 +7,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.launch.nodes import broker_command
+from broker_cy.client.program import EXIT_USAGE
 from broker_cy.launch.processes import run
 from tests.e2e.test_sasl_cluster import INNER, ROLES, SaslNode, produce
 from tests.support import needs
@@ -112,7 +113,7 @@ def test_a_key_store_that_cannot_be_read(tmp_path: Path) -> None:
     node.format()
     done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
     (line,) = done.stderr.decode().splitlines()
-    assert done.returncode == 1
+    assert done.returncode == EXIT_USAGE
     assert line.startswith("broker-cy: listener ")
     assert line.endswith("node.p12: the password is wrong, or the store is damaged")
     assert "setting ssl.keystore.location=" in line
