@@ -16,7 +16,7 @@ from admin_tui.widgets.columns import grid_column, time_columns
 from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.acls import asked_of, explain_form, verdict_lines
 from broker_cy.console.columns import access
-from broker_cy.console.refusals import Refusal, asked_texts, details, refusals_of
+from broker_cy.console.denials import Denial, asked_texts, denials_of, details
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.security.explain import authorizer_of, explain
 
@@ -40,7 +40,7 @@ class DeniedRequestsView(View):
         self._explained: object = None
 
     def body(self) -> ComposeResult:
-        yield Grid[Refusal](
+        yield Grid[Denial](
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
                 grid_column(access.DENIED_PRINCIPAL, letter="P"),
@@ -62,18 +62,18 @@ class DeniedRequestsView(View):
         self.grid.focus()
 
     def _show(self) -> None:
-        self.grid.set_rows(reversed(refusals_of(self.session.events.items)))
+        self.grid.set_rows(reversed(denials_of(self.session.events.items)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "explain":
-            row: Refusal | None = self.grid.selected if self.query(Grid) else None
+            row: Denial | None = self.grid.selected if self.query(Grid) else None
             return row is not None and asked_texts(row.stamped) is not None
         return super().check_action(action, parameters)
 
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
         self.refresh_bindings()
-        row: Refusal | None = self.grid.selected
+        row: Denial | None = self.grid.selected
         if row is not None and _key(row) == self._explained:
             return
         self._explained = None
@@ -82,7 +82,7 @@ class DeniedRequestsView(View):
         about.update(Text("" if row is None else clean_lines(details(row))))
 
     def action_explain(self) -> None:
-        row: Refusal | None = self.grid.selected
+        row: Denial | None = self.grid.selected
         texts: Mapping[str, Any] | None = None if row is None else asked_texts(row.stamped)
         bindings = self.session.acls().value
         if texts is None:
@@ -102,7 +102,7 @@ class DeniedRequestsView(View):
         about.update(answer_text(verdict_lines(asked, explain(authorizer_of(bindings), bindings, asked))))
 
 
-def _key(row: Refusal) -> tuple[object, ...]:
+def _key(row: Denial) -> tuple[object, ...]:
     return (row.time_ms, row.stamped.broker, row.who, row.host, row.what, row.why, row.api)
 
 

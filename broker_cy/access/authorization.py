@@ -22,8 +22,8 @@ from broker_cy.wire.api_keys import ApiKey
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.events.access_journal import AccessJournal
+    from broker_cy.events.denials import Denials
     from broker_cy.events.log_events import LogEvents
-    from broker_cy.events.refusals import Refusals
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.security.authorizer import Authorizer, Explanation
 
@@ -58,7 +58,7 @@ class Authorization:
         self._applied_end = applied_end
         self._log_events = log_events
         # They write events; None while events are off.
-        self.refusals: Refusals | None = None
+        self.denials: Denials | None = None
         self.journal: AccessJournal | None = None
         self._wanted_end = 0  # the end to apply before the ACLs are in force; 0: not known yet
         self._is_loaded = False
@@ -139,7 +139,7 @@ class Authorization:
             self.journal.saw(principal, host_text(host), operation, resource_type, name, Kind.REFUSED)
         api = ApiKey(api_key).name
         self._log_events.denied(principal, host, api, operation.name, resource_type.name, name)
-        if self.refusals is None:
+        if self.denials is None:
             return
 
         def explain() -> Explanation | None:
@@ -147,4 +147,4 @@ class Authorization:
                 return None
             return self.authorizer.explain(principal, host_text(host), operation, resource_type, name)
 
-        self.refusals.denied(principal, host, api, operation.name, resource_type.name, name, explain)
+        self.denials.denied(principal, host, api, operation.name, resource_type.name, name, explain)

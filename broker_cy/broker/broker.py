@@ -15,9 +15,9 @@ from broker_cy.client.outgoing import Outgoing
 from broker_cy.control.watch.suspects import Departed, Suspects
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.events.access_journal import AccessJournal
+from broker_cy.events.denials import Denials
 from broker_cy.events.log_events import LogEvents
 from broker_cy.events.own_topic_leader import OwnTopicLeader
-from broker_cy.events.refusals import Refusals
 from broker_cy.metrics.login_counts import LoginCounts, TlsCounts
 from broker_cy.network.certificate_reports import CertificateReports
 from broker_cy.network.ip_overrides import IpOverrides
@@ -110,7 +110,7 @@ class Broker:
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
         self.events: EventLog
-        self.refusals: Refusals
+        self.denials: Denials
         self.own_topics = OwnTopicLeader(
             config.node_id,
             config.network.to_brokers[0],
@@ -150,13 +150,11 @@ class Broker:
         return self.authorization
 
     def report_rights(self) -> None:
-        """Have refusals, and the rights that are used, written as events. Called at the start, once there is the log of
-        events.
-        """
-        self.refusals = Refusals(self.clock, self.loop, self.events.note)
+        """Write denials, and the accesses of clients, as events. Called at the start, once the log of events exists."""
+        self.denials = Denials(self.clock, self.loop, self.events.note)
         if self.authorization is None:
             return
-        self.authorization.refusals = self.refusals
+        self.authorization.denials = self.denials
         if self.config["brokercy.events.enable"]:
             authorizer = self.authorization.authorizer
             self.authorization.journal = AccessJournal(
@@ -165,7 +163,7 @@ class Broker:
 
     def stop_reports(self) -> None:
         """Write the gathered events. Called before the log of events ends."""
-        self.refusals.stop()
+        self.denials.stop()
         if self.authorization is not None and self.authorization.journal is not None:
             self.authorization.journal.stop()
 

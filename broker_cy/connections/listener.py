@@ -247,7 +247,7 @@ class Listener:
         def failed(failure: Failure) -> None:
             self.core.log_events.handshake_failed(self.name, host, port, failure.reason)
             if failure.is_refusal:
-                self.core.broker.refusals.handshake_failed(self.name, host, failure.reason)
+                self.core.broker.denials.handshake_failed(self.name, host, failure.reason)
             self.core.left(Ended(self.name, host))
 
         tls.begin(socket, done, failed)

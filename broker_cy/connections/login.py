@@ -294,7 +294,7 @@ class Login:
         host, again = connection.client_host, outcome.again
         what = (outcome.mechanism, outcome.user, outcome.reason)
         logins.broker.log_events.login_failed(logins.name, host, connection.client_port, *what, again=again)
-        logins.broker.refusals.login_failed(logins.name, host, *what, again=again)
+        logins.broker.denials.login_failed(logins.name, host, *what, again=again)
         if not outcome.is_delayed:
             connection.close()
             return

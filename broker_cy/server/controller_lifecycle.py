@@ -76,7 +76,7 @@ class ControllerServer:
             broker.outgoing,
             self._pools.metadata,
         )
-        # It has no partition to write events to: refusals are sent to a broker, and brokers report changes that they
+        # It has no partition to write events to: denials are sent to a broker, and brokers report changes that they
         # see in the metadata.
         broker.partitions = PartitionTable()
         broker.events = EventLog(

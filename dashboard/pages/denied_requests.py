@@ -12,8 +12,8 @@ from dash import html
 from dash.development.base_component import Component
 
 from broker_cy.console.columns import access
+from broker_cy.console.denials import Denial, asked_texts, denials_of
 from broker_cy.console.listeners import Source
-from broker_cy.console.refusals import Refusal, asked_texts, refusals_of
 from broker_cy.console.session import now_ms
 from broker_cy.metrics.events import AccessDenied, LoginFailed
 from dashboard.collector.channel import TableChannel, channel, linked
@@ -52,7 +52,7 @@ class _OfDenials(Ranged):
         error = self.hub.history.events_error or self.session.events.error or ""
         return Health(0, error, self.session.events.is_absent)
 
-    async def denials(self) -> tuple[list[Refusal], int, int] | None:
+    async def denials(self) -> tuple[list[Denial], int, int] | None:
         """The denials of the range, the oldest first, and its bounds; None while they are not known."""
         require_all_subjects(self.scope, HIDDEN)
         history = self.hub.history
@@ -60,11 +60,11 @@ class _OfDenials(Ranged):
             return None
         from_ms, to_ms = parse_range(self.params.get("range", DEFAULT_RANGE)).bounds(now_ms())
         found = await history.events(from_ms, to_ms + 1_000, KINDS, LIMIT_MAX)
-        return refusals_of(found), from_ms, to_ms
+        return denials_of(found), from_ms, to_ms
 
 
 @channel("denied-requests")
-class DeniedRequests(_OfDenials, TableChannel[Refusal]):
+class DeniedRequests(_OfDenials, TableChannel[Denial]):
     """Denials of a range, the newest first."""
 
     SUBJECT = frozenset({"range"})
@@ -79,7 +79,7 @@ class DeniedRequests(_OfDenials, TableChannel[Refusal]):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._rows: list[Refusal] | None = None
+        self._rows: list[Denial] | None = None
 
     async def state(self) -> State | None:
         found = await self.denials()
@@ -87,16 +87,16 @@ class DeniedRequests(_OfDenials, TableChannel[Refusal]):
             self._rows = found[0][::-1]
         return await super().state()
 
-    def rows(self) -> Iterable[Refusal] | None:
+    def rows(self) -> Iterable[Denial] | None:
         return self._rows
 
-    def row_id(self, row: Refusal) -> str:
+    def row_id(self, row: Denial) -> str:
         return " ".join((str(row.time_ms), str(row.stamped.broker), row.who, row.host, row.what, row.api, row.why))
 
-    def row_text(self, row: Refusal) -> str:
+    def row_text(self, row: Denial) -> str:
         return f"{row.who} {row.host} {row.what} {row.why} {row.api}"
 
-    def _cells(self, row: Refusal) -> list[Any]:
+    def _cells(self, row: Denial) -> list[Any]:
         time, who, what, *rest = super()._cells(row)
         span = self.params.get("range", "")
         detail = linked(time, page_path(self.hub.name, "events", event=id_of(row.stamped), range=span))

@@ -126,7 +126,7 @@ async def plan_delete_acls(command: Command, bindings: Sequence[Binding]) -> Pla
     first = bindings[0]
     return Plan(
         "Delete ACLs",
-        f"deletes {plural(len(bindings), 'ACL')}; who had rights by them alone loses them at once",
+        f"deletes {plural(len(bindings), 'ACL')}; clients that only these ACLs allow lose access immediately",
         command(
             "acls",
             "delete",

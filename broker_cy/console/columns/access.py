@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker_cy.admin.scram_users import ScramCredential
-from broker_cy.console.refusals import Refusal
+from broker_cy.console.denials import Denial
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.tone import Tone
 from broker_cy.security.acl_words import resource_text, shown_resource, word_of
@@ -24,16 +24,16 @@ PRINCIPAL: Final = Column[Binding]("principal", "Principal", lambda row: row.pri
 OPERATION: Final = Column[Binding]("operation", "Operation", lambda row: word_of(row.operation), width=17)
 HOST: Final = Column[Binding]("host", "Host", lambda row: row.host, width=12)
 
-DENIED_TIME: Final = Column[Refusal]("time", "Time", lambda row: row.time_ms, Kind.TIME, sorts=False, width=23)
-DENIED_PRINCIPAL: Final = Column[Refusal](
+DENIED_TIME: Final = Column[Denial]("time", "Time", lambda row: row.time_ms, Kind.TIME, sorts=False, width=23)
+DENIED_PRINCIPAL: Final = Column[Denial](
     "who", "Principal", lambda row: row.who, hint="Principal, or the name that a login gave", width=16
 )
-DENIED_HOST: Final[Column[Refusal]] = HOST.by(lambda row: row.host)
-DENIED_OPERATION: Final = Column[Refusal]("what", "Operation", lambda row: row.what, width=22)
-DENIED_COUNT: Final = Column[Refusal](
+DENIED_HOST: Final[Column[Denial]] = HOST.by(lambda row: row.host)
+DENIED_OPERATION: Final = Column[Denial]("what", "Operation", lambda row: row.what, width=22)
+DENIED_COUNT: Final = Column[Denial](
     "times", "Count", lambda row: row.times, Kind.COUNT, hint="Equal denials within ten seconds", width=6
 )
-DENIED_REASON: Final = Column[Refusal]("why", "Reason", lambda row: row.why, sorts=False, width=20)
+DENIED_REASON: Final = Column[Denial]("why", "Reason", lambda row: row.why, sorts=False, width=20)
 
 USER: Final = Column[ScramCredential]("user", "User", lambda row: row.user, width=24)
 MECHANISM: Final = Column[ScramCredential]("mechanism", "Mechanism", lambda row: row.mechanism, width=16)

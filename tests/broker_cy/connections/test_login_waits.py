@@ -70,7 +70,7 @@ class Parts:
             clock=MACHINE_CLOCK,
             login_calls=self.calls,
             log_events=SimpleNamespace(login_failed=lambda *what, again: self.reasons.append(what[-1])),
-            refusals=SimpleNamespace(login_failed=lambda *what, again: None),
+            denials=SimpleNamespace(login_failed=lambda *what, again: None),
         )
         left = list(steps)
         exchange = SimpleNamespace(step=lambda token: Work(left.pop(0)))

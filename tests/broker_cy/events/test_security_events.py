@@ -14,8 +14,8 @@ import pytest
 
 from broker_cy.controller.token_ops import SweepTokens
 from broker_cy.core.clock import ManualClock
-from broker_cy.events import refusals
-from broker_cy.events.refusals import KEYS_MAX, Refusals
+from broker_cy.events import denials
+from broker_cy.events.denials import KEYS_MAX, Denials
 from broker_cy.events.security_changes import security_changes
 from broker_cy.handlers import load_handlers
 from broker_cy.metadata import authors
@@ -238,17 +238,17 @@ class Gathered:
         self.due: list[tuple[float, Any]] = []
         monkeypatch.setattr(self.loop, "call_later", self._later)
         self.written: list[Event] = []
-        self.refusals = Refusals(ManualClock(), self.loop, self.written.append)
+        self.denials = Denials(ManualClock(), self.loop, self.written.append)
 
     def _later(self, delay_s: float, call: Any) -> asyncio.TimerHandle:
         self.due.append((delay_s, call))
         return asyncio.TimerHandle(0, call, (), self.loop)
 
     def deny(self, name: str = "t", explanation: Explanation | None = None) -> None:
-        self.refusals.denied("User:eve", "192.0.2.1", "FETCH", "READ", "TOPIC", name, lambda: explanation)
+        self.denials.denied("User:eve", "192.0.2.1", "FETCH", "READ", "TOPIC", name, lambda: explanation)
 
     def fail(self, user: str = "eve") -> None:
-        self.refusals.login_failed("SASL", "192.0.2.1", "PLAIN", user, "wrong password", again=False)
+        self.denials.login_failed("SASL", "192.0.2.1", "PLAIN", user, "wrong password", again=False)
 
     def pass_time(self) -> float:
         delay_s, call = self.due.pop()
@@ -268,29 +268,29 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> Any:
     made.loop.close()
 
 
-def test_equal_refusals_are_one_event(gathered: Gathered) -> None:
+def test_equal_denials_are_one_event(gathered: Gathered) -> None:
     """If this fails, a client that retries again and again fills the topic, or an engineer waits for the event of a
     denial.
     """
     for _ in range(1_000):
         gathered.deny()
         gathered.fail()
-    assert gathered.pass_time() == refusals.FIRST_S
+    assert gathered.pass_time() == denials.FIRST_S
     login, denied = gathered.take()
     assert isinstance(login, LoginFailed)
     assert isinstance(denied, AccessDenied)
     assert (login.count, denied.count, denied.reason, login.left_out) == (1_000, 1_000, "not_loaded", 0)
     gathered.deny()
-    assert gathered.pass_time() == refusals.PERIOD_S
+    assert gathered.pass_time() == denials.PERIOD_S
     assert [each.count for each in gathered.take()] == [1]
     # After a quiet period the next one is written soon again.
-    assert gathered.pass_time() == refusals.PERIOD_S
+    assert gathered.pass_time() == denials.PERIOD_S
     assert not gathered.due
     gathered.deny()
-    assert gathered.pass_time() == refusals.FIRST_S
+    assert gathered.pass_time() == denials.FIRST_S
 
 
-def test_different_refusals_are_bounded(gathered: Gathered) -> None:
+def test_different_denials_are_bounded(gathered: Gathered) -> None:
     """If this fails, a client that asks for random names, or an attacker with random users, fills memory and disk."""
     for number in range(10_000):
         gathered.deny(f"t-{number}" + "x" * 30_000)
@@ -311,13 +311,13 @@ def test_the_rule_that_decided_is_in_the_event(gathered: Gathered) -> None:
     gathered.deny("t-1", Explanation(False, Reason.DENIED, binding))
     allowing = binding._replace(permission=Permission.ALLOW)
     gathered.deny("t-2", Explanation(False, Reason.NO_MATCH, None, (binding, *(allowing,) * 10)))
-    gathered.refusals.stop()
+    gathered.denials.stop()
     one, two = gathered.take()
     rule = Acl("DENY", "User:*", "*", "READ", "TOPIC", "PREFIXED", "t")
     assert (one.reason, one.rule, one.near) == ("denied", rule, [])
     near = replace(rule, permission="ALLOW")
-    assert (two.reason, two.rule, two.near) == ("no_match", None, [near] * refusals.NEAR_MAX)
+    assert (two.reason, two.rule, two.near) == ("no_match", None, [near] * denials.NEAR_MAX)
     for each in (one, two):
         assert events.decode(events.encode(Stamped(5, 1, each))[1]) == Stamped(5, 1, each)
     gathered.deny()
-    assert not gathered.due or gathered.refusals._timer is None
+    assert not gathered.due or gathered.denials._timer is None

@@ -13,7 +13,7 @@ from typing import Any
 from broker_cy.config.tls import TlsListener as Settings
 from broker_cy.config.tls import TlsSettings
 from broker_cy.core.clock import MACHINE_CLOCK, ManualClock
-from broker_cy.events.refusals import Refusals
+from broker_cy.events.denials import Denials
 from broker_cy.metrics.events import Event, LoginFailed
 from broker_cy.metrics.login_counts import TlsCounts
 from broker_cy.network.certificate_reports import CertificateReports
@@ -54,7 +54,7 @@ class TlsHarness(CoreHarness):
         found = Settings("TLSv1.2", "TLSv1.3", None, None, False, False, "DEFAULT", stores)._replace(**settings)
         self.listener.tls = TlsListener("PLAINTEXT", found, self.handshakes, self.counts)
         self.refused: list[Any] = []
-        self.core.broker.refusals = Refusals(MACHINE_CLOCK, self.loop, self.refused.append)
+        self.core.broker.denials = Denials(MACHINE_CLOCK, self.loop, self.refused.append)
         config: Any = SimpleNamespace(
             tls=self.all_with(found), network=SimpleNamespace(inter_broker="INNER"), on_change=lambda *_: None
         )
@@ -86,7 +86,7 @@ class TlsHarness(CoreHarness):
 
     def refusals(self) -> dict[str, int]:
         """The events of handshakes so far: how often each reason."""
-        self.on_loop(self.core.broker.refusals.flush)
+        self.on_loop(self.core.broker.denials.flush)
         found: dict[str, int] = {}
         for each in self.refused:
             assert isinstance(each, LoginFailed)
@@ -99,6 +99,6 @@ class TlsHarness(CoreHarness):
 
     def close(self) -> None:
         self.on_loop(self.handshakes.close)
-        self.on_loop(self.core.broker.refusals.stop)
+        self.on_loop(self.core.broker.denials.stop)
         self.handshake_pool.shutdown()
         super().close()

@@ -1,4 +1,4 @@
-"""Refused logins and rights, as rows: those of the events that a console keeps."""
+"""Failed logins and denied requests as rows: those of the events that a console keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from broker_cy.security.acl_words import resource_text
 from broker_cy.security.acls import ResourceType
 
 
-class Refusal(NamedTuple):
-    """One event. `who` is a principal, or the name that a login gave; `times` refusals of the same kind, and `left_out`
+class Denial(NamedTuple):
+    """One event. `who` is a principal, or the name that a login gave; `times` denials of the same kind, and `left_out`
     of other kinds.
     """
 
@@ -34,20 +34,20 @@ class Refusal(NamedTuple):
         return getattr(self.stamped.event, "api", "")
 
 
-def refusals_of(events: Iterable[Stamped]) -> list[Refusal]:
-    """The refusals among the events, in their order."""
+def denials_of(events: Iterable[Stamped]) -> list[Denial]:
+    """The denials among the events, in their order."""
     found = []
     for stamped in events:
         event = stamped.event
         if isinstance(event, LoginFailed):
             what = f"login {event.mechanism}".strip()
             found.append(
-                Refusal(stamped, event.user or "-", event.host, what, event.reason, event.count, event.left_out)
+                Denial(stamped, event.user or "-", event.host, what, event.reason, event.count, event.left_out)
             )
         elif isinstance(event, AccessDenied):
             what = f"{event.operation.lower().replace('_', '-')} {_resource(event)}"
             found.append(
-                Refusal(stamped, event.principal, event.host, what, why_denied(event), event.count, event.left_out)
+                Denial(stamped, event.principal, event.host, what, why_denied(event), event.count, event.left_out)
             )
     return found
 
@@ -65,17 +65,17 @@ def asked_texts(stamped: Stamped) -> dict[str, str] | None:
     }
 
 
-def details(refusal: Refusal) -> list[str]:
-    """Everything that is known of a refusal, in lines."""
-    event = refusal.stamped.event
-    lines = [f"{refusal.who} from {refusal.host}: {refusal.what}", f"because: {refusal.why}"]
+def details(denial: Denial) -> list[str]:
+    """Everything that is known of a denial, in lines."""
+    event = denial.stamped.event
+    lines = [f"{denial.who} from {denial.host}: {denial.what}", f"because: {denial.why}"]
     if isinstance(event, AccessDenied):
         lines.append(f"request: {event.api}")
         lines += [f"nearest: {acl_text(each)}" for each in event.near]
     elif isinstance(event, LoginFailed):
         lines.append(f"listener: {event.listener}{', renewing a session' if event.again else ''}")
-    if refusal.left_out:
-        lines.append(f"{refusal.left_out:,} other refusals of that time were only counted")
+    if denial.left_out:
+        lines.append(f"{denial.left_out:,} other denials of that time were only counted")
     return lines
 
 

@@ -1,9 +1,9 @@
 """Gathers failed logins, failed TLS handshakes and denied accesses for events: equal ones are one event with a count.
 
-The first refusal after a quiet time is written FIRST_S later, with all others of that time. From then on the gathered
-refusals are written each PERIOD_S, until a period has none. Bounds: KEYS_MAX different refusals of a kind in one
+The first denial after a quiet time is written FIRST_S later, with all others of that time. From then on the gathered
+denials are written each PERIOD_S, until a period has none. Bounds: KEYS_MAX different denials of a kind in one
 period, further ones are only counted, and texts of metrics.events.TEXT_CHARACTERS_MAX. The authorizer explains each
-event once, not each refusal.
+event once, not each denial.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ E = TypeVar("E", LoginFailed, AccessDenied)
 
 
 class _Kind(Generic[E]):
-    """The refusals of one kind that are not written yet."""
+    """The denials of one kind that are not written yet."""
 
     def __init__(self) -> None:
         self.events: dict[Hashable, E] = {}
@@ -57,8 +57,8 @@ class _Kind(Generic[E]):
         return found
 
 
-class Refusals:
-    """The refusals of one broker; `note` writes an event."""
+class Denials:
+    """The denials of one broker; `note` writes an event."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop, note: Callable[[Event], None]) -> None:
         self._clock = clock
@@ -117,14 +117,14 @@ class Refusals:
         self._timer = self._loop.call_later(PERIOD_S, self._on_time) if self.flush() else None
 
     def flush(self) -> bool:
-        """Write the gathered refusals, and return whether any was written."""
+        """Write the gathered denials, and return whether any was written."""
         found: list[Event] = [*self._logins.take(), *self._rights.take()]
         for event in found:
             self._note(event)
         return bool(found)
 
     def stop(self) -> None:
-        """Write the gathered refusals; later ones are not written."""
+        """Write the gathered denials; later ones are not written."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
