@@ -1,4 +1,4 @@
-"""Which rights clients used, or were refused, in the past, from the events `accesses` in `__cluster_events`. Apache
+"""Accesses that clients were allowed or denied in the past, from the events `accesses` in `__cluster_events`. Apache
 Kafka has no such events.
 """
 

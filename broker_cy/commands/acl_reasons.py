@@ -85,22 +85,22 @@ _NEAREST: Final[tuple[Column[Near], ...]] = (
 _UNUSED: Final[tuple[Column[Unused], ...]] = (
     Column("acl", "ACL", lambda row: shown(row.binding)),
     Column(
-        "why",
-        "Why",
+        "reason",
+        "Reason",
         lambda row: "fits no access" if row.instead is None else f"decided instead: {shown(row.instead)}",
     ),
 )
 # A row is the decision after the change, and the access.
 _TURNED: Final[tuple[Column[tuple[str, Turned]], ...]] = (
-    Column("then", "Then", lambda row: row[0]),
+    Column("decision", "Decision", lambda row: row[0]),
     access.PRINCIPAL.by(lambda row: row[1].asked.principal),
     access.HOST.by(lambda row: row[1].asked.host),
     access.OPERATION.by(lambda row: word_of(row[1].asked.operation)),
     access.RESOURCE.by(lambda row: resource_text(row[1].asked.resource_type, row[1].asked.name)),
     Column("last", "Last", lambda row: row[1].last_ms, Kind.TIME),
     Column(
-        "because",
-        "Because",
+        "reason",
+        "Reason",
         lambda row: row[1].by.reason.value if row[1].by.binding is None else shown(row[1].by.binding),
     ),
 )
@@ -179,9 +179,9 @@ def _print(asked: Asked, host: str | None, verdict: Verdict) -> None:
 async def unused_command(target: Target, client: AdminClient, since: int) -> None:
     """List ACLs that decided nothing since a time.
 
-    Brokers note which rights clients use, in the topic __cluster_events; Apache Kafka does not. The ACLs of
-    now are tried on these accesses. Rights that are used more rarely, or only by requests that ask for any
-    resource of a type (InitProducerId without a transaction), are not in them.
+    Brokers write the accesses of clients to the topic __cluster_events; Apache Kafka does not. The command
+    tries the current ACLs on these accesses. They do not include accesses that are rarer, or that ask for
+    any resource of a type (InitProducerId without a transaction).
     """
     bindings = await client.acls.describe()
     past = await client.accesses.since(since)

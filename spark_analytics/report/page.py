@@ -113,11 +113,11 @@ def _of_others(cluster: Cluster) -> list[str]:
         text = f"{words.name(hottest.topic)}-{hottest.partition} with {share(hottest.share)} of its topic"
         found.append(f"{plural(cluster.hot_total, 'hot partition')}; the hottest: {text}.")
     if cluster.rebalances and cluster.rebalances[0].records >= 1:
-        dearest = cluster.rebalances[0]
-        who = words.names(dearest.clients)
+        costliest = cluster.rebalances[0]
+        who = words.names(costliest.clients)
         found.append(
-            f"The most expensive of {plural(cluster.rebalances_total, 'rebalance')} made {dearest.records:,.0f} "
-            f"records of {words.name(dearest.group)} wait ({words.name(dearest.cause)}, client {who})."
+            f"The most expensive of {plural(cluster.rebalances_total, 'rebalance')} made {costliest.records:,.0f} "
+            f"records of {words.name(costliest.group)} wait ({words.name(costliest.cause)}, client {who})."
         )
     if cluster.gaps_total:
         text = duration(cluster.gaps_ms)

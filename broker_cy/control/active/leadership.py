@@ -53,7 +53,7 @@ def _seen(task: asyncio.Future[Any]) -> None:
 
 
 class Leadership:
-    """Takes the reports of the quorum (quorum_driver.Owner). `open` comes first."""
+    """Takes the reports of the quorum (quorum_driver.QuorumListener). `open` comes first."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Requests that only the active controller can answer: one order of forwarding, rights, the act and errors.
+"""Requests that only the active controller can answer: one order of forwarding, authorization, the act and errors.
 
 A broker forwards the request, and the node that is the active controller checks the right and acts (KIP-590). A
 KafkaError on either way becomes the error of the response, whose form differs from API to API.
