@@ -1,4 +1,4 @@
-"""What screens and bars use of the application, so that they need not import it: it imports them."""
+"""The part of the application that screens and bars use, so that they need not import it: it imports them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SECTIONS = ("global", "install", ":env:")
 
 
 def pip_settings(listed: str) -> dict[str, str]:
-    """What `pip config list` has shown, by the name of the setting."""
+    """The output of `pip config list`, by the name of the setting."""
     found: dict[str, str] = {}
     pairs = [line.partition("=") for line in listed.splitlines()]
     for section in _SECTIONS:

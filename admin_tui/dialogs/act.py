@@ -56,7 +56,7 @@ class ActDialog(ModalScreen[str | None]):
         self.plan = plan
         self._client = client
         self._is_running = False
-        # Of an act that has revealed a secret.
+        # For an act that has revealed a secret.
         self._done: Report | None = None
 
     def compose(self) -> ComposeResult:

@@ -19,7 +19,7 @@ _AXIS_WIDTH = 10
 
 
 class Chart(Widget):
-    """One series over time, the newest value at the right. The axis shows the maximum and 0, the foot the time span.
+    """One series over time, the newest value last. The axis shows the maximum and 0, the foot the time span.
 
     `values` may have None if there is no sample. A column is the largest of the values that share it.
     """
@@ -102,7 +102,7 @@ class Chart(Widget):
 
 
 def _block(value: float | None, top: float, rows: int, row: int) -> str:
-    """What a column shows in a row, 0 at the bottom. A value above 0 is always visible."""
+    """The character of a column in a row, 0 at the bottom. A value above 0 is always visible."""
     if value is None or top <= 0 or value <= 0:
         return " "
     eighths = max(1, round(value / top * rows * 8)) - row * 8

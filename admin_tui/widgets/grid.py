@@ -301,7 +301,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         return Strip(segments).adjust_cell_length(width, style)
 
     def _line(self, at: int) -> _Line:
-        """What the line of a row shows, before it is cut and coloured; None behind the last row."""
+        """The text of a row's line, before it is cut and coloured; None behind the last row."""
         if at >= len(self.view):
             return None
         row = self.view[at]

@@ -14,7 +14,7 @@ CPUCLOCK_SCHED = 2
 GATHERED = 5  # requests that one connection has in flight, and that a broker may combine into one write
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SAMPLE_S = 0.25
-# Of one Sampler: four hours at SAMPLE_S. When it is full, every second sample is dropped and the interval doubles.
+# For one Sampler: four hours at SAMPLE_S. When it is full, every second sample is dropped and the interval doubles.
 MOST_SAMPLES = 57_600
 LARGE_WRITE = 128 << 10  # above this, combining writes no longer changes the folios
 

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id (KIP-699)."""
+"""The coordinator of a group or a transactional id (KIP-699)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MAX_TIMESTAMP_FROM = 7
 
 
 class Isolation(IntEnum):
-    """Which records a reader is shown."""
+    """The records that a reader gets."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1

@@ -1,4 +1,4 @@
-"""Which replicas move where: plans to drain brokers, to fill new ones, to balance, and to change the number of
+"""Plans of reassignments: to drain brokers, to fill new ones, to balance, and to change the number of
 replicas. Pure computation.
 
 Every plan keeps these invariants, which tests/broker_cy/admin/test_placement.py checks with random clusters:

@@ -1,4 +1,4 @@
-"""Which of the listed quotas apply to a client: the precedence of Kafka's ClientQuotaManager.
+"""The listed quotas that apply to a client: the precedence of Kafka's ClientQuotaManager.
 
 Brokers decide with `broker_cy.quotas.limits`, which clients do not import; a test compares both. An address has the
 quota of its name, or the default of addresses.

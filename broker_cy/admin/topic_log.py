@@ -36,7 +36,7 @@ Take = Callable[[Chunk], None]
 
 
 class Loss(Enum):
-    """What a log does if records can be, or were, deleted: another cleanup.policy than `compact`, or a log start offset
+    """The action if records can be, or were, deleted: another cleanup.policy than `compact`, or a log start offset
     above 0.
     """
 

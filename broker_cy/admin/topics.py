@@ -171,7 +171,7 @@ class TopicCalls:
     async def plan_clone(
         self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
     ) -> NewTopic:
-        """What `clone` would create. Raises ClientError."""
+        """The topic that `clone` would create. Raises ClientError."""
         resource = ConfigResource(ResourceType.TOPIC, source)
         described, settings = await asyncio.gather(self.describe([source]), self._configs.describe([resource]))
         topic = described.whole()[source]

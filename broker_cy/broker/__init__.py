@@ -1,1 +1,1 @@
-"""What a handler is given: the services of the broker, the context of a request, and the registry of handlers."""
+"""The arguments of handlers: the services of the broker, the context of a request, and the registry of handlers."""

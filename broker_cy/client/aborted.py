@@ -1,4 +1,4 @@
-"""Which batches of a Fetch answer belong to aborted transactions (KIP-98)."""
+"""The batches of a Fetch answer that belong to aborted transactions (KIP-98)."""
 
 from __future__ import annotations
 

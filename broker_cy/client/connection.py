@@ -115,7 +115,7 @@ class Connection(AnswerFrames):
                     await self._writable.wait()
                     return await answer
                 finally:
-                    # Nobody else waits for it: an error that it got later would be reported as one that was ignored.
+                    # No other task waits for it: an error that it got later would be reported as one that was ignored.
                     answer.cancel()
         except TimeoutError:
             if sent:

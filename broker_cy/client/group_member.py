@@ -54,7 +54,7 @@ class State(enum.Enum):
 
 
 class Reaction(enum.Enum):
-    """What an error of an answer means for the member."""
+    """The consequence of an answer's error for the member."""
 
     RETRY = "send the same request again after a pause"
     FIND_COORDINATOR = "look up the coordinator, and send the same request again after a pause"

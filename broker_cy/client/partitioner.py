@@ -1,4 +1,4 @@
-"""Which partition Kafka's clients choose for a key: the default partitioner of its Java client (KIP-480 left it so)."""
+"""The partition that Kafka's clients choose for a key: the Java client's default partitioner, which KIP-480 left so."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SOON_S: Final = 0.02
 
 
 class Verdict(enum.Enum):
-    """What an answer means for its request and the producer."""
+    """The consequence of an answer for its request and the producer."""
 
     DONE = "the request was carried out"
     RETRY = "send the same request again after a pause"

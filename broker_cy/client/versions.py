@@ -1,4 +1,4 @@
-"""Which version of each API a client and a broker both know (KIP-35, KIP-511)."""
+"""The versions of each API that a client and a broker both know (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 

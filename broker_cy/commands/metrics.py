@@ -282,7 +282,7 @@ class _Error(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What a topic or a client uses per second."""
+    """The use of a topic or a client per second."""
 
     name: str
     connections: int

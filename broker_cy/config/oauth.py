@@ -78,8 +78,7 @@ def of_listener(listener: str, value: Callable[[str], Any], allowed: Iterable[st
     url = (value(_URL) or "").strip()
     if not url:
         raise ConfigError(
-            f"listener {listener} has OAUTHBEARER: setting {_URL} is needed, without which nobody could check the "
-            "signatures of tokens"
+            f"listener {listener} has OAUTHBEARER: setting {_URL} is needed to check the signatures of tokens"
         )
     _check_url(_URL, url, allowed)
     times_ms = {name: value(name) for name in (_REFRESH, _BACKOFF, _BACKOFF_MAX)}

@@ -34,7 +34,7 @@ FILE: Final = f"{_PACKAGE}FileConfigProvider"
 DIRECTORY: Final = f"{_PACKAGE}DirectoryConfigProvider"
 # By class, the parameter that it has.
 _PARAMETERS: Final = {ENV: ALLOWLIST, FILE: ALLOWED_PATHS, DIRECTORY: ALLOWED_PATHS}
-# What `--set` knows without a definition.
+# The settings that `--set` knows without a definition.
 OF_COMMAND_LINE: Final = {"env": ENV, "file": FILE}
 
 # ConfigTransformer.DEFAULT_PATTERN.

@@ -93,7 +93,7 @@ def effect_lines(entries: Sequence[QuotaEntry], user: str, client_id: str, ip: s
 
 
 def reason(effect: Effect) -> str:
-    """Which entity has the quota, and whose use counts."""
+    """The entity that has the quota, and the clients whose use counts."""
     if effect.ip:
         shared = "connections from this address"
     elif effect.user and effect.client_id:

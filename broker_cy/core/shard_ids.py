@@ -24,5 +24,5 @@ def node_of(broker_id: int) -> int:
 
 
 def lane_of(broker_id: int) -> int:
-    """Which shard of its node a broker is; 0 if it is no shard."""
+    """The number of a broker among the shards of its node; 0 without shards."""
     return broker_id // STEP

@@ -18,7 +18,7 @@ from broker_cy.wire.compression import Codec
 from broker_cy.wire.frame import ApiKey
 
 NEW = UUID(int=0)
-# What Kafka accepts, in its order.
+# The values that Kafka accepts, in its order.
 COMPRESSION_TYPES = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 

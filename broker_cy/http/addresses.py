@@ -1,4 +1,4 @@
-"""Which URLs are those of a program: where it listens, hosts, origins, proxies, and paths that every part of it reads
+"""The URLs of a program: where it listens, hosts, origins, proxies, and paths that every part of it reads
 in the same way.
 """
 

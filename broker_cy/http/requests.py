@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Request:
-    """What the edge reads of a request."""
+    """The parts of a request that the edge reads."""
 
     scope: Scope
     is_socket: bool

@@ -31,7 +31,7 @@ def tag_of(reason: FenceReason) -> tuple[tuple[int, bytes], ...]:
 
 
 def read_tag(tags: Iterable[tuple[int, bytes]]) -> FenceReason:
-    """What `tag_of` was given; UNKNOWN without the field, or if it is not understood."""
+    """The argument of `tag_of`; UNKNOWN without the field, or if it is not understood."""
     data = dict(tags).get(TAG, b"")
     try:
         return FenceReason(data[0])

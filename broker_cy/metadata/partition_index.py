@@ -1,4 +1,4 @@
-"""Which partitions concern a broker: an index over the topics of an image, so that the failure of one broker need not
+"""The partitions of a broker: an index over the topics of an image, so that the failure of one broker need not
 walk over all partitions of the cluster.
 
 Invariant: for every topic of the image, each mask has the bit `index` of exactly the partitions that the table names.

@@ -135,7 +135,7 @@ class Quorum:
         return state.voters.endpoints(node_id)
 
     def describe(self, now_ms: int) -> Description | None:
-        """What DescribeQuorum shows; None unless this node leads. Static voters have no directory id, as in Kafka."""
+        """Facts for DescribeQuorum; None unless this node leads. Static voters have no directory id, as in Kafka."""
         state = self._state
         if state.role is not Role.LEADER:
             return None

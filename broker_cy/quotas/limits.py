@@ -1,4 +1,4 @@
-"""Which quota applies to a client: the table of one kind of quota, with the precedence of Kafka's ClientQuotaManager.
+"""The quota of a client: the table of one kind of quota, with the precedence of Kafka's ClientQuotaManager.
 
 A quota is of a user, of a client id, or of both; each by name, or as the default for all that have none by name. The
 first that is set of these applies to a client:

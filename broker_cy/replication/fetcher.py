@@ -307,7 +307,7 @@ class LeaderFetcher:
             self._ask_soon()
 
     def _wait(self) -> None:
-        """Nothing can be fetched now. Nobody reports that a throttle was removed: it is looked at after
+        """Nothing can be fetched now. No event reports that a throttle was removed: it is checked after
         replica.fetch.backoff.ms, as in Kafka.
         """
         held_ms = self._session.held_ms(self._now_ms)

@@ -1,1 +1,1 @@
-"""What the broker counts and measures: the metrics page with its listener, samples, and the lag of the loop."""
+"""The counts and measurements of the broker: the metrics page with its listener, samples, and the lag of the loop."""

@@ -1,4 +1,4 @@
-"""Which offsets of a topic were read: disjoint ranges, in ascending order.
+"""The offsets of a topic that were read: disjoint ranges, in ascending order.
 
 The last range grows at its end as records are written. Before it, the newest gap is read first.
 """

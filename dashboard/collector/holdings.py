@@ -1,4 +1,4 @@
-"""What each broker holds, counted over the topics that a viewer may see; and charts of one broker.
+"""The holdings of each broker, counted over the topics that a viewer may see; and charts of one broker.
 
 Counting 200,000 partitions takes a tenth of a second, so it is done once for each answer of the cluster (Remembered),
 and in turns.

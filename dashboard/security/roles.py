@@ -84,7 +84,7 @@ def matches(patterns: tuple[str, ...], name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a user may see: names that match one of the patterns (`*`, `?`, `[abc]`, `[!abc]`; case-sensitive).
+    """The names that a user sees: those that match one of the patterns (`*`, `?`, `[abc]`, `[!abc]`; case-sensitive).
 
     Equal and hashable by content, in any order of the patterns, because frames are encoded once for each scope.
     `unmasked`: the fields that the masking rules hide are shown.

@@ -15,7 +15,7 @@ Assignment = Mapping[UUID, frozenset[int]]
 
 
 class MemberSpec(NamedTuple):
-    """What an assignor knows about one member."""
+    """The facts that an assignor knows about one member."""
 
     instance_id: str | None
     rack_id: str | None

@@ -68,7 +68,7 @@ def _cut_to_quota(target: dict[str, Assignment], partitions: int, free: list[Chu
 def _takes_extra(has_it: bool, members_left: int, extras: int) -> bool:
     """Return whether a member gets one of the extra partitions.
 
-    A member that has none leaves it to a member that has one. Otherwise the extras wander at each rebalance
+    A member without one leaves it to a member that has one. Otherwise the extras wander at each rebalance
     (KAFKA-18688). The last members of the order must take what is left.
     """
     return extras > 0 and (has_it or members_left <= extras)

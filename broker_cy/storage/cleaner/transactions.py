@@ -1,4 +1,4 @@
-"""Which data of a log belongs to aborted transactions, and which markers have no data left, as the cleaner reads a log
+"""The data of aborted transactions, and the markers whose data is gone, as the cleaner reads a log
 from its start (what Kafka calls CleanedTransactionMetadata).
 
 The caller reports each batch before it processes it, in order of offsets. `kept` collects the entries that the
