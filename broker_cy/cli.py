@@ -142,7 +142,7 @@ def _refuse(error: UsageError, *, as_json: bool) -> int:
     if as_json:
         _report(error.reason, as_json=True, is_invalid=True)
     else:
-        print(f"{error.usage}{error}", file=sys.stderr)
+        print(f"{error.usage}{PROGRAM}: {error.reason}", file=sys.stderr)
     return 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -79,3 +80,6 @@ def test_a_port_in_use(url: str, tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert f"broker-load: --listen: {listen}: " in ended.stderr.decode()
     assert "Traceback" not in ended.stderr.decode()
+    words += ["--json"]
+    ended = subprocess.run(words, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, timeout=ENDS_S)
+    assert listen in json.loads(ended.stderr.splitlines()[-1])["error"]["reason"]
