@@ -20,6 +20,7 @@ from admin_tui.picture import pictures_directory, save, svg_of
 from admin_tui.registry import BY_NAME, SPECS
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings
+from admin_tui.tones import DARK
 from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.collector import IdleCollector
 from broker_cy.client.clusters import ClusterEntry
@@ -84,6 +85,7 @@ class Console(App[int]):
         self.typed: list[str] = []
         self.keys = KeyOrder(self, super().on_event)
         self.collector = IdleCollector()
+        self.ansi_theme_dark = DARK
         self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
 

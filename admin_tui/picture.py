@@ -14,7 +14,9 @@ from rich.style import Style
 from rich.terminal_theme import DIMMED_MONOKAI
 from textual.strip import Strip
 
-_CELL_WIDTH, _CELL_HEIGHT = 8, 17
+# The height of a line of the usual monospace fonts at this size: higher cells leave gaps in frames and bars.
+_FONT_SIZE = 13
+_CELL_WIDTH, _CELL_HEIGHT, _BASELINE = 8, 15, 12
 _DEFAULT = Style.parse("#e0e0e0 on #121212")
 
 
@@ -37,7 +39,7 @@ def svg_of(strips: Sequence[Strip], width: int) -> str:
     height = len(strips)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * _CELL_WIDTH} {height * _CELL_HEIGHT}" '
-        f'font-family="monospace" font-size="13">',
+        f'font-family="monospace" font-size="{_FONT_SIZE}">',
         f'<rect width="100%" height="100%" fill="{_hex(None, foreground=False)}"/>',
     ]
     for row, strip in enumerate(strips):
@@ -56,9 +58,8 @@ def svg_of(strips: Sequence[Strip], width: int) -> str:
                 weight = ' font-weight="bold"' if style.bold else ""
                 line = ' text-decoration="underline"' if style.underline else ""
                 span = f'textLength="{cells * _CELL_WIDTH}"'
-                lines.append(
-                    f'<text x="{x}" y="{y + 13}" {span} fill="{ink}"{weight}{line}>{_escaped(segment.text)}</text>'
-                )
+                look = f'{span} fill="{ink}"{weight}{line}'
+                lines.append(f'<text x="{x}" y="{y + _BASELINE}" {look}>{_escaped(segment.text)}</text>')
             column += cells
     return "\n".join([*lines, "</svg>", ""])
 

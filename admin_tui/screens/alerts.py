@@ -44,6 +44,7 @@ are too few observations."""
             key=lambda row: (row.rule.name, row.subject, row.state),
             text=lambda row: f"{row.state} {row.rule.name} {row.text}",
             title="Alerts",
+            sort="State",
         )
         yield Static(Text(""), id="detail")
 

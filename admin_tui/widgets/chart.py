@@ -27,7 +27,9 @@ class Chart(Widget):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chart--axis", "chart--bar"}
     DEFAULT_CSS = """
     Chart {
-        width: 1fr; height: 1fr; border: round $panel-lighten-2; border-title-color: $text-accent; min-height: 4;
+        width: 1fr; height: 1fr; border: round $panel-lighten-2;
+        border-title-color: $text-accent; border-subtitle-color: $text-muted;
+        min-height: 4;
         & > .chart--axis { color: $text-muted; }
         & > .chart--bar { color: ansi_green; }
     }

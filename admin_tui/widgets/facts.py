@@ -29,7 +29,11 @@ class Facts(Widget):
     """Facts: (name, value) or (name, value, style)."""
 
     DEFAULT_CSS = """
-    Facts { height: auto; border: round $panel-lighten-2; border-title-color: $text-accent; min-height: 3; }
+    Facts {
+        height: auto; border: round $panel-lighten-2;
+        border-title-color: $text-accent; border-subtitle-color: $text-muted;
+        min-height: 3;
+    }
     """
 
     def __init__(self, title: str = "", *, id: str | None = None) -> None:

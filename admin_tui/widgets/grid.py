@@ -57,7 +57,9 @@ class Grid(ScrollView, Generic[R], can_focus=True):
 - `space` marks rows for actions that take several."""
     DEFAULT_CSS = """
     Grid {
-        height: 1fr; border: round $panel-lighten-2; border-title-color: $text-accent; background: $background;
+        height: 1fr; border: round $panel-lighten-2;
+        border-title-color: $text-accent; border-subtitle-color: $text-muted;
+        background: $background;
         scrollbar-size-vertical: 1; overflow-x: hidden;
         & > .grid--header { text-style: bold; color: $text-accent; }
         & > .grid--cursor { background: $primary; color: $text; text-style: bold; }

@@ -168,6 +168,6 @@ def _health_text(row: tuple[str, object]) -> str:
 
 # A row is the name of a count with its value.
 _HEALTH: Final = (
-    Column[tuple[str, object]]("what", "What", lambda row: row[0].replace("_", " ")),
-    Column[tuple[str, object]]("now", "Now", lambda row: row[1], Kind.COUNT, text=_health_text),
+    Column[tuple[str, object]]("what", "Figure", lambda row: row[0].replace("_", " ")),
+    Column[tuple[str, object]]("now", "Value", lambda row: row[1], Kind.COUNT, text=_health_text),
 )

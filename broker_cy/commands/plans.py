@@ -20,7 +20,7 @@ from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Repo
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.terminal import print_rows
 
-WHAT: Final = Column[Change]("what", "What", lambda row: row.what)
+WHAT: Final = Column[Change]("what", "Change", lambda row: row.what)
 BEFORE: Final = Column[Change]("before", "Before", lambda row: row.before)
 AFTER: Final = Column[Change]("after", "After", lambda row: row.after)
 _CHANGES: Final = (WHAT, BEFORE, AFTER, Column[Change]("note", "", lambda row: row.note))

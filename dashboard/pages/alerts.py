@@ -125,7 +125,7 @@ class AlertHistory(TableChannel[Notice]):
         Column("time", "Time", lambda row: f"@{row.at_ms}", is_time=True),
         Column("state", "State", lambda row: Cell("fired", Tone.BAD) if row.is_firing else Cell("resolved", Tone.GOOD)),
         Column("rule", "Rule", lambda row: clean(row.rule.name)),
-        Column("what", "What", lambda row: clean(row.text), is_flex=True),
+        Column("what", "Details", lambda row: clean(row.text), is_flex=True),
         Column("since", "Violated for", lambda row: duration(row.at_ms - row.since_ms), None, True),
     )
 

@@ -131,7 +131,7 @@ class MoveRunsChannel(TableChannel[Run]):
 
     COLUMNS = (
         Column("began", "Began", lambda row: f"@{row.began_ms}", width=170, is_time=True),
-        Column("what", "What", lambda row: clean(row.title), width=200),
+        Column("what", "Run", lambda row: clean(row.title), width=200),
         Column("by", "By", lambda row: clean(row.user), width=120),
         Column("progress", "Progress", _result, width=320, is_flex=True),
         Column("ended", "Ended", lambda row: "-" if row.ended_ms is None else f"@{row.ended_ms}", is_time=True),

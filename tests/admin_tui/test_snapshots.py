@@ -64,10 +64,11 @@ def frozen_alerts() -> Alerting:
     watch = alerting.watch("broker-1:9092")
     lag, stopped = Rule("payments fall behind", "lag", records=10), Rule("stopped groups", "stopped_group")
     disk = Rule("low disk space", "disk", free_percent=10)
+    # The screen sorts them by state.
     watch.findings = (
+        Finding(disk, "ok", "", "", None),
         Finding(lag, "firing", "billing", "group billing is 1,234 records behind (limit 10)", 125.0),
         Finding(stopped, "pending", "reports", "group reports stopped committing, 98,765,432 records behind", 5.0),
-        Finding(disk, "ok", "", "", None),
     )
     watch._looked_at_s = 0.0
     watch._clock = lambda: 0.0

@@ -21,7 +21,7 @@ STATE: Final = Column[Finding](
 )
 RULE: Final = Column[Finding]("rule", "Rule", lambda row: row.rule.name, width=27)
 KIND: Final = Column[Finding]("kind", "Kind", lambda row: row.rule.kind, width=26)
-WHAT: Final = Column[Finding]("what", "What", lambda row: row.text or None, sorts=False, width=20)
+WHAT: Final = Column[Finding]("what", "Details", lambda row: row.text or None, sorts=False, width=20)
 FOR: Final = Column[Finding](
     "for", "For", lambda row: None if row.for_s is None else row.for_s * 1000, Kind.DURATION, width=9
 )

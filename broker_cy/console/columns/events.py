@@ -21,7 +21,7 @@ SUMMARY: Final = Column[Stamped](
 EVENT: Final = Column[Stamped](
     "event", "Event", lambda row: kind_of(row.event), tone=lambda row: tone_of(row.event), sorts=False, width=17
 )
-ABOUT: Final = Column[Stamped]("about", "About", subject_of, sort=lambda row: row.key, width=16)
-HOW: Final = Column[Stamped]("how", "How", lambda row: line_of(row.event), sorts=False, width=20)
+ABOUT: Final = Column[Stamped]("about", "Subject", subject_of, sort=lambda row: row.key, width=16)
+HOW: Final = Column[Stamped]("how", "Details", lambda row: line_of(row.event), sorts=False, width=20)
 BY: Final = Column[Stamped]("by", "By", lambda row: by_of(row.event) or None, sorts=False, width=20)
 BROKER: Final = Column[Stamped]("broker", "Broker", lambda row: row.broker, Kind.NUMBER, sorts=False, width=6)
