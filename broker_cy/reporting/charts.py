@@ -77,8 +77,10 @@ def percentile_axes(curves: Sequence[Trace]) -> dict[str, Any]:
     top = max(max(curve["x"]) for curve in curves)
     decades = range(1, max(2, math.ceil(math.log10(top)) + 1))
     return {
+        # On telephones the labels are turned: the margin grows with them, so that they do not cover the title.
         "xaxis": {
-            "title": {"text": "percentile, by 1 / (1 - p)"}, "type": "log", "range": [0, math.log10(top) + 0.05],
+            "title": {"text": "percentile, by 1 / (1 - p)"}, "type": "log", "automargin": True,
+            "range": [0, math.log10(top) + 0.05],
             "tickvals": [1, 2, *(10**power for power in decades)],
             "ticktext": ["0%", "50%", *(percent_text(power) for power in decades)],
         },

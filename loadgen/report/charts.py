@@ -23,6 +23,7 @@ from broker_cy.reporting.charts import (
     percentile_axes,
     thinned,
 )
+from loadgen.figures.totals import SLACK_S
 from loadgen.report.measured import Latencies
 from loadgen.report.result import Event, Result
 
@@ -35,8 +36,8 @@ DELAYS_FROM = 3600
 ERRORS_MAX = 6
 # Bars of the chart of errors: more would be thinner than a pixel.
 BARS_MAX = 300
-# Events that are closer than this share of the run share a mark, so that a chart has at most 20, and their numbers do
-# not overlap.
+# Events that are closer than this share of the run share a mark, so that a chart has at most 20. The page hides labels
+# that would overlap.
 MARK_SHARE = 0.05
 # Charts whose lines are chosen by the page's list, and its entries.
 LATENCY, SERVICE = "latency, from the due time", "service time, from the sending"
@@ -86,12 +87,15 @@ def over_time(result: Result) -> list[Chart]:
 def _timeline(
     result: Result, column: str, title: str, note: str, unit: str, how: Callable[[Values], float | None]
 ) -> Chart:
+    # Answers after the end of the run have latencies, but are no part of a rate: their second would be a drop to 0.
+    end = math.ceil(result.seconds - SLACK_S) if unit == "/s" else math.inf
+    length = sum(second < end for second in result.series.t_s)
     data: list[Trace] = []
     for entity, (name, series) in enumerate(result.series.operations.items()):
-        values: Values = getattr(series, column)
+        values: Values = getattr(series, column)[:length]
         if not any(value is not None for value in values):
             continue
-        times, shown = thinned(result.series.t_s, values, how)
+        times, shown = thinned(result.series.t_s[:length], values, how)
         data.append(_line(times, shown, f"{hover(name)}<br>%{{x:g}} s: %{{y:,.4~g}} {unit}", entity))
     yaxis: dict[str, Any] = {"title": {"text": unit}}
     if unit == "ms":

@@ -110,7 +110,7 @@ def _facts(result: Result) -> str:
         "Started": str(result.provenance.get("started", "")),
         "Exit code": str(result.exit_code),
         **({"Due, but never sent": f"{result.unsent:,}"} if result.unsent else {}),
-        **{name: f"{count:,}" for name, count in result.counts.items()},
+        **{f"{name[:1].upper()}{name[1:]}": f"{count:,}" for name, count in result.counts.items()},
     }
     return document.facts({name: escape(text) for name, text in known.items()})
 

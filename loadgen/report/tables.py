@@ -18,7 +18,7 @@ from broker_cy.reporting.tone import Tone
 from loadgen.report.measured import Latencies, OperationFigures
 from loadgen.report.result import DEFECTS, Check, Event, Partition, Result, ThresholdVerdict, Worker
 from loadgen.run.search import Step
-from loadgen.scenario.model import Threshold
+from loadgen.scenario.thresholds import bounds_text, value_text
 
 # Rows of the table of seconds: each is some seconds of a longer run.
 SECONDS_ROWS_MAX = 60
@@ -90,16 +90,10 @@ THRESHOLDS: tuple[Column[ThresholdVerdict], ...] = (
     Column("verdict", "Verdict", lambda row: "met" if row.is_met else "missed", tone=_bad(lambda row: not row.is_met)),
     Column(
         "value", "Measured", lambda row: row.value, Kind.COUNT,
-        text=lambda row: "not measured" if row.value is None else f"{row.value:,.6g}",
+        text=lambda row: "not measured" if row.value is None else value_text(row.threshold, row.value),
     ),
-    Column("allowed", "Allowed", lambda row: _bounds(row.threshold)),
+    Column("allowed", "Allowed", lambda row: bounds_text(row.threshold)),
 )  # fmt: skip
-
-
-def _bounds(threshold: Threshold) -> str:
-    bounds = [f"at least {threshold.least:,.6g}" if threshold.least is not None else ""]
-    bounds.append(f"at most {threshold.most:,.6g}" if threshold.most is not None else "")
-    return " and ".join(filter(None, bounds))
 
 
 def figures(result: Result) -> str:
@@ -220,7 +214,7 @@ def events(result: Result) -> str:
         Column("number", "Number", lambda row: row[0]),
         Column("second", "Second", lambda row: f"{row[1].second:.1f}"),
         Column("event", "Event", lambda row: row[1].kind),
-        Column("text", "What happened", lambda row: row[1].text),
+        Column("text", "Details", lambda row: row[1].text),
     ]
     rows = list(enumerate(result.events[:EVENTS_ROWS_MAX], 1))
     if not rows:

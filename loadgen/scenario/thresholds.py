@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from broker_cy.client import toml_values
 from loadgen.scenario.model import Threshold
 
+# Rounded, a value from here on has four digits before the point.
+_WHOLE_FROM = 999.5
 PERCENTILES = {"p50": 50.0, "p75": 75.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
 
 
@@ -95,15 +97,27 @@ def judge(thresholds: Iterable[Threshold], figures: Figures) -> list[Verdict]:
 
 def _judged(threshold: Threshold, value: float | None) -> Verdict:
     name = f"{threshold.operation} {threshold.metric}".strip()
-    bounds = [
-        f"{word} {bound:g}"
-        for word, bound in (("at least", threshold.least), ("at most", threshold.most))
-        if bound is not None
-    ]
-    asked = " and ".join(bounds)
+    asked = bounds_text(threshold)
     if value is None or math.isnan(value):
-        return Verdict(threshold, None, False, f"{name}: not measured; expected {asked}")
-    is_met = (threshold.least is None or value >= threshold.least) and (
-        threshold.most is None or value <= threshold.most
-    )
-    return Verdict(threshold, value, is_met, f"{name}: {value:.6g}, {'as expected' if is_met else 'expected'} {asked}")
+        return Verdict(threshold, None, False, f"{name}: not measured (expected: {asked})")
+    is_met = _is_met(threshold, value)
+    return Verdict(threshold, value, is_met, f"{name}: {value_text(threshold, value)} (expected: {asked})")
+
+
+def _is_met(threshold: Threshold, value: float) -> bool:
+    return (threshold.least is None or value >= threshold.least) and (threshold.most is None or value <= threshold.most)
+
+
+def bounds_text(threshold: Threshold) -> str:
+    """Format the bounds, with all of their digits."""
+    bounds = (("at least", threshold.least), ("at most", threshold.most))
+    return " and ".join(f"{word} {bound:,.15g}" for word, bound in bounds if bound is not None)
+
+
+def value_text(threshold: Threshold, value: float) -> str:
+    """Format a measured value with three significant digits, or with six if three would show it on the other side of
+    a bound. Values from 1,000 on have no decimals.
+    """
+    text = f"{value:,.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.3g}"
+    is_same = _is_met(threshold, float(text.replace(",", ""))) == _is_met(threshold, value)
+    return text if is_same else f"{value:,.6g}"

@@ -29,7 +29,7 @@ TABLES = [
             {"key": "errors", "title": "Errors"},
         ],
     },
-    {"key": VERDICT, "structure": [{"key": "what", "title": "What"}, {"key": "found", "title": "Found"}]},
+    {"key": VERDICT, "structure": [{"key": "figure", "title": "Figure"}, {"key": "value", "title": "Value"}]},
 ]
 
 
@@ -37,7 +37,7 @@ def stats_of(totals: Totals, seconds: float, result: Result | None, state: str) 
     """Return the rows of both tabs. `state`: the current step of the run, or why there is no run."""
     return [
         {"key": FIGURES, "data": [_figures(name, each, seconds) for name, each in sorted(totals.operations.items())]},
-        {"key": VERDICT, "data": [{"what": what, "found": found} for what, found in _verdict(totals, result, state)]},
+        {"key": VERDICT, "data": [{"figure": name, "value": value} for name, value in _verdict(totals, result, state)]},
     ]
 
 
@@ -72,11 +72,11 @@ def _verdict(totals: Totals, result: Result | None, state: str) -> list[tuple[st
     for worker in totals.workers.values():
         text = f"{worker.cpu_share:.0%} of a core" + (f"; lost: {worker.lost}" if worker.lost else "")
         rows.append((f"Worker {worker.index} ({worker.host})", text))
-    rows += [(name, f"{count:,}") for name, count in sorted(totals.counts.items())]
+    rows += [(f"{name[:1].upper()}{name[1:]}", f"{count:,}") for name, count in sorted(totals.counts.items())]
     if result is None:
         return rows
     if result.verification is not None:
         rows.append(("Verification", result.verification.text))
-    rows += [("Threshold", each.text) for each in result.thresholds]
+    rows += [("Threshold met" if each.is_met else "Threshold missed", each.text) for each in result.thresholds]
     rows += [("Finding", each) for each in result.findings]
     return [*rows, ("Verdict", f"{result.headline} (exit code {result.exit_code})")]

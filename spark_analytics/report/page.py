@@ -253,6 +253,6 @@ def _disks(cluster: Cluster) -> str:
 
 def _bounds(report: Report) -> str:
     return (
-        f'<p class="muted">Each point of a chart is a {words.period(report.period_ms)}; a line has at most '
-        f"{POINTS_MAX:,} of them. A note below a chart or table says what was left out. Times are UTC.</p>"
+        f'<p class="muted">The charts have one point for each {words.period(report.period_ms)}, and at most '
+        f"{POINTS_MAX:,} for each line. A note below a chart or table says what was left out. Times are UTC.</p>"
     )

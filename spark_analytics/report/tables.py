@@ -226,8 +226,8 @@ def anomalies(cluster: Cluster) -> str:
     columns: list[Column[tuple[int, Anomaly]]] = [
         Column("mark", "mark", lambda row: row[0]),
         _moment("start", "from (UTC)", lambda row: row[1].start_ms),
-        Column("what", "what", lambda row: row[1].words),
-        Column("minutes", "minutes of it", lambda row: row[1].minutes, Kind.COUNT),
+        Column("what", "anomaly", lambda row: row[1].words),
+        Column("minutes", "minutes", lambda row: row[1].minutes, Kind.COUNT),
         figure("score", "score", lambda row: row[1].score, 1),
     ]
     return html(_caption("Anomalies", cluster), columns, enumerate(cluster.anomalies, 1)) + bounded(

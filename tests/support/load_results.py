@@ -12,9 +12,10 @@ from broker_cy.client.payload.settings import Payload
 from loadgen.figures.book import Book
 from loadgen.figures.totals import Totals
 from loadgen.report import build
-from loadgen.report.result import Event, Partition, Result, ThresholdVerdict, Verification
+from loadgen.report.result import Event, Partition, Result, Verification
 from loadgen.scenario.model import Scenario, Threshold, TopicSpec, UserSpec
 from loadgen.scenario.profile import RateProfile
+from loadgen.scenario.thresholds import judge
 from loadgen.verify.verification import Example
 
 MS = 1_000_000
@@ -156,14 +157,7 @@ def partitions(**of_second: int) -> tuple[Partition, ...]:
 
 def judged(result: Result) -> Result:
     """Judge the thresholds of `scenario`."""
-    found = []
-    for each in scenario().thresholds:
-        value = result.figure(each.operation, each.metric)
-        assert value is not None
-        assert each.most is not None
-        text = f"{each.operation} {each.metric}: {value:.6g}, expected at most {each.most:g}"
-        found.append(ThresholdVerdict(each, value, value <= each.most, text))
-    return result.judged(found)
+    return result.judged(judge(scenario().thresholds, result))
 
 
 def good(seconds: int = 60) -> Result:

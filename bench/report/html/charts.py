@@ -178,7 +178,7 @@ def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
         })  # fmt: skip
         data.append(row | {
             "mode": "markers+text", "x": [pair.median], "y": [place], "marker": {"size": 12, "symbol": "diamond"},
-            "text": [f"{pair.median:.2f}"], "textposition": "top center",
+            "text": [f"{pair.median:.2f}"], "textposition": "top center", "cliponaxis": False,
             "hovertemplate": f"{hover(text)}<br>median %{{x:.3f}}<extra></extra>",
         })  # fmt: skip
     xaxis = {"title": {"text": "ratio (logarithmic)"}, "type": "log", **log_range(spread)}
@@ -187,7 +187,8 @@ def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
         "height": 110 + 52 * len(rows),
         "xaxis": xaxis,
         "yaxis": {
-            "tickvals": list(range(len(rows))), "ticktext": [hover(text) for text, _ in rows],
+            "tickvals": list(range(len(rows))),
+            "ticktext": ["<br>".join(hover(text).rsplit(", ", 2)) for text, _ in rows],
             "range": [len(rows) - 0.4, -0.75], "automargin": True, "showgrid": False, "zeroline": False,
         },
         "shapes": [{"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1.5}}],

@@ -9,6 +9,13 @@
             series: ["#56b4e9", "#ff9d4d", "#3ccfa0", "#d98cd6", "#e8c547", "#aeb6c2"] },
   };
   const DASHES = ["solid", "dash", "dot"]; // if there are more targets than colours
+  // The same dashes in a legend.
+  const PATTERNS = {
+    solid: (own) => own,
+    dash: (own) => `repeating-linear-gradient(90deg, ${own} 0 6px, transparent 6px 9px)`,
+    dot: (own) => `repeating-linear-gradient(90deg, ${own} 0 2px, transparent 2px 5px)`,
+  };
+  const LABELS_APART_PX = 4;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const hidden = new Set();
   const select = document.getElementById("label");
@@ -57,13 +64,26 @@
     };
   }
 
+  // Hides the labels of marks that would cover an earlier one; their lines and their texts on hover stay.
+  function separate(plot) {
+    const kept = [];
+    for (const label of plot.querySelectorAll(".scatterlayer .textpoint text")) {
+      const own = label.getBoundingClientRect();
+      const covers = kept.some((other) => own.left < other.right + LABELS_APART_PX && own.right > other.left - LABELS_APART_PX
+        && own.top < other.bottom && own.bottom > other.top);
+      label.style.visibility = covers ? "hidden" : "";
+      if (!covers) kept.push(own);
+    }
+  }
+
   function draw() {
     for (const figure of FIGURES) {
       const data = structuredClone(figure.data).filter(shown).map(coloured);
       Plotly.react(figure.id, data, layout(structuredClone(figure.layout)), { displayModeBar: false, responsive: true });
     }
     for (const swatch of document.querySelectorAll(".swatch")) {
-      swatch.style.background = colour(Number(swatch.dataset.entity));
+      const entity = Number(swatch.dataset.entity);
+      swatch.style.background = PATTERNS[dash(entity)](colour(entity));
     }
   }
 
@@ -78,6 +98,10 @@
   if (select) select.addEventListener("change", draw);
   dark.addEventListener("change", draw);
   draw();
+  for (const plot of document.querySelectorAll(".plot")) {
+    separate(plot);
+    plot.on("plotly_afterplot", () => separate(plot));
+  }
   // Charts do not fit the width of the paper by themselves.
   const fit = () => { for (const plot of document.querySelectorAll(".plot")) Plotly.Plots.resize(plot); };
   matchMedia("print").addEventListener("change", fit);

@@ -63,6 +63,8 @@ def test_every_chart_is_drawn_without_a_complaint_or_a_request(chromium: Browser
     assert opened.requests == [path.as_uri()]
     assert opened.page.locator(".plot").count() == 8  # the ratios, latency by percentile, six over time
     assert opened.undrawn() == []
+    # Equal medians are labelled, each in its row.
+    assert opened.page.locator("#ratios .textpoint text:visible").count() == 3
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= WIDTH
     assert "Complete." in opened.page.inner_text(".state.good")
     opened.context.close()

@@ -85,7 +85,7 @@ def test_each_failure_has_its_text() -> None:
         texts[0] == "broker-load-2: 1 duplicated\nduplicated: broker-load-2: sequence 1841 of producer 3 at offset 3391"
     )
     assert "worker 2 was lost" in texts[1]
-    assert texts[2].startswith("Produce p99_ms: 444")
+    assert texts[2].startswith("Produce p99_ms: 445")
     assert (suite.findtext("system-out") or "").startswith("Data wrong\n")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_the_verdict_comes_first(show: Callable[..., Tab], results: dict[str, Re
     tab = show(results["bad"])
     head = tab.page.inner_text("header .state")
     assert head.startswith("Data wrong.")
-    for text in ("1 duplicated", "worker 2 was lost", "8.33% of the load", "Produce p99_ms: 444", "error_share"):
+    for text in ("1 duplicated", "worker 2 was lost", "8.33% of the load", "Produce p99_ms: 445", "error_share"):
         assert text in head
     assert "Good." in show(results["good"]).page.inner_text("header .state.good")
 
@@ -152,6 +153,54 @@ def test_events_mark_every_chart_over_time(show: Callable[..., Tab], results: di
     )
     assert texts == [["1-3", "4-5", "6"]] * 6
     assert tab.page.locator("#time-p99_ms .shapelayer path").count() == 3
+
+
+def test_answers_after_the_end_are_no_part_of_a_rate(results: dict[str, Result]) -> None:
+    """If this fails, each chart of rates ends with a drop to 0 that the cluster did not cause."""
+    known = results["good"]
+    late = replace(known, seconds=known.series.t_s[-1])
+    rates, *latencies = charts.over_time(late)
+    assert rates.id == "time-requests_per_s"
+    assert all(line["x"][-1] == late.seconds - 1 for line in rates.data)
+    assert max(line["x"][-1] for line in latencies[0].data) == late.seconds
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("width", [1280, 390])
+def test_numbers_of_events_do_not_cover_each_other(show: Callable[..., Tab], width: int) -> None:
+    """If this fails, the numbers above the charts of a group that churns cannot be read."""
+    found = build.build(
+        scenario(), good_totals(60), seconds=60, bootstrap="h:1", command=["x"], origin=ORIGIN,
+        events=[Event(at / 2, "Rebalance", f"generation {at}") for at in range(120)],
+    )  # fmt: skip
+    tab = show(found, width=width)
+    boxes = tab.page.evaluate(
+        """() => [...document.querySelectorAll("#time-p99_ms .textpoint text")]
+            .filter((each) => getComputedStyle(each).visibility === "visible")
+            .map((each) => each.getBoundingClientRect()).map(({left, right}) => [left, right])"""
+    )
+    assert len(boxes) >= 4
+    assert all(right < left for (_, right), (left, _) in pairwise(boxes))
+
+
+@pytest.mark.full
+def test_a_legend_shows_the_dashes_of_lines(show: Callable[..., Tab], results: dict[str, Result]) -> None:
+    """If this fails, the first and the seventh operation look the same in the legend, but not in the charts."""
+    known = results["good"]
+    figures = known.operations["Produce"]
+    tab = show(replace(known, operations={f"operation {number}": figures for number in range(7)}))
+    swatches = tab.page.locator(".controls .swatch").evaluate_all(
+        "(all) => all.map((each) => getComputedStyle(each).background)"
+    )
+    assert len(set(swatches)) == 7
+
+
+@pytest.mark.full
+def test_texts_of_tables_are_not_squeezed_on_a_telephone(show: Callable[..., Tab], results: dict[str, Result]) -> None:
+    """If this fails, a text has one word in each line, and a row is higher than the screen."""
+    tab = show(results["bad"], width=390)
+    state = tab.page.get_by_role("region", name="Workers").locator("td").filter(has_text="no report for 3 s")
+    assert state.evaluate("(cell) => cell.getBoundingClientRect().width") > 150
 
 
 @pytest.mark.full

@@ -102,8 +102,10 @@ def test_figures_by_the_names_of_thresholds(bad_result: Result, good_result: Res
         assert replace(good_result, verification=unchecked).figure("", "lost") is None
 
 
-MISSED = ThresholdVerdict(Threshold("Produce", "p99_ms", most=1.0), 2.0, False, "Produce p99_ms: 2, expected at most 1")
-MET = replace(MISSED, value=0.5, is_met=True, text="Produce p99_ms: 0.5, as expected at most 1")
+MISSED = ThresholdVerdict(
+    Threshold("Produce", "p99_ms", most=1.0), 2.0, False, "Produce p99_ms: 2 (expected: at most 1)"
+)
+MET = replace(MISSED, value=0.5, is_met=True, text="Produce p99_ms: 0.5 (expected: at most 1)")
 
 
 @pytest.mark.parametrize("is_missed", [False, True])

@@ -47,7 +47,7 @@ def test_the_summary_names_what_went_wrong() -> None:
         "error: Produce: NOT_LEADER_OR_FOLLOWER: 54",
         "duplicated: broker-load-2: sequence 1841 of producer 3 at offset 3391",
         "worker 2 was lost (no report for 3 s), and with it 8.33% of the load",
-        "threshold missed: Produce p99_ms: 444",
+        "threshold missed: Produce p99_ms: 445",
         "generator: 3 workers, busiest 0.55 cores, lateness p99 0.2",
     ):
         assert expected in found

@@ -124,7 +124,7 @@ def test_locusts_page_has_our_tabs(broker: Target, tmp_path: Path) -> None:
                 for each in json.loads(get("/stats/requests"))["extended_stats"]
                 if each["key"] == "broker-load-verdict"
             )
-            return {row["what"]: row["found"] for row in found}
+            return {row["figure"]: row["value"] for row in found}
 
         assert "were found" in until(lambda: rows().get("Verification"), "the verdict", ENDS_S)
         assert json.loads(get("/broker-load/result.json"))["seconds"] == 2
