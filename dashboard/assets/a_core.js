@@ -102,7 +102,8 @@ window.dashboard = window.dashboard || {};
       timeZone, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit",
       second: "2-digit", fractionalSecondDigits: 3,
     });
-    return formats[timeZone].format(ms);
+    // Swedish dates are ISO 8601, with a comma before the milliseconds.
+    return formats[timeZone].format(ms).replace(",", ".");
   };
 
   window.dashboard.core = core;

@@ -4,7 +4,9 @@
 
 (() => {
   const core = window.dashboard.core;
-  const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  // Plotly shows its buttons while the pointer is over a chart. Without a pointer they would always cover the legend.
+  const hasPointer = !matchMedia("(hover: none)").matches;
+  const CONFIG = { displayModeBar: hasPointer ? "hover" : false, displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
   const DASHES = ["solid", "dash", "dot", "dashdot"];
 
   // Colours of the theme. Each is read once, because reading one computes the styles of the document.
@@ -64,6 +66,7 @@
     font: { family: "system-ui, sans-serif", size: 12, color: css("--text") },
     hovermode: "x unified",
     hoverlabel: { bgcolor: css("--panel"), font: { color: css("--text") } },
+    modebar: { bgcolor: css("--panel"), color: css("--muted"), activecolor: css("--text") },
     showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
     xaxis: { type: "date", gridcolor: css("--grid"), linecolor: css("--grid"), zeroline: false, tickangle: 0, nticks: 6 },
@@ -152,6 +155,8 @@
     layout.margin.l = 150;
     layout.margin.b = 46;
     layout.yaxis = { type: "category", autorange: "reversed", fixedrange: true, automargin: true, showgrid: false };
+    // On a telephone, names of the usual size would be cut.
+    if (state.width < 500) layout.yaxis.tickfont = { size: 10 };
     const flat = state.v.flat().filter((value) => value !== null && value > 0);
     const low = Math.floor(Math.log10(Math.min(...flat, 1e9)));
     const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...flat, 1))));

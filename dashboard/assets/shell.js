@@ -61,6 +61,19 @@
     }
   };
 
+  // On a telephone the navigation is one row that scrolls: the link of the page must be visible.
+  let current = null;
+  const showCurrent = () => {
+    const link = document.querySelector(".nav-link[aria-current]");
+    if (link === current) return;
+    current = link;
+    if (link === null) return;
+    const nav = link.parentElement;
+    const from = nav.getBoundingClientRect();
+    const own = link.getBoundingClientRect();
+    nav.scrollLeft += own.left - from.left - (from.width - own.width) / 2;
+  };
+
   let shown = "";
   const arrived = () => {
     const facts = core.page();
@@ -72,6 +85,7 @@
       if (facts.login !== "loopback") account.append(core.element("a", { href: "/logout", class: "link" }, "Log out"));
     }
     core.checkActs();
+    showCurrent();
     const now = window.location.pathname;
     if (now !== shown) {
       // Screen readers and the keyboard continue in the new page.

@@ -70,12 +70,14 @@ def new_tab(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     """Open tabs; at the end of the test none of them may have reported a problem."""
     opened: list[Tab] = []
 
-    def make(url: str, *, dark: bool = False, width: int = 1280, zone: str = "UTC") -> Tab:
+    def make(url: str, *, dark: bool = False, width: int = 1280, zone: str = "UTC", is_mobile: bool = False) -> Tab:
         context = chromium.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             locale="en-US",
             timezone_id=zone,
+            is_mobile=is_mobile,
+            has_touch=is_mobile,
         )
         opened.append(Tab(context, url))
         return opened[-1]
