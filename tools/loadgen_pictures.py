@@ -24,7 +24,13 @@ SIZE = {"width": 1280, "height": 860}
 QUALITY = 72
 WAIT_MS = 120_000
 RUN_S = 180.0
-SCENARIO = ("--scenario", "mixed", "--rate", "500/s")
+# A rate far below the limit of the generator, so that it is not the limit on a small machine either.
+SCENARIO = ("--scenario", "mixed", "--rate", "100/s")
+# Scrolls to a section; the controls of the charts stay above it.
+BELOW_CONTROLS = """(part) => {
+  const controls = document.querySelector(".controls").offsetHeight;
+  window.scrollBy(0, part.getBoundingClientRect().top - controls - 12);
+}"""
 COMMAND = (sys.executable, "-m", "loadgen")
 
 
@@ -59,7 +65,7 @@ def take_report(browser: Browser, directory: Path, bootstrap: str, problems: lis
     with opened(browser, report.as_uri(), problems) as page:
         page.wait_for_function("document.querySelector('.plot svg .trace')")
         picture(page, "report")
-        page.locator(".plot").first.evaluate("(plot) => plot.scrollIntoView()")
+        page.locator("section:has(.plot)").first.evaluate(BELOW_CONTROLS)
         # Charts are drawn in the frame after they become visible.
         page.wait_for_timeout(1_000)
         picture(page, "charts")
@@ -76,6 +82,8 @@ def take_page(browser: Browser, directory: Path, bootstrap: str, problems: list[
             page.get_by_role("button", name="Start", exact=True).click()
             page.get_by_role("tab", name="Kafka verdict").click()
             page.locator("td:has-text('exit code')").wait_for()
+            # The head of the page is updated separately.
+            page.locator("header").get_by_text("Stopped").wait_for()
             picture(page, "web")
         web.send_signal(signal.SIGTERM)
         web.wait(RUN_S)
