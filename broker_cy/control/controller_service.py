@@ -4,14 +4,12 @@ committed metadata.
 The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), its membership
 (node_membership), connections to other nodes (quorum_network, ended_brokers), and, while it leads the quorum, the
 active controller (leadership). This class puts them together, takes them from start to stop, and has operations run
-here or, on a node that does not lead, by the active controller. The file is long because it is the one face of these
-parts: most of its methods hand over to one of them.
+here or, on a node that does not lead, by the active controller. A single node has the same parts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -22,23 +20,15 @@ from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.committed_metadata import CommittedMetadata, Listener
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.control.membership import tiered_topics
-from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
 from broker_cy.control.membership.node_membership import NodeMembership
 from broker_cy.control.producer_ids import ProducerIds
 from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.control.quorum.quorum_driver import QuorumDriver, QuorumListener
 from broker_cy.control.quorum.quorum_opening import open_network, open_quorum
-from broker_cy.controller.broker_ops import (
-    AllocateProducerIds,
-    CordonDirectories,
-    ProducerIdBlock,
-    StartBroker,
-    StopBroker,
-)
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.operation import Operation
+from broker_cy.controller.producer_ids import AllocateProducerIds, ProducerIdBlock
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.core.logs import facts
 from broker_cy.metadata import features
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
@@ -71,7 +61,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 # Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
 SEGMENT_BYTES_MAX = 2**31 - 1
@@ -111,11 +100,9 @@ class ControllerService:
         """
         self.config = config
         self.node_id = config.node_id
-        self._alone_epoch = -1  # of the registration of a node that is alone
         self._clock = clock
         self._loop = loop
         self._files = metadata_log
-        self._directory_ids = directory_ids
         self._voter_directory_id = voter_directory_id
         self._cluster_id = cluster_id
         self._executor = executor
@@ -136,10 +123,10 @@ class ControllerService:
             lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
         )
         self._membership = NodeMembership(config, self, loop, cluster_id, directory_ids, self._end_without_disk)
+        self._network: QuorumNetwork
+        self._link: ControllerLink
         self._pools: tuple[Pool, ...] = ()
-        # None for a node that no other node can reach.
-        self._network: QuorumNetwork | None = None
-        self._link: ControllerLink | None = None
+        self._is_only_voter = False
         self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
@@ -214,7 +201,7 @@ class ControllerService:
         self._files.begin_sync()()
         self._open_quorum(loader)
 
-    async def start(self, listeners: dict[str, Endpoint], rack: str | None = None, previous_epoch: int = -1) -> None:
+    async def start(self, listeners: dict[str, Endpoint], previous_epoch: int = -1) -> None:
         """Take part in the quorum, register this broker with `listeners` (advertised addresses by listener name), and
         publish the image to the subscribers. Blocks on the disk, so it runs before the first client. A node without the
         role of a broker registers nothing. `previous_epoch` is the broker epoch before an orderly stop, else -1.
@@ -228,14 +215,6 @@ class ControllerService:
         incarnation_id = self._randomness.kafka_uuid()
         if self.config.is_broker:
             tiered_topics.refuse(self.node_id, self.image)
-        if self._is_alone():
-            registered = self.submit(StartBroker(self.node_id, incarnation_id, listeners, self._directory_ids, rack))
-            # An only voter leads immediately, and no other node waits for its loop.
-            self._driver.settle()
-            self._alone_epoch = await registered
-        elif self.config.is_broker:
-            if self._network is None:
-                await self._leadership.wait()
             await self._unless_strange(self._membership.register(incarnation_id, listeners, previous_epoch))
         self._snapshots = SnapshotKeeper(
             config=self.config,
@@ -249,14 +228,6 @@ class ControllerService:
             bytes_since_snapshot=self._bytes_since_snapshot,
         )
         self._committed.publish()
-        if self._is_alone():
-            self.config.on_change(lambda _: self._cordon(), CORDONED)
-            self._cordon()
-
-    def _cordon(self) -> None:
-        """Report the cordoned directories to the controller that this node is: it sends no heartbeats."""
-        operation = CordonDirectories(self.node_id, cordoned_ids(self.config, self._directory_ids))
-        self.submit(operation).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def join(self) -> None:
         """The broker is ready for clients: wait until the cluster sends them."""
@@ -267,9 +238,6 @@ class ControllerService:
         """Wait for `work`. Raises its exceptions, and QuorumError once another cluster has refused this node, or once
         it has left the quorum because its disk failed.
         """
-        if self._network is None:
-            await work
-            return
         task = self._loop.create_task(work)
         failure = self._network.start_failure
         await asyncio.wait((task, failure), return_when=asyncio.FIRST_COMPLETED)
@@ -279,29 +247,16 @@ class ControllerService:
             raise QuorumError(failure.result())
         await task
 
-    def _is_alone(self) -> bool:
-        """Whether this node leads a quorum that no other node can reach, so that the cluster has no other broker."""
-        return self._network is None and self._leadership.active is not None and self.config.is_broker
-
     def _open_quorum(self, loader: Loader) -> None:
         """Raises QuorumError if the voters disagree, or if quorum-state does not parse."""
         me = Voter(ReplicaKey(self.node_id, self._voter_directory_id), self._endpoints)
         quorum, voters, loader = open_quorum(self.config, me, self._files, loader, self._randomness)
         self._bytes_since_snapshot = loader.log_bytes
-        reach = open_network(
-            self.config,
-            me,
-            self._cluster_id,
-            quorum,
-            voters,
-            self._files,
-            self._loop,
-            self._outgoing,
-            self._log_executor,
+        self._is_only_voter = voters.ids == (self.node_id,)
+        self._pools, self._network, self._link = open_network(
+            self.config, me, self._cluster_id, quorum, self._files, self._loop, self._outgoing, self._log_executor
         )
-        if reach is not None:
-            self._pools, self._network, self._link = reach
-            self._listeners.append(self.ended_brokers.watch.apply)
+        self._listeners.append(self.ended_brokers.watch.apply)
         leadership = self._leadership
         self._committed = CommittedMetadata(
             loader,
@@ -325,11 +280,9 @@ class ControllerService:
         # Read now, because the loop must not wait for the disk when this node becomes the active controller.
         is_new = self.config.is_controller and loader.image.features.metadata_version == 0
         bootstrap = self._files.bootstrap_records(self._clock.wall_ms()) if is_new else []
-        watch = self.ended_brokers.watch if self._network is not None else None
-        leadership.open(self._driver, self._committed, watch, bootstrap)
-        if self._network is not None:
-            self._network.open(self._driver)
-        if self._network is not None and self.config.is_controller:
+        leadership.open(self._driver, self._committed, self.ended_brokers.watch, bootstrap)
+        self._network.open(self._driver)
+        if self._endpoints:
             self._membership.register_controller(self._randomness.kafka_uuid(), self._endpoints)
 
     def _image_changed(self, image: MetadataImage, size_bytes: int) -> None:
@@ -341,13 +294,12 @@ class ControllerService:
         self._leadership.activate()
 
     def _quorum_changed(self, output: Output) -> None:
-        if self._network is not None and output.role is not Role.CLOSED:
+        if output.role is not Role.CLOSED:
             watch = self.ended_brokers.watch
             watch.lead(output.leader_id, output.epoch, self._network.address_of(output.leader_id))
         if output.leader_id != self._leader_id:
             self._leader_id = output.leader_id
-            if self._link is not None:
-                self._link.leader_changed()
+            self._link.leader_changed()
             if output.leader_id != NO_LEADER:
                 self._membership.hurry()
         self._leadership.changed(output)
@@ -357,8 +309,7 @@ class ControllerService:
         self._leadership.halted(reason)
         if not self.halted.done():
             self.halted.set_result(reason)
-        if self._network is not None:
-            self._network.fail_start(reason)
+        self._network.fail_start(reason)
 
     def directory_failed(self, directory_id: UUID, reason: str) -> None:
         """The disk of a data directory of this broker has failed, for `reason`."""
@@ -380,19 +331,12 @@ class ControllerService:
     async def stop(self) -> None:
         """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
         await self._membership.leave()
-        if self._network is None and self._leadership.can_submit and self.config.is_broker:
-            try:
-                await self.submit(StopBroker(self.node_id))
-            except KafkaError as error:
-                # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
-                LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
         await self._membership.stop()
         if self._snapshots is not None:
             await self._snapshots.stop()
         self._leadership.stop("the broker is stopping")
-        if self._network is not None:
-            await self.ended_brokers.watch.stop()
-            await self._network.close()
+        await self.ended_brokers.watch.stop()
+        await self._network.close()
         for pool in self._pools:
             await pool.close()
 
@@ -434,18 +378,20 @@ class ControllerService:
     @property
     def has_peers(self) -> bool:
         """Whether there are other nodes, or may be later. Known after `load`."""
-        return self._network is not None
+        return not self._is_only_voter or bool(self._endpoints)
 
     @property
     def missing_records(self) -> int:
         """How many committed records the image lacks; -1 if the active controller has not announced any."""
+        if self._is_only_voter:
+            return 0
         end = self.announced_end
         return max(0, end - self._committed.end_offset) if end else -1
 
     @property
     def unreached(self) -> str:
         """The addresses of controllers that cannot be reached, with the reasons."""
-        return "" if self._network is None else self._network.unreached
+        return self._network.unreached
 
     @property
     def refused(self) -> Mapping[int, int]:
@@ -472,7 +418,7 @@ class ControllerService:
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's current registration, -1 without one: an unregistered broker registers again."""
-        return self._membership.epoch if self._alone_epoch < 0 else self._alone_epoch
+        return self._membership.epoch
 
     @property
     def kraft_version(self) -> int:
@@ -527,11 +473,7 @@ class ControllerService:
                 if found is not None:
                     return read(found)
             except KafkaError as error:
-                if (
-                    error.code is not ErrorCode.NOT_CONTROLLER
-                    or self._link is None
-                    or self._leadership.stopped_reason is not None
-                ):
+                if error.code is not ErrorCode.NOT_CONTROLLER or self._leadership.stopped_reason is not None:
                     raise
                 if self._loop.time() >= deadline:
                     raise
@@ -548,9 +490,7 @@ class ControllerService:
         return None if link is None else await link.forward(ctx, request, response, FORWARD_S)
 
     async def answer(self, request: Message, version: int, listener: str) -> Message:
-        """The response to a request of another node of the quorum. Raises KafkaError on a node without a network."""
-        if self._network is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this node is the only one of its quorum")
+        """The response to a request of another node of the quorum. Raises KafkaError."""
         return await self._network.answer(request, version, listener)
 
     async def next_producer_id(self) -> int:
@@ -587,7 +527,7 @@ class ControllerService:
         await update_features(self, self._driver, updates, validate_only)
 
     def _changes(self) -> QuorumNetwork:
-        if self._network is None:
+        if not self.has_peers:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "this node has no controller listener on which other voters could reach it",

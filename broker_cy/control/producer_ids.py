@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker_cy.controller.broker_ops import ProducerIdBlock
+    from broker_cy.controller.producer_ids import ProducerIdBlock
 
 # The next block is requested when this many ids are left. Its size is the controller's: 1,000.
 LOW: Final = 200

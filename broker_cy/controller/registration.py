@@ -58,7 +58,7 @@ class RegisterBroker(Operation[int]):
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
         if state.features.metadata_version >= features.MV_DIRECTORIES:
             self._check_directories(state)
-        supported = self._supported(state)
+        supported = self._supported(state, checks=not self._is_single(state, context))
         records: list[VersionedRecord] = []
         epoch = existing.epoch if same and existing is not None else context.next_offset
         if not same:
@@ -91,6 +91,13 @@ class RegisterBroker(Operation[int]):
         if not context.heartbeats.has_session(existing, context.monotonic_ms):
             return False
         return not (context.heartbeats.contact(existing).is_cut and self._listeners() == existing.listeners)
+
+    def _is_single(self, state: MetadataImage, context: OperationContext) -> bool:
+        """Whether this is the only broker, on the node of the active controller. It may not support all finalized
+        levels, because its directories were those of Apache Kafka: no other broker can serve them.
+        """
+        own = context.config.node_id
+        return self.request.broker_id == own and all(each == own for each in state.brokers)
 
     def _listeners(self) -> dict[str, Endpoint]:
         return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in self.request.listeners}
@@ -130,18 +137,21 @@ class RegisterBroker(Operation[int]):
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)
 
-    def _supported(self, state: MetadataImage) -> dict[str, tuple[int, int]]:
-        """The supported levels by feature. Raises KafkaError unless they contain every finalized level."""
+    def _supported(self, state: MetadataImage, *, checks: bool) -> dict[str, tuple[int, int]]:
+        """The supported levels by feature. With `checks`, raises KafkaError unless they contain every finalized
+        level.
+        """
         supported = {
             each.name: (each.min_supported_version, each.max_supported_version) for each in self.request.features
         }
         finalized = state.features.levels()
-        for name, levels in supported.items():
-            _check_level(name, finalized.get(name, 0), levels)
+        if checks:
+            for name, levels in supported.items():
+                _check_level(name, finalized.get(name, 0), levels)
         if features.METADATA_VERSION not in supported:
             raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'")
         for name, level in finalized.items():
-            if name not in supported:
+            if checks and name not in supported:
                 _check_level(name, level, (0, 0))
         return supported
 

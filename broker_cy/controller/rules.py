@@ -75,7 +75,6 @@ class Rules:
     """
 
     __slots__ = (
-        "_any_directory",
         "_config",
         "_min_isr",
         "_unclean",
@@ -94,10 +93,8 @@ class Rules:
         config: BrokerConfig,
         gone: frozenset[int] = frozenset(),
         back: frozenset[int] = frozenset(),
-        any_directory: bool = False,
     ) -> None:
         self.state = state
-        self._any_directory = any_directory
         self.gone = gone
         self.back = back
         # The brokers that may lead, apart from their directories.
@@ -120,7 +117,7 @@ class Rules:
         broker = self._usable.get(broker_id)
         if broker is None:
             return False
-        return self._any_directory or has_online_directory(broker, directory_of(partition, broker_id))
+        return has_online_directory(broker, directory_of(partition, broker_id))
 
     def min_isr(self, topic: TopicImage) -> int:
         """min.insync.replicas, at most the replication factor of the topic (KIP-966)."""

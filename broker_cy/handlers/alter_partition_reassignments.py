@@ -46,7 +46,7 @@ def _failed(
 async def alter_partition_reassignments(
     ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest
 ) -> messages.AlterPartitionReassignmentsResponse:
-    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
+    # Imported here, because most nodes hardly ever need it, and start sooner without it.
     from broker_cy.controller.reassignment import AlterReassignments
 
     with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.name for topic in request.topics]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import BOTH, handler
+from broker_cy.controller.elections import ElectLeaders
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.metadata.image import RESOURCE_TOPIC
@@ -42,9 +43,6 @@ def _failed(
 @handler(ApiKey.ELECT_LEADERS, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
 @at_controller(messages.ElectLeadersResponse, _failed, needs=Operation.ALTER)
 async def elect_leaders(ctx: RequestContext, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
-    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
-    from broker_cy.controller.elections import ElectLeaders
-
     asked = request.topic_partitions or []
     with ctx.broker.events.acting(ctx.client, RESOURCE_TOPIC, [topic.topic for topic in asked]):
         return await ctx.broker.controller.submit(ElectLeaders(request))

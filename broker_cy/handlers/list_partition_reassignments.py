@@ -37,7 +37,7 @@ def _failed(
 async def list_partition_reassignments(
     ctx: RequestContext, request: messages.ListPartitionReassignmentsRequest
 ) -> messages.ListPartitionReassignmentsResponse:
-    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
+    # Imported here, because most nodes hardly ever need it, and start sooner without it.
     from broker_cy.controller.reassignment import list_reassignments
 
     if not ctx.broker.controller.is_active:

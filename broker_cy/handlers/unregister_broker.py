@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import BOTH, handler
+from broker_cy.controller.registration import UnregisterBroker
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.security.acls import Operation
 from broker_cy.wire import messages
@@ -18,8 +19,5 @@ from broker_cy.wire.frame import ApiKey
 async def unregister_broker(
     ctx: RequestContext, request: messages.UnregisterBrokerRequest
 ) -> messages.UnregisterBrokerResponse:
-    # Imported here, because a node that is alone hardly ever needs it, and starts sooner without it.
-    from broker_cy.controller.registration import UnregisterBroker
-
     await ctx.broker.controller.submit(UnregisterBroker(request.broker_id))
     return messages.UnregisterBrokerResponse(error_message=None)

@@ -13,6 +13,10 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from broker_cy.client.address import Address
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.pool import Peer, Pool
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 
@@ -74,12 +78,6 @@ class BrokerCalls:
     async def ask(
         self, broker_id: int, request: Message, response: type[R], *, at_least: int = 0, at_most: int = 32767
     ) -> R:
-        # Imported here, because a broker that is alone does not need these modules.
-        from broker_cy.client.address import Address
-        from broker_cy.client.deadline import Deadline
-        from broker_cy.client.errors import ClientError, Failure
-        from broker_cy.client.pool import Peer, Pool
-
         broker = self._image().brokers.get(broker_id)
         endpoint = None
         if broker is not None:

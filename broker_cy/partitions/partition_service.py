@@ -17,7 +17,9 @@ from broker_cy.partitions import creations
 from broker_cy.partitions.creations import Creations
 from broker_cy.partitions.topic_configs import TopicConfigs
 from broker_cy.replica.broker_status import BrokerStatus
+from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
+from broker_cy.replica.silence import FollowerSilence
 from broker_cy.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage
     from broker_cy.metadata.topics import TopicImage
     from broker_cy.replica.flush_group import FlushGroup
-    from broker_cy.replica.in_sync import InSync
     from broker_cy.replica.partition_table import PartitionTable
-    from broker_cy.replica.silence import FollowerSilence
     from broker_cy.storage.log import Log
     from broker_cy.storage.log_manager import LogManager
 
@@ -258,17 +258,12 @@ class PartitionService:
 
     def _new_in_sync(self) -> InSync:
         """For a partition that begins to lead; it sets min.insync.replicas."""
-        # Imported here, because on a node that is alone no partition has an in-sync set.
-        from broker_cy.replica.in_sync import InSync
-
         lag_max_ms = self._config["replica.lag.time.max.ms"]
         return InSync(self._config.node_id, self.broker_statuses, lag_max_ms, 1, self.silence())
 
     def silence(self) -> FollowerSilence:
         """The brokers that have stopped fetching; the code that answers fetches reports to it."""
         if self._silence is None:
-            from broker_cy.replica.silence import FollowerSilence
-
             self._silence = FollowerSilence(
                 self._config["brokercy.replica.silence.max.ms"],
                 self._config["replica.lag.time.max.ms"],

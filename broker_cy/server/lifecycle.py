@@ -38,6 +38,7 @@ from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.replication.throttles import Throttles
+from broker_cy.server.broker_replication import BrokerReplication
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.followed_settings import follow_settings
 from broker_cy.server.node_directories import open_log_manager
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.network.seams import Seams
-    from broker_cy.server.broker_replication import BrokerReplication
     from broker_cy.storage.data_directory import DataDirectory
     from broker_cy.telemetry.metrics_http import MetricsServer
 
@@ -107,9 +107,8 @@ class BrokerServer:
         self._core: ServerCore
         self._limits: ConnectionLimits
         self._coordinators: Coordinators
+        self._replication: BrokerReplication
         self._controllers = ControllerListeners(self.broker, seams)
-        # None on a node that is alone.
-        self._replication: BrokerReplication | None = None
 
     # ---- start ----
 
@@ -375,17 +374,11 @@ class BrokerServer:
         self._loaded = False
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
-        if broker.controller.has_peers:
-            # Imported here, because a node that is alone does not need these modules.
-            from broker_cy.server.broker_replication import BrokerReplication
-
-            self._replication = BrokerReplication(broker, self._throttles, self._core.flush)
-            self._partitions.replication = self._replication.fetchers
-            self._core.silence = self._partitions.silence()
-            self._core.on_alter = self._replication.alterations.add
-        await broker.controller.start(
-            self._endpoints(), self.config["broker.rack"], broker.log_manager.previous_broker_epoch
-        )
+        self._replication = BrokerReplication(broker, self._throttles, self._core.flush)
+        self._partitions.replication = self._replication.fetchers
+        self._core.silence = self._partitions.silence()
+        self._core.on_alter = self._replication.alterations.add
+        await broker.controller.start(self._endpoints(), broker.log_manager.previous_broker_epoch)
         broker.log_manager.note_broker_epoch(broker.controller.broker_epoch)
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
@@ -393,8 +386,7 @@ class BrokerServer:
             self._loaded = True
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
-        if self._replication is not None:
-            self._replication.apply(delta)
+        self._replication.apply(delta)
         self._throttles.apply(delta, image)
         self._coordinators.apply(delta, image)
         self.broker.suspects.apply(delta)
@@ -452,8 +444,7 @@ class BrokerServer:
             timer.cancel()
         self._limits.stop()
         self._watch.stop()
-        if self._replication is not None:
-            self._replication.close()
+        self._replication.close()
         for listener in self.listeners:
             listener.close()
         self._tls.close()

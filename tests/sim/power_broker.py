@@ -113,10 +113,8 @@ class Broker:
             self.config, self.clock, loop, self.logs, Randomness(self.draw), MACHINE
         )
         self.controller.subscribe(self._on_image)
-        # The only voter leads immediately, so that the start waits for nothing.
-        started = loop.create_task(self.controller.start(LISTENERS))
-        started._step()
-        started.result()
+        self.loop.complete(self.controller.start(LISTENERS))
+        self.loop.complete(self.controller.join())
 
     def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:
@@ -140,8 +138,7 @@ class Broker:
         """Stop cleanly, in the order of server.lifecycle."""
         self.logs.opener.stop()
         self.loop.turn()
-        self.loop.create_task(self.controller.stop())
-        self.loop.settle()
+        self.loop.complete(self.controller.stop())
         assert self.logs.cleaner is not None
         self.logs.cleaner.stop()
         self.loop.settle()

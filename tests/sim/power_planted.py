@@ -315,7 +315,7 @@ PLANTED: dict[str, Planted] = {
     "bootstrap.checkpoint is not synced": Planted(_sync_no_bootstrap, 100),
     "the name of the metadata log's directory is not synced": Planted(_sync_no_directory, 300),
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
-    "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000),
+    "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 100, 1000),
     "log start offsets are applied by name": Planted(
         _by_name(checkpoints.LOG_START_OFFSETS), 600, 1500, recreates=True
     ),

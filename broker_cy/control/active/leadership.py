@@ -13,16 +13,15 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_cy.control.active.active_controller import ActiveController
+from broker_cy.control.active.controller_duties import ControllerDuties
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.quorum.election_state import QuorumError
 from broker_cy.quorum.step import Output, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_cy.config import BrokerConfig
-    from broker_cy.control.active.controller_duties import ControllerDuties
     from broker_cy.control.active.token_sweeper import TokenSweeper
     from broker_cy.control.image.committed_metadata import CommittedMetadata
     from broker_cy.control.quorum.metadata_log import MetadataLog
@@ -40,10 +39,6 @@ R = TypeVar("R")
 
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
-
-# An election takes one election timeout, two if votes are split. A start that waits longer has a quorum without a
-# majority, and its operator must learn that.
-LEADER_WAIT_S = 30
 
 
 def _seen(task: asyncio.Future[Any]) -> None:
@@ -75,43 +70,25 @@ class Leadership:
         self._on_committed = on_committed
         self._driver: QuorumDriver
         self._committed: CommittedMetadata
-        self._watch: BrokerWatch | None = None
+        self._watch: BrokerWatch
         self._bootstrap: list[VersionedRecord] = []
         self._duties: ControllerDuties | None = None
         self._sweeper: TokenSweeper | None = None
         self._epoch_start_offset = -1  # while this node leads: where its epoch begins in the log
         self._high_watermark = 0
-        self._activated: asyncio.Future[None] = loop.create_future()
 
     def open(
         self,
         driver: QuorumDriver,
         committed: CommittedMetadata,
-        watch: BrokerWatch | None,
+        watch: BrokerWatch,
         bootstrap: list[VersionedRecord],
     ) -> None:
-        """`watch` is None on a node that no other node can reach. `bootstrap` has the first records of a cluster."""
+        """`bootstrap` has the first records of a cluster."""
         self._bootstrap = bootstrap
         self._driver = driver
         self._committed = committed
         self._watch = watch
-
-    async def wait(self) -> None:
-        """Wait until this node is the active controller. Raises QuorumError after LEADER_WAIT_S."""
-        timer = self._loop.call_later(LEADER_WAIT_S, self._give_up)
-        try:
-            await self._activated
-        finally:
-            timer.cancel()
-
-    def _give_up(self) -> None:
-        if not self._activated.done():
-            self._activated.set_exception(
-                QuorumError(
-                    f"the metadata quorum has no leader after {LEADER_WAIT_S} s: a majority of its voters must be "
-                    f"running and reachable ({self._driver.quorum!r})"
-                )
-            )
 
     def stop(self, reason: str) -> None:
         """Resign, unless the node has left the quorum already."""
@@ -200,15 +177,9 @@ class Leadership:
             from broker_cy.control.active.token_sweeper import TokenSweeper
 
             self._sweeper = TokenSweeper(self._config, self._loop, self.active)
-        if self._watch is not None:
-            # Imported here, because a node that is alone has no such duties.
-            from broker_cy.control.active.controller_duties import ControllerDuties
-
-            self._duties = ControllerDuties(self._config, self._clock, self._loop, self.active, self._watch)
-            self._duties.start()
-            LOGGER.info("this node is the active controller", extra=facts(epoch=self._driver.quorum.epoch))
-        if not self._activated.done():
-            self._activated.set_result(None)
+        self._duties = ControllerDuties(self._config, self._clock, self._loop, self.active, self._watch)
+        self._duties.start()
+        LOGGER.info("this node is the active controller", extra=facts(epoch=self._driver.quorum.epoch))
 
     def _end(self, output: Output) -> None:
         if self.active is not None:

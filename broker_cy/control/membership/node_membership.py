@@ -1,7 +1,7 @@
 """This node as a member of its cluster, from its start to its controlled shutdown: the registrations of its broker and
 its controller, heartbeats, and data directories whose disks have failed.
 
-A node without a listener for controllers, which is alone, registers nothing here (ControllerService.start).
+A single node is a cluster of one: it registers with itself, as the active controller, and sends itself heartbeats.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class QuorumListener(NamedTuple):
 
 
 class QuorumDriver:
-    """The quorum of this node and its log. An only voter needs no messages and no timers, so that there are none."""
+    """The quorum of this node and its log. An only voter without observers sends no messages."""
 
     def __init__(
         self,
@@ -252,19 +252,6 @@ class QuorumDriver:
 
     def _cannot_change(self, error: object) -> None:
         self.halt(f"the files of the metadata log cannot be changed ({error}): restart the broker when they can")
-
-    def settle(self) -> None:
-        """Write and sync the staged batches. Blocks for the disk, so only a start may use it. Raises StorageError,
-        OSError.
-        """
-        assert self._syncing is None
-        assert self._securing is None
-        self._work_to_secure()()
-        self._is_held = False
-        while self._staged:
-            self._append()
-            self._files.begin_sync()()
-            self.step(Synced(self._files.log.log_end_offset))
 
     # --- votes
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_cy.client.address import Address, parse_address
+from broker_cy.client.pool import Pool
+from broker_cy.control.link.controller_link import ControllerLink
+from broker_cy.control.quorum.quorum_network import QuorumNetwork
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.quorum.entries import KRaftVersion
@@ -16,18 +20,15 @@ from broker_cy.quorum.history import VoterHistory
 from broker_cy.quorum.quorum import Quorum
 from broker_cy.quorum.step import BOOTSTRAP, Timeouts
 from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from broker_cy.quorum.wire import Identity
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor
 
-    from broker_cy.client.address import Address
     from broker_cy.client.outgoing import Outgoing
-    from broker_cy.client.pool import Pool
     from broker_cy.config import BrokerConfig
-    from broker_cy.control.link.controller_link import ControllerLink
     from broker_cy.control.quorum.metadata_log import MetadataLog
-    from broker_cy.control.quorum.quorum_network import QuorumNetwork
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
 
@@ -82,21 +83,12 @@ def open_network(
     me: Voter,
     cluster_id: str,
     quorum: Quorum,
-    voters: VoterSet,
     files: MetadataLog,
     loop: asyncio.AbstractEventLoop,
     outgoing: Outgoing,
     executor: Executor | None,
-) -> Reach | None:
-    """Return the connections to other nodes; None for the only voter without a listener that others could reach."""
-    if voters.ids == (config.node_id,) and not config.network.controller_listeners:
-        return None
-    # Imported here, because a node that is alone does not need these modules.
-    from broker_cy.client.address import Address
-    from broker_cy.client.pool import Pool
-    from broker_cy.control.link.controller_link import ControllerLink
-    from broker_cy.control.quorum.quorum_network import QuorumNetwork
-    from broker_cy.quorum.wire import Identity
+) -> Reach:
+    """Return the connections to other nodes, which are made when they are needed."""
 
     def address_of(node_id: int) -> Address | None:
         return _address_of(config, quorum, node_id)
@@ -172,8 +164,6 @@ def _bootstrap_servers(config: BrokerConfig) -> tuple[str, ...]:
 
 
 def _address_of(config: BrokerConfig, quorum: Quorum, node_id: int) -> Address | None:
-    from broker_cy.client.address import Address, parse_address
-
     if node_id <= BOOTSTRAP:
         return parse_address(_bootstrap_servers(config)[BOOTSTRAP - node_id])
     endpoints = quorum.endpoints(node_id)

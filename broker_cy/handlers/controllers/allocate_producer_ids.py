@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import ListenerKind, handler
-from broker_cy.controller.broker_ops import AllocateProducerIds
+from broker_cy.controller.producer_ids import AllocateProducerIds
 from broker_cy.core.errors import KafkaError
 from broker_cy.security.acls import Operation
 from broker_cy.wire import messages

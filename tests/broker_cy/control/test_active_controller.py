@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -15,7 +14,6 @@ from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image import committed_metadata
 from broker_cy.control.image.committed_metadata import CommittedMetadata
 from broker_cy.controller.activation import default_bootstrap
-from broker_cy.controller.broker_ops import StartBroker
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -28,7 +26,8 @@ from broker_cy.quorum import entries, wire_log
 from broker_cy.quorum.entries import Batch, KRaftVersion
 from broker_cy.quorum.step import Output, Role
 from broker_cy.wire import messages
-from tests.broker_cy.handlers.metadata_broker import LISTENERS, MetadataBroker, run
+from tests.broker_cy.controller.cluster import Cluster
+from tests.broker_cy.handlers.metadata_broker import MetadataBroker, run
 
 EPOCH = 3
 
@@ -76,7 +75,7 @@ def test_leadership_ends_behind_a_control_record() -> None:
         active.commit(control)
         files.content = wire_log.encoded(Batch(control, control + 1, EPOCH, None, (KRaftVersion(1),)), 0)
         driver.quorum.end_offset += 1
-        waiting = active.submit(StartBroker(1, UUID(int=1), LISTENERS, (UUID(int=2),), None))
+        waiting = active.submit(Cluster().registration(1))
         active.commit(control + 1)
         active.end("it has removed itself")
         with pytest.raises(KafkaError, match="removed itself") as error:
@@ -148,7 +147,8 @@ def test_a_leader_answers_when_its_epoch_and_what_was_before_it_are_committed_to
         config = MetadataBroker(Path("/nowhere")).config
         leading = Leadership(config, ManualClock(), loop, MACHINE_RANDOMNESS, files, lambda _: None)  # type: ignore[arg-type]
         committed = CommittedMetadata(Loader(), files, loop, [], lambda *_: leading.activate(), damage.append)  # type: ignore[arg-type]
-        leading.open(driver, committed, None, [])  # type: ignore[arg-type]
+        watch: Any = SimpleNamespace(dead={}, silent={}, cut={}, refused={})
+        leading.open(driver, committed, watch, [])  # type: ignore[arg-type]
         leading.stopped_reason = None
 
         first = default_bootstrap()
@@ -190,7 +190,7 @@ def test_an_activation_that_was_not_written_is_done_again() -> None:
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
         activated = active.activate(default_bootstrap())
         for _ in range(2):
-            asked = active.submit(StartBroker(1, UUID(int=1), LISTENERS, (UUID(int=2),), None))
+            asked = active.submit(Cluster().registration(1))
             driver.quorum.end_offset = 1
             active.not_written(error, 1)
             for each in (activated, asked):

@@ -16,12 +16,12 @@ from broker_cy.control.image import committed_metadata
 from broker_cy.control.image.committed_metadata import CommittedMetadata
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.core.clock import ManualClock
-from broker_cy.core.errors import KafkaError
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import framing
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.quorum.election_state import QuorumError
 from broker_cy.storage import disk
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
@@ -197,7 +197,7 @@ def test_a_leader_that_does_not_stay_reads_how_a_transaction_ends(
         with monkeypatch.context() as patch:
             if not is_committed:
                 patch.setattr(broker.controller._files, "begin_sync", lambda: fail)
-            with suppress(KafkaError, OSError):
+            with suppress(QuorumError):
                 await broker.controller.start(LISTENERS)
         committed = broker.controller._committed
         assert committed.in_transaction is not is_committed

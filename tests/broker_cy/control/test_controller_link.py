@@ -176,8 +176,7 @@ def test_a_vote_does_not_wait_for_a_flood_of_forwarded_requests(tmp_path: Path) 
         assert other is not None
         quorum = SimpleNamespace(leader_id=FROZEN, endpoints=lambda node: other.endpoints)
         loop = asyncio.get_running_loop()
-        reach = open_network(config, me, "id", cast(Any, quorum), voters, cast(Any, None), loop, MACHINE, None)
-        assert reach is not None
+        reach = open_network(config, me, "id", cast(Any, quorum), cast(Any, None), loop, MACHINE, None)
         reach.network.open(cast(Any, SimpleNamespace(take=lambda event: None)))
         client = SimpleNamespace(
             api_key=ApiKey.CREATE_TOPICS,

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from broker_cy.config import BrokerConfig
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_ops import AllocateProducerIds
 from broker_cy.controller.broker_states import Heartbeat
 from broker_cy.controller.config_ops import AlterConfigs, OpType, ResourceChange, SettingChange
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.directories import AssignReplicasToDirectories
 from broker_cy.controller.elections import ElectLeaders
 from broker_cy.controller.operation import Operation
+from broker_cy.controller.producer_ids import AllocateProducerIds
 from broker_cy.controller.reassignment import AlterReassignments
 from broker_cy.controller.registration import RegisterBroker, UnregisterBroker
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from broker_cy.controller.alter_partition import AlterPartition
-from broker_cy.controller.broker_states import Heartbeat, HeartbeatReply, Withdrawal
+from broker_cy.controller.broker_states import Withdrawal
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.elections import PREFERRED, ElectLeaders
 from broker_cy.controller.reassignment import AlterReassignments
-from broker_cy.controller.registration import RegisterBroker
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage, PartitionImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
-from tests.broker_cy.controller.cluster import Cluster, R, Records
+from tests.broker_cy.controller.cluster import CLUSTER_ID, Cluster, R, Records, directory
 from tests.support.images import topic_in
-
-CLUSTER_ID = "a-cluster"
-
-
-def directory(broker_id: int) -> UUID:
-    """The only log directory of a broker."""
-    return UUID(int=(1 << 100) + broker_id)
 
 
 class Brokers(Cluster):
@@ -49,42 +40,6 @@ class Brokers(Cluster):
             cluster.join(broker_id)
         return cluster
 
-    def registration(self, broker_id: int, **fields: Any) -> RegisterBroker:
-        request = messages.BrokerRegistrationRequest(
-            broker_id=broker_id,
-            cluster_id=CLUSTER_ID,
-            incarnation_id=self.new_uuid(),
-            listeners=[
-                messages.BrokerRegistrationRequest.Listener(
-                    name="PLAINTEXT", host=f"host-{broker_id}", port=9092, security_protocol=0
-                )
-            ],
-            features=[
-                messages.BrokerRegistrationRequest.Feature(
-                    name=name, min_supported_version=low, max_supported_version=high
-                )
-                for name, (low, high) in features.SUPPORTED.items()
-            ],
-            log_dirs=[directory(broker_id)],
-        )
-        for name, value in fields.items():
-            setattr(request, name, value)
-        return RegisterBroker(request, 4, CLUSTER_ID)
-
-    def register(self, broker_id: int, **fields: Any) -> int:
-        return self.run(self.registration(broker_id, **fields))
-
-    def beat(self, broker_id: int, **fields: Any) -> HeartbeatReply:
-        """A heartbeat of a broker that has applied the whole log."""
-        request = messages.BrokerHeartbeatRequest(
-            broker_id=broker_id,
-            broker_epoch=self.image.brokers[broker_id].epoch,
-            current_metadata_offset=self.next_offset - 1,
-        )
-        for name, value in fields.items():
-            setattr(request, name, value)
-        return self.run(Heartbeat(request))
-
     def withdraw(self, step: Withdrawal | None) -> list[int]:
         """Run the step and those that follow. Returns how many records each of them had."""
         counts = []
@@ -93,12 +48,6 @@ class Brokers(Cluster):
             step = self.run(step)
             counts.append(self.next_offset - before)
         return counts
-
-    def join(self, broker_id: int) -> None:
-        """Register as after a clean shutdown, and unfence."""
-        before = self.image.brokers.get(broker_id)
-        self.register(broker_id, previous_broker_epoch=before.epoch if before else -1)
-        assert not self.beat(broker_id).is_fenced
 
     def create(
         self, name: str, *assignments: list[int], min_isr: int = 1, unclean: bool = False, check: bool = True

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from broker_cy.config import BrokerConfig
 from broker_cy.controller.activation import Activate, default_bootstrap
-from broker_cy.controller.broker_ops import StartBroker
+from broker_cy.controller.broker_states import Heartbeat, HeartbeatReply
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
-from broker_cy.metadata import framing
+from broker_cy.controller.registration import RegisterBroker
+from broker_cy.metadata import features, framing
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.wire import messages
 
 R = TypeVar("R")
-DIRECTORY = UUID(int=1 << 100)
-LISTENERS = {"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)}
+CLUSTER_ID = "a-cluster"
+
+
+def directory(broker_id: int) -> UUID:
+    """The only log directory of a broker."""
+    return UUID(int=(1 << 100) + broker_id)
+
+
+DIRECTORY = directory(1)
+LISTENERS = {"PLAINTEXT": Endpoint("host-1", 9092, 0)}
 
 
 class Records(Operation[None]):
@@ -54,7 +64,57 @@ class Cluster:
         return cluster
 
     def start(self, broker_id: int = 1) -> int:
-        return self.run(StartBroker(broker_id, self.new_uuid(), LISTENERS, (DIRECTORY,), None))
+        """Start a node, whose controller becomes active and whose broker joins; returns the broker epoch."""
+        self.run(Activate([], in_transaction=False))
+        self.join(broker_id)
+        return self.image.brokers[broker_id].epoch
+
+    def registration(self, broker_id: int, **fields: Any) -> RegisterBroker:
+        request = messages.BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=self.new_uuid(),
+            listeners=[
+                messages.BrokerRegistrationRequest.Listener(
+                    name="PLAINTEXT", host=f"host-{broker_id}", port=9092, security_protocol=0
+                )
+            ],
+            features=[
+                messages.BrokerRegistrationRequest.Feature(
+                    name=name, min_supported_version=low, max_supported_version=high
+                )
+                for name, (low, high) in features.SUPPORTED.items()
+            ],
+            log_dirs=[directory(broker_id)],
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return RegisterBroker(request, 4, CLUSTER_ID)
+
+    def register(self, broker_id: int, **fields: Any) -> int:
+        return self.run(self.registration(broker_id, **fields))
+
+    def beat(self, broker_id: int, **fields: Any) -> HeartbeatReply:
+        """A heartbeat of a broker that has applied the whole log."""
+        request = messages.BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].epoch,
+            current_metadata_offset=self.next_offset - 1,
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return self.run(Heartbeat(request))
+
+    def join(self, broker_id: int) -> None:
+        """Register as after a clean shutdown, and unfence."""
+        before = self.image.brokers.get(broker_id)
+        self.register(broker_id, previous_broker_epoch=before.epoch if before else -1)
+        assert not self.beat(broker_id).is_fenced
+
+    def stop(self, broker_id: int) -> None:
+        """A controlled shutdown."""
+        while not self.beat(broker_id, want_shut_down=True).should_shut_down:
+            pass
 
     @property
     def image(self) -> MetadataImage:

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_cy.controller.activation import Activate, default_bootstrap
-from broker_cy.controller.broker_ops import AllocateProducerIds, StartBroker, StopBroker
+from broker_cy.controller.broker_states import FenceBrokers
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
-from broker_cy.controller.partition_change import PartitionChange
-from broker_cy.controller.rules import Rules
+from broker_cy.controller.producer_ids import AllocateProducerIds
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, framing, snapshot
+from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
@@ -219,38 +219,9 @@ def test_restart_begins_a_new_leader_epoch_everywhere() -> None:
     assert new_epoch > old_epoch
     for topic in cluster.image.topics:
         for partition in topic.partitions.values():
-            assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 1, 1)
+            # Without a leader first, as in Kafka.
+            assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 2, 2)
     assert same_content(cluster.replayed(), cluster.image)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {},
-        {"directories": ()},
-        {"directories": (uuids.MIGRATING_DIRECTORY,)},
-        {"leader": -1},
-        {"isr": (), "leader": -1, "elr": (1,)},
-        {"last_known_elr": (1,)},
-        {"leader_recovery_state": 1},
-        {"replicas": (1, 2), "isr": (1, 2)},
-        {"replicas": (1, 2), "isr": (2,), "leader": 2},
-        {"replicas": (2,), "isr": (2,), "leader": 2},
-        {"replicas": (1, 2), "removing_replicas": (2,)},
-    ],
-)
-def test_a_start_changes_each_partition_as_any_other_change_does(changed: dict[str, Any]) -> None:
-    """If this fails, the short way of a start for partitions with one replica and the rules for all others disagree."""
-    cluster = Cluster.started()
-    cluster.run(create("t"))
-    topic = topic_in(cluster.image, "t")
-    partition = topic.partitions[0]._replace(**changed)
-    rules = Rules(cluster.image, cluster.config, any_directory=True)
-    expected = PartitionChange(rules, topic, 0, partition)
-    expected.isr = tuple(replica for replica in partition.isr if replica == 1)
-    expected.new_epoch = partition.leader == 1
-    start = StartBroker(1, cluster.new_uuid(), LISTENERS, (), None)
-    assert start._lead(rules, topic, 0, partition) == expected.record()
 
 
 def test_start_on_kafkas_log_leads_everything_again() -> None:
@@ -260,8 +231,10 @@ def test_start_on_kafkas_log_leads_everything_again() -> None:
     loader = Loader()
     loader.load_log((FIXTURE / "00000000000000000000.log").read_bytes())
     cluster = Cluster(image=loader.image)
+    directories = list(topic_in(cluster.image, "sample").partitions[0].directories)
     cluster.run(Activate([], in_transaction=False))
-    assert cluster.start() == 50
+    assert cluster.register(1, log_dirs=directories, previous_broker_epoch=cluster.image.brokers[1].epoch) == 50
+    assert not cluster.beat(1).is_fenced
     for topic in cluster.image.topics:
         (partition,) = topic.partitions.values()
         assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (1, (1,), (), ())
@@ -273,7 +246,7 @@ def test_start_on_kafkas_log_leads_everything_again() -> None:
 def lonely(
     replicas: list[int], isr: list[int], leader: int, elr: list[int] | None = None, *, has_elr: bool = True
 ) -> tuple[int, tuple[int, ...]]:
-    """(leader, isr) after broker 1 starts alone."""
+    """(leader, isr) after the session of broker 2 has ended and broker 1 has started again."""
     levels = [each for each in default_bootstrap() if has_elr or "eligible" not in each.message.name]
     cluster = Cluster.started(bootstrap=levels)
     cluster.start(broker_id=2)
@@ -296,8 +269,8 @@ def lonely(
             ),
         )
     )
+    cluster.run(FenceBrokers((2,), FenceReason.SESSION_TIMEOUT))
     cluster.start(broker_id=1)
-    assert cluster.image.brokers[2].fenced
     partition = topic_in(cluster.image, "t").partitions[0]
     return partition.leader, partition.isr
 
@@ -316,14 +289,22 @@ def test_only_what_is_in_sync_is_led() -> None:
     assert lonely([1, 2], [], -1, elr=[2]) == (-1, ())
 
 
-def test_stop_fences_the_broker_once() -> None:
+def test_a_stop_fences_the_broker() -> None:
     """If this fails, Apache Kafka would refuse to start on the directory until a session has timed out."""
     cluster = Cluster.started()
-    cluster.run(StopBroker(1))
+    cluster.run(create("a"))
+    cluster.stop(1)
     assert cluster.image.brokers[1].fenced
-    size = len(cluster.log)
-    cluster.run(StopBroker(1))
-    assert len(cluster.log) == size
+    partition = topic_in(cluster.image, "a").partitions[0]
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), (1,))
+
+
+def test_a_killed_node_does_not_wait_for_its_own_session() -> None:
+    """If this fails, a single node that was killed starts only when the session of its former process has ended."""
+    cluster = Cluster.started()
+    old_epoch = cluster.image.brokers[1].epoch
+    assert not cluster.image.brokers[1].fenced
+    assert cluster.start() > old_epoch
 
 
 def test_producer_ids_are_never_given_twice() -> None:

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.controller.broker_ops import StopBroker
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
@@ -165,7 +164,7 @@ def test_one_bad_topic_does_not_harm_the_others() -> None:
 def test_no_broker_is_up() -> None:
     """If this fails, a topic would be created that no broker can lead."""
     cluster = Cluster.started()
-    cluster.run(StopBroker(1))
+    cluster.stop(1)
     (result,) = create(cluster, topic("a"))
     assert outcome(result) == (
         "INVALID_REPLICATION_FACTOR",
@@ -198,7 +197,7 @@ def test_grow() -> None:
     (result,) = grow(cluster, ("a", 4, None))
     assert outcome(result) == ("NONE", None)
     partitions = topic_in(cluster.image, "a").partitions
-    assert [partitions[i].leader_epoch for i in range(4)] == [1, 1, 0, 0]
+    assert [partitions[i].leader_epoch for i in range(4)] == [2, 2, 0, 0]
 
 
 @pytest.mark.parametrize(

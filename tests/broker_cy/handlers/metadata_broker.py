@@ -46,7 +46,8 @@ class MetadataBroker:
     def __init__(
         self, path: Path, settings: dict[str, str] | None = None, authorizer: Authorizer | None = None
     ) -> None:
-        self.config = BrokerConfig.from_properties({**QUIET, "log.dirs": str(path), **(settings or {})})
+        own = {"log.dirs": str(path), "broker.rack": "r1"}
+        self.config = BrokerConfig.from_properties({**QUIET, **own, **(settings or {})})
         self.path = path
         self.clock = ManualClock()
         self.directories: list[DataDirectory] = []
@@ -99,7 +100,8 @@ class MetadataBroker:
 
     async def __aenter__(self) -> MetadataBroker:
         try:
-            await self.open().controller.start(LISTENERS, rack="r1")
+            await self.open().controller.start(LISTENERS)
+            await self.controller.join()
         except BaseException:
             self.close()
             raise

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.controller.broker_ops import StopBroker
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers import (  # noqa: F401 - importing registers them
@@ -259,7 +258,7 @@ def test_metadata_without_leader(tmp_path: Path) -> None:
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")
-        await broker.controller.submit(StopBroker(1))
+        await broker.controller._membership.leave()
         response = await broker.call(topics_request("t"), 9)
         (partition,) = response.topics[0].partitions
         assert (ErrorCode(partition.error_code).name, partition.leader_id) == ("LEADER_NOT_AVAILABLE", -1)
@@ -296,6 +295,7 @@ def test_a_refused_producer_is_reported(tmp_path: Path, caplog: pytest.LogCaptur
     async def work(broker: MetadataBroker) -> None:
         request = messages.InitProducerIdRequest(transactional_id=None)
         with caplog.at_level(logging.INFO):
+            caplog.clear()  # the start of the broker
             assert (await broker.call(request, 5)).error_code == ErrorCode.NONE
             assert not caplog.records
             response = await broker.call(request, 5, principal="User:guest")
@@ -325,7 +325,7 @@ def test_describe_cluster(tmp_path: Path, version: int) -> None:
                 request = messages.DescribeClusterRequest(endpoint_type=endpoint_type)
                 response = await broker.call(request, version)
                 assert ErrorCode(response.error_code).name == code
-        await broker.controller.submit(StopBroker(1))
+        await broker.controller._membership.leave()
         response = await broker.call(messages.DescribeClusterRequest(), version)
         assert (response.brokers, response.controller_id) == ([], -1)
         if version >= 2:

@@ -22,6 +22,7 @@ from tests.broker_cy.handlers.test_acl_handlers import CLUSTER, create, creation
 from tests.support import needs, recorded
 from tests.support.cluster import ask, topics
 from tests.support.kafka_peer import KafkaPeer
+from tests.support.logs import fields_of
 from tests.support.wait import until
 
 load_handlers()
@@ -341,7 +342,8 @@ def test_changes_beyond_the_quota_are_refused_as_by_kafka(tmp_path: Path, caplog
         assert broker.image.topics.by_name("late") is None
 
     with_broker(tmp_path / "ours", work, OF_CHANGES)
-    assert caplog.records[-1].fields["reason"].startswith("THROTTLING_QUOTA_EXCEEDED")  # type: ignore[attr-defined]
+    (failure,) = (each for each in caplog.records if each.getMessage() == "could not create topics")
+    assert fields_of(failure)["reason"].startswith("THROTTLING_QUOTA_EXCEEDED")
     for request, one, other in zip([*CHANGES_OF_TOPICS, "z"], recorded.as_recorded(ours), theirs, strict=True):
         assert one == other, request
     assert [waits for _, waits in theirs] == [False, False, True, False, True, True, True]

@@ -40,6 +40,10 @@ class Manager(LogManager):
         self.close(lambda topic, partition: self.logs[topic, partition].written_end_offset)
 
 
+# Kafka reserves the lowest ids.
+DIRECTORY_ID = UUID(int=1 << 80)
+
+
 def open_manager(
     *paths: str | Path,
     config: LogConfig | None = None,
@@ -49,7 +53,7 @@ def open_manager(
     late: bool = False,
     jobs: InlineJobs | None = None,
 ) -> Manager:
-    directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: UUID(int=5))
+    directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: DIRECTORY_ID)
     manager = Manager(directories, settings or StorageSettings(), jobs or InlineJobs())
     if load:
         manager.load(lambda topic: config or LogConfig(), now_ms, late=late)

@@ -40,7 +40,7 @@ class Only:
 
 ONLY: dict[str, Only] = {
     "kill": Only("groups: older_offset_wins_a_reload", 0, is_drawn=True),
-    "kill_in_call": Only("groups: two_leaders", 121),
+    "kill_in_call": Only("groups: two_leaders", 0),
     "kill_controller": Only("high_watermark_is_the_leaders_end", 0, is_drawn=True),
     "kill_ending": Only("transactions: abort_turns_into_commit_by_a_reload", 5),
     "break_ending": Only("transactions: failed_last_record_is_not_written_again", 15, is_drawn=True),
@@ -50,12 +50,12 @@ ONLY: dict[str, Only] = {
     "stop": Only("groups: older_offset_wins_a_reload", 0, is_drawn=True),
     "pause": Only("empty_epochs_are_not_cut", 0, is_drawn=True),
     "cut": Only("groups: stale_generation_syncs", 4),
-    "cut_up": Only("groups: stale_generation_commits", 4),
+    "cut_up": Only("groups: stale_generation_commits", 50),
     "cut_down": Only("groups: stale_generation_commits", 60, is_drawn=True),
     "loss": Only("groups: stale_generation_commits", 4, is_drawn=True),
-    "delay": Only("groups: stale_generation_commits", 60),
+    "delay": Only("groups: stale_generation_commits", 0),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
     "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
-    "fill_behind": Only("one outcome for all batches", 2),
+    "fill_behind": Only("one outcome for all batches", 40),
     "break_disk": Only("transactions: failed_records_are_not_undone", 17),
 }

@@ -170,14 +170,14 @@ LATE: dict[Plant, Planted] = {
         # It needs a calm time with few members.
         Planted(group_defects.expired_member_is_kept, 120, profile="groups"),
         # A member has to be idle between two joins for longer than its session, and not commit: few seeds do so.
-        Planted(group_defects.session_timer_is_not_set_again, 30, first=1570, profile="groups"),
-        Planted(group_defects.response_is_sent_before_the_write, 30, first=350, profile="groups"),
+        Planted(group_defects.session_timer_is_not_set_again, 30, first=20, profile="groups"),
+        Planted(group_defects.response_is_sent_before_the_write, 30, first=540, profile="groups"),
         Planted(group_defects.stale_generation_heartbeats, 30, first=130, profile="groups"),
         Planted(txn_defects.commit_turns_into_abort_by_a_retry, 30, first=22, profile="transactions"),
         Planted(txn_defects.failed_marker_counts_as_written, 30, first=50, profile="transactions"),
         Planted(txn_defects.failed_markers_are_not_sent_again, 30, first=8, profile="transactions"),
         Planted(txn_defects.complete_before_all_markers, 30, first=8, profile="transactions"),
-        Planted(txn_defects.failed_records_are_not_undone, 30, first=10, profile="transactions"),
+        Planted(txn_defects.failed_records_are_not_undone, 30, first=40, profile="transactions"),
         # The disk has to refuse a record right after it took all markers.
         Planted(
             txn_defects.failed_last_record_is_not_written_again,
@@ -202,7 +202,7 @@ PLANTED: dict[str, Planted] = dict(
         ("partitions of deleted topics stay", Planted(_deleted_topics_stay, 60)),
         ("names lead to the first life of a topic", Planted(_names_lead_to_the_first_life, 60)),
         ("coordinators load for ever", Planted(_nothing_is_served_after_a_start, 60)),
-        ("one outcome for all batches", Planted(_one_outcome_for_all_batches, 30, first=2, profile="offsets")),
+        ("one outcome for all batches", Planted(_one_outcome_for_all_batches, 30, first=60, profile="offsets")),
         ("a stop waits for ever", Planted(_stop_waits_for_ever, 60)),
         ("a listener accepts one client", Planted(_full_listener_stays_closed, 60)),
         ("results of jobs are lost", Planted(_jobs_are_lost, 60)),

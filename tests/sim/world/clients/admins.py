@@ -26,8 +26,9 @@ SEGMENT_MS = ("100", "1000", "604800000")
 
 
 class Admin(Client):
-    # Further errors of CreateTopics, and whether Metadata shows changes immediately.
-    may_refuse_create: frozenset[ErrorCode] = frozenset()
+    # Further errors of CreateTopics and CreatePartitions: no broker is left for the replicas while the only one stops.
+    may_refuse_create = frozenset({ErrorCode.INVALID_REPLICATION_FACTOR})
+    # Whether Metadata shows changes immediately.
     sees_at_once = True
     # Whether it pauses before another attempt to create the topics of the world.
     pauses_when_refused = False
