@@ -4,7 +4,8 @@ committed metadata.
 The node has a metadata log with its quorum (quorum_driver), the committed image (committed_metadata), its membership
 (node_membership), connections to other nodes (quorum_network, ended_brokers), and, while it leads the quorum, the
 active controller (leadership). This class puts them together, takes them from start to stop, and has operations run
-here or, on a node that does not lead, by the active controller. A single node has the same parts.
+here or, on a node that does not lead, by the active controller. A single node has the same parts. The file is long
+because it is the one face of these parts: most of its methods hand over to one of them.
 """
 
 from __future__ import annotations
