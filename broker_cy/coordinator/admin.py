@@ -11,6 +11,7 @@ from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
 from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages
@@ -19,8 +20,8 @@ from broker_cy.wire import messages
 VERSION_GROUP_ID_NOT_FOUND = 6
 
 
-def describe(machine: GroupMachine, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
-    group = machine.groups.get(group_id)
+def describe(groups: WrittenGroups, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
+    group = groups.get(group_id)
     if not isinstance(group, ClassicGroup):
         # As in Kafka, each of the other types is described by an API of its own.
         reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."

@@ -105,6 +105,14 @@ class Group(ABC):
     def is_unused(self) -> bool:
         """Whether the group is deleted once it has no offsets."""
 
+    # ---- reads of the written state ----
+
+    def copied(self) -> Group:
+        """Return a copy whose durable state `undo` of each Before of the group may change (`written`). A group without
+        any but its existence returns itself.
+        """
+        return self
+
     # ---- life cycle ----
 
     @abstractmethod

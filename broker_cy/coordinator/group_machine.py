@@ -151,23 +151,39 @@ class GroupAdded(NamedTuple):
         if self.replaced is not None:
             machine.put_back(self.replaced)
 
+    def undo(self, group: Group | None) -> Group | None:
+        return None if self.replaced is None else self.replaced.copied()
+
 
 class ClassicBefore(NamedTuple):
-    """The record of a classic group; None if it had none."""
+    """The record of a classic group; None if it had none. `is_new`: the group begins to exist with the record that
+    replaced it.
+    """
 
     group_id: str
     record: bytes | None
+    is_new: bool
 
     def restore(self, machine: GroupMachine) -> None:
         group = machine.classic(self.group_id)
         if group is not None:
-            group.record = self.record
+            group.record, group.is_new = self.record, self.is_new
+
+    def undo(self, group: Group | None) -> Group | None:
+        return None if self.is_new else group
 
 
 class ClassicRemoved(NamedTuple):
     """The classic group that a tombstone removed."""
 
     group: ClassicGroup
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
+    def undo(self, group: Group | None) -> Group | None:
+        return self.group
 
     def restore(self, machine: GroupMachine) -> None:
         group, group_id = self.group, self.group.group_id
@@ -192,12 +208,25 @@ class OtherBefore(NamedTuple):
     key: bytes
     value: bytes | None
 
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
     def restore(self, machine: GroupMachine) -> None:
         if self.value is None:
             del self.group.records[self.key]
         else:
             self.group.records[self.key] = self.value
             machine.put_back(self.group)
+
+    def undo(self, group: Group | None) -> Group | None:
+        # The tombstone of its last record has removed the group.
+        before = group if isinstance(group, OtherGroup) else OtherGroup(self.group_id, self.group.group_type)
+        if self.value is None:
+            del before.records[self.key]
+        else:
+            before.records[self.key] = self.value
+        return before
 
 
 # ---- the types of records ----
@@ -234,8 +263,8 @@ def _change_classic(machine: GroupMachine, offset: int, producer_id: int, key: b
     if value is None:
         del machine.groups[group_id]
         return ClassicRemoved(group)
-    before = ClassicBefore(group_id, group.record)
-    group.record = value
+    before = ClassicBefore(group_id, group.record, group.is_new)
+    group.record, group.is_new = value, False
     return before
 
 

@@ -67,6 +67,11 @@ class OtherGroup(Group):
         self._group_type = group_type
         self.records: dict[bytes, bytes] = {}
 
+    def copied(self) -> OtherGroup:
+        group = OtherGroup(self.group_id, self._group_type)
+        group.records = dict(self.records)
+        return group
+
     @property
     def group_type(self) -> GroupType:
         return self._group_type

@@ -11,6 +11,7 @@ from broker_cy.coordinator import commit, expiry, markers
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.step import GroupStep, Place
+from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.coordinator_services.coordinator_runtime import (
     CoordinatorRuntime,
     LoadState,
@@ -49,6 +50,10 @@ class GroupRuntime(CoordinatorRuntime[GroupMachine, GroupStep]):
         if step.committed:
             self.on_commits(self.machine, step.committed)
         super().accept(step)
+
+    def written(self) -> WrittenGroups:
+        """The groups as the written records leave them."""
+        return WrittenGroups(self.machine.groups, self.unwritten())
 
     def commit_transactional(
         self, request: messages.TxnOffsetCommitRequest, verification: Verification | None

@@ -65,8 +65,8 @@ class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{index} is not served")
         return runtime.end_transaction(producer_id, producer_epoch, coordinator_epoch, commit, transaction_version)
 
-    def readable_machines(self) -> list[GroupMachine]:
-        """The state machine of each partition. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is still being
+    def readable(self) -> list[GroupRuntime]:
+        """The runtime of each partition. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is still being
         loaded.
         """
-        return [runtime.machine for runtime in self._loaded_runtimes()]
+        return self._loaded_runtimes()

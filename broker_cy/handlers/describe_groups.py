@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: classic groups, their state and members.
 
 3 can ask for the authorized operations, 4 has static members, 6 reports a group that does not exist as an error. Groups
-of other types have APIs of their own.
+of other types have APIs of their own. A group exists, for this API, if its record is written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest
             )
             continue
         try:
-            group = admin.describe(ctx.broker.groups.runtime_for(group_id).machine, group_id, ctx.version)
+            group = admin.describe(ctx.broker.groups.runtime_for(group_id).written(), group_id, ctx.version)
         except KafkaError as error:
             group = messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=error.code)
         if (

@@ -1,8 +1,12 @@
 """Heartbeat, versions 0 to 4. 3 has static members. While the group is being loaded every heartbeat is accepted, as in
-Kafka.
+Kafka. The answer waits for earlier records of the coordinator's partition that are not written yet.
 """
 
 from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Coroutine
+from typing import Any
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
@@ -17,7 +21,9 @@ _READ, _GROUP = Operation.READ, ResourceType.GROUP
 
 
 @handler(ApiKey.HEARTBEAT, versions=(0, 4), requires="READ on the group")
-def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
+def heartbeat(
+    ctx: RequestContext, request: messages.HeartbeatRequest
+) -> messages.HeartbeatResponse | Coroutine[Any, Any, messages.HeartbeatResponse]:
     if ctx.broker.authorization is not None and not ctx.allows(_READ, _GROUP, request.group_id):
         return messages.HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
@@ -27,4 +33,11 @@ def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messag
     except KafkaError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
         return messages.HeartbeatResponse(error_code=code)
-    return messages.HeartbeatResponse(error_code=membership.heartbeat(runtime.machine, request, runtime.now()))
+    if runtime.is_writing:
+        return _answered(runtime.run(membership.heartbeat, request))
+    # Almost all of them: without an operation, a future and a task.
+    return messages.HeartbeatResponse(error_code=membership.heartbeat_code(runtime.machine, request, runtime.now()))
+
+
+async def _answered(token: Future[messages.HeartbeatResponse]) -> messages.HeartbeatResponse:
+    return await token

@@ -3,10 +3,14 @@
 From version 2 on a null list of topics requests all offsets, and errors of the group have a separate field; 5 has the
 leader epoch, 7 can request stable offsets only (KIP-447), 8 requests several groups, 9 names the member (KIP-848), 10
 names topics by id. A partition without an offset has offset -1 and no error, and so does every partition of an unknown
-group.
+group. Stable offsets are the newest ones, and their answer waits until they are written; others are those that are
+written.
 """
 
 from __future__ import annotations
+
+from asyncio import Future
+from typing import NamedTuple
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
@@ -28,12 +32,11 @@ NO_OFFSET = -1
 async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
     if ctx.version >= VERSION_GROUPS:
         found = await ctx.broker.groups.ready_all([group.group_id for group in request.groups])
-        return messages.OffsetFetchResponse(
-            groups=[
-                _fetch(ctx, group, runtime, request.require_stable)
-                for group, runtime in zip(request.groups, found, strict=True)
-            ]
-        )
+        started = [
+            _start(ctx, group, runtime, request.require_stable)
+            for group, runtime in zip(request.groups, found, strict=True)
+        ]
+        return messages.OffsetFetchResponse(groups=[await _fetched(ctx, each) for each in started])
     topics = None
     if request.topics is not None:
         topics = [
@@ -44,39 +47,62 @@ async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest
         ]
     group = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
     (runtime,) = await ctx.broker.groups.ready_all([request.group_id])
-    return _old_response(_fetch(ctx, group, runtime, request.require_stable))
+    return _old_response(await _fetched(ctx, _start(ctx, group, runtime, request.require_stable)))
 
 
-def _fetch(
-    ctx: RequestContext,
-    group: messages.OffsetFetchRequest.OffsetFetchRequestGroup,
-    runtime: GroupRuntime | KafkaError,
-    require_stable: bool,
-) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
-    if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
-        return _group_error(ctx.version, group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    by_id = ctx.version >= VERSION_TOPIC_IDS
-    unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] = []
+FetchGroup = messages.OffsetFetchRequest.OffsetFetchRequestGroup
+FetchedGroup = messages.OffsetFetchResponse.OffsetFetchResponseGroup
+
+
+class _Started(NamedTuple):
+    """The fetch of one group. `asked` are all requested topics, of which some are not fetched: the `unknown` and the
+    `refused` ones. `found` is the answer for the others, of the coordinator or of the checks before it.
+    """
+
+    group: FetchGroup
+    found: Future[FetchedGroup] | FetchedGroup
+    asked: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] | None
+    unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]
+    refused: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]
+
+
+def _start(ctx: RequestContext, group: FetchGroup, runtime: GroupRuntime | KafkaError, is_stable: bool) -> _Started:
     asked = group.topics
-    if by_id and asked is not None:
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return _Started(group, _failure(group, ErrorCode.GROUP_AUTHORIZATION_FAILED), asked, [], [])
+    unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] = []
+    if ctx.version >= VERSION_TOPIC_IDS and asked is not None:
         unknown = _name_topics(ctx, group)
     refused = _take_refused(ctx, group)
+    found: Future[FetchedGroup] | FetchedGroup
     if isinstance(runtime, KafkaError):
-        group.topics = asked
-        return _group_error(ctx.version, group, runtime.code)
-    found = fetch.fetch_offsets(runtime.machine, group, require_stable=require_stable, unwritten=runtime.unwritten())
+        found = _failure(group, runtime.code)
+    elif is_stable:
+        found = runtime.run(fetch.fetch_stable_offsets, group)
+    else:
+        found = fetch.fetch_offsets(runtime.machine, group, runtime.unwritten())
+    return _Started(group, found, asked, unknown, refused)
+
+
+def _failure(group: FetchGroup, code: ErrorCode) -> FetchedGroup:
+    return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+
+
+async def _fetched(ctx: RequestContext, started: _Started) -> FetchedGroup:
+    group = started.group
+    found = await started.found if isinstance(started.found, Future) else started.found
     if found.error_code != ErrorCode.NONE:
-        group.topics = asked
+        group.topics = started.asked
         return _group_error(ctx.version, group, ErrorCode(found.error_code))
     if group.topics is None and ctx.broker.authorization is not None:
         names = (topic.name for topic in found.topics)
         shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names, in_list=True)
         found.topics = [topic for topic in found.topics if topic.name in shown]
-    if by_id:
+    if ctx.version >= VERSION_TOPIC_IDS:
         if group.topics is None:
             _add_topic_ids(ctx, found)
-        found.topics.extend(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown)
-    found.topics.extend(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in refused)
+        found.topics.extend(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in started.unknown)
+    found.topics.extend(_failed(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in started.refused)
     return found
 
 

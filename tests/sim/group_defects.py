@@ -16,6 +16,7 @@ from broker_cy.coordinator.offsets import NO_PRODUCER_ID
 from broker_cy.coordinator.records import KeyType, key_type
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
+from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import UNCHANGED
@@ -39,15 +40,15 @@ def stale_generation_commits(patch: Patch) -> None:
 
 def stale_generation_heartbeats(patch: Patch) -> None:
     """A heartbeat of an older generation keeps its member."""
-    right = membership.heartbeat
+    right = membership.heartbeat_code
 
-    def heartbeat(machine: Machine, request: Any, now: Any) -> ErrorCode:
+    def heartbeat_code(machine: Machine, request: Any, now: Any) -> ErrorCode:
         group = machine.classic(request.group_id)
         if group is not None:
             request.generation_id = group.generation
         return right(machine, request, now)
 
-    patch.setattr(membership, "heartbeat", heartbeat)
+    patch.setattr(membership, "heartbeat_code", heartbeat_code)
 
 
 def stale_generation_syncs(patch: Patch) -> None:
@@ -286,6 +287,23 @@ def responses_without_records_do_not_wait(patch: Patch) -> None:
     patch.setattr(GroupStep, "reply_when_written", reply)
 
 
+def heartbeats_do_not_wait(patch: Patch) -> None:
+    """A heartbeat is answered while earlier records are being written, which may be undone."""
+
+    def heartbeat(machine: Machine, step: GroupStep, request: Any, token: object, now: Any) -> None:
+        step.reply(token, membership._heartbeat_response(membership.heartbeat_code(machine, request, now)))
+
+    patch.setattr(membership, "heartbeat", heartbeat)
+
+
+def reads_show_what_is_not_written(patch: Patch) -> None:
+    """DescribeGroups and ListGroups show groups whose record is being written, and lack those that are being
+    deleted.
+    """
+    right = WrittenGroups.__init__
+    patch.setattr(WrittenGroups, "__init__", lambda self, groups, unwritten: right(self, groups, ()))
+
+
 def deletions_do_not_wait(patch: Patch) -> None:
     """Expired groups are deleted while earlier deletions are still being written."""
     patch.setattr(Machine, "may_delete", lambda machine, now: True)
@@ -362,6 +380,8 @@ DEFECTS: list[Planter] = [
     timed_out_records_are_undone,
     timed_out_requests_wait,
     responses_without_records_do_not_wait,
+    heartbeats_do_not_wait,
+    reads_show_what_is_not_written,
     deletions_do_not_wait,
     stale_generation_commits,
     stale_generation_heartbeats,
@@ -396,6 +416,8 @@ RARE: list[Planter] = [
     timed_out_records_are_undone,
     timed_out_requests_wait,
     responses_without_records_do_not_wait,
+    heartbeats_do_not_wait,
+    reads_show_what_is_not_written,
     deletions_do_not_wait,
     failed_records_are_not_undone,
     rebalance_ignores_syncing_members,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from broker_cy.coordinator import admin, expiry
+from broker_cy.coordinator import expiry
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import replayed, subscription
 from tests.sim.group_checks import check
@@ -130,14 +130,28 @@ class World:
         elif client.waits_for == "sync":
             self.send_sync(client)
         else:
-            code = self.harness.heartbeat(
-                client.member_id, client.generation, instance_id=client.instance_id, group_id=client.group_id
+            client.waiting, client.waits_for, client.since_ms = self.token(), "heartbeat", self.harness.mono_ms
+            self.harness.heartbeat(
+                client.member_id,
+                client.generation,
+                token=client.waiting,
+                instance_id=client.instance_id,
+                group_id=client.group_id,
             )
-            self.check_heartbeat(client, code)
-            self.react(client, code)
-            if code is ErrorCode.NONE and self.rng.random() < 0.05:
-                client.topics = (*client.topics[:1], f"t{self.rng.randrange(3)}")
-                client.generation = -1
+            if any(step.records for step in self.harness.held):
+                answer = self.harness.answers.get(client.waiting)
+                assert answer is None or answer.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS), (
+                    f"the heartbeat of {client.name} is answered before earlier records are written"
+                )
+
+    def heard(self, client: Client, code: ErrorCode) -> None:
+        """A heartbeat is answered."""
+        client.waits_for = ""
+        self.check_heartbeat(client, code)
+        self.react(client, code)
+        if code is ErrorCode.NONE and self.rng.random() < 0.05:
+            client.topics = (*client.topics[:1], f"t{self.rng.randrange(3)}")
+            client.generation = -1
 
     def check_heartbeat(self, client: Client, code: ErrorCode) -> None:
         now_ms = self.harness.mono_ms
@@ -146,7 +160,7 @@ class World:
             assert client.generation >= self.newest.get(of, -1), (
                 f"{client.name} received no error with an old generation"
             )
-            client.heard_ms = now_ms
+            client.heard_ms = client.since_ms
         elif code is ErrorCode.UNKNOWN_MEMBER_ID and client.heard_ms is not None and client.instance_id is None:
             since_ms = now_ms - client.heard_ms
             assert since_ms >= SESSION_MS, f"{client.name} was dropped {since_ms} ms after its heartbeat"
@@ -371,8 +385,20 @@ class World:
                 self.awaited_commits = {t: c for t, c in self.awaited_commits.items() if c[0] != group_id}
                 self.late_commits = [c for c in self.late_commits if c[0] != group_id]
         else:
-            admin.describe(self.harness.machine, group_id, 6)
-            admin.list_groups(self.harness.machine.groups.values(), [], [])
+            self.read(group_id)
+
+    def read(self, group_id: str) -> None:
+        """List and describe groups: the answers are those of a coordinator that has the written records alone."""
+        listed = {group.group_id: group for group in self.harness.list_groups()}
+        found = self.harness.describe(group_id)
+        assert (found.error_code == ErrorCode.NONE) == (group_id in listed)
+        written = replayed(self.harness.log, self.harness.settings, self.harness.now)
+        assert written.groups.keys() <= listed.keys(), f"{written.groups.keys() - listed.keys()} are not listed"
+        for each in listed.keys() - written.groups.keys():
+            group = self.harness.machine.classic(each)
+            # A group whose last offset was deleted stays until a sweep or a restart.
+            assert group is not None, f"{each} is listed, and its deletion is written"
+            assert group.record is None, f"{each} is listed, and its record is not written"
 
     def sweep(self) -> None:
         self.harness.run(expiry.sweep)
@@ -386,6 +412,8 @@ class World:
                 client.waiting = None
                 if client.waits_for == "join":
                     self.joined(client, answer)
+                elif client.waits_for == "heartbeat":
+                    self.heard(client, ErrorCode(answer.error_code))
                 else:
                     self.synced(client, answer)
         for token in [t for t in self.abandoned if t in self.harness.answers]:

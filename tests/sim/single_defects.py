@@ -11,8 +11,8 @@ import pytest
 from broker_cy.control.active.active_controller import ActiveController
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
-from broker_cy.coordinator import fetch
 from broker_cy.coordinator.assignors import uniform_homogeneous
+from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
 from broker_cy.quorum.state import QuorumState
@@ -82,9 +82,9 @@ def extra_partitions_wander(patch: Patch) -> None:
 
 def offsets_that_are_not_written_are_returned(patch: Patch) -> None:
     """OffsetFetch returns offsets of commits that are still being replicated, which the next coordinator may lack."""
-    right = fetch._Written.__init__
+    right = WrittenOffsets.__init__
     patch.setattr(
-        fetch._Written, "__init__", lambda self, machine, group_id, unwritten: right(self, machine, group_id, ())
+        WrittenOffsets, "__init__", lambda self, machine, group_id, unwritten: right(self, machine, group_id, ())
     )
 
 

@@ -61,6 +61,7 @@ def join(
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
         group = machine.add_group(HookedGroup(request.group_id, now.wall_ms))
+        group.is_new = True
     elif not isinstance(group, ClassicGroup):
         step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return

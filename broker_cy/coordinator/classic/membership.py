@@ -14,7 +14,22 @@ from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages
 
 
-def heartbeat(machine: GroupMachine, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
+def heartbeat(
+    machine: GroupMachine, step: GroupStep, request: messages.HeartbeatRequest, token: Token, now: Now
+) -> None:
+    """`heartbeat_code` as an operation: as in Kafka, the answer to a member waits for earlier records."""
+    code = heartbeat_code(machine, request, now)
+    if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        step.reply_when_written(token, _heartbeat_response(code), _heartbeat_response)
+    else:
+        step.reply(token, _heartbeat_response(code))
+
+
+def _heartbeat_response(code: ErrorCode) -> messages.HeartbeatResponse:
+    return messages.HeartbeatResponse(error_code=code)
+
+
+def heartbeat_code(machine: GroupMachine, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
     group = machine.classic(request.group_id)
     if group is None:

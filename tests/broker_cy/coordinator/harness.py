@@ -14,6 +14,7 @@ from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.other_groups import OtherGroup
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.step import ClientFacts, GroupStep, Place, Record
+from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 from broker_cy.core.uuid import ZERO
@@ -114,6 +115,23 @@ class Harness:
     def run(self, operation: Any, *request: Any) -> GroupStep:
         return self.take(self.machine.run(operation, *request, self.now))
 
+    def _token(self) -> object:
+        self._unique += 1
+        return f"request {self._unique}"
+
+    # ---- reads ----
+
+    def written(self) -> WrittenGroups:
+        return WrittenGroups(self.machine.groups, self.held)
+
+    def describe(self, group_id: str = GROUP, version: int = 6) -> Any:
+        return admin.describe(self.written(), group_id, version)
+
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Any]:
+        groups = self.written()
+        found = [group for group_id in groups.ids() if (group := groups.get(group_id)) is not None]
+        return admin.list_groups(found, states, types)
+
     def join(
         self,
         token: object,
@@ -182,14 +200,22 @@ class Harness:
         return self.answers.get(token)
 
     def heartbeat(
-        self, member_id: str, generation: int, *, instance_id: str | None = None, group_id: str = GROUP
-    ) -> ErrorCode:
+        self,
+        member_id: str,
+        generation: int,
+        *,
+        token: object = None,
+        instance_id: str | None = None,
+        group_id: str = GROUP,
+    ) -> ErrorCode | None:
+        """Return the code; None while it is awaited."""
+        token = token or self._token()
         request = messages.HeartbeatRequest(
             group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
-        code = membership.heartbeat(self.machine, request, self.now)
-        self.take(GroupStep())
-        return code
+        self.run(membership.heartbeat, request, token)
+        answer = self.answers.get(token)
+        return None if answer is None else ErrorCode(answer.error_code)
 
     def leave(self, token: object, *members: tuple[str, str | None], group_id: str = GROUP) -> list[ErrorCode]:
         """Remove members given as (member id, instance id); returns the code of each."""
@@ -252,26 +278,28 @@ class Harness:
         partition: int = 0,
         topic_id: UUID = ZERO,
         require_stable: bool = False,
+        token: object = None,
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> Any:
-        """Return the response for one partition, or the group's if that has an error."""
-        answer = fetch.fetch_offsets(
-            self.machine,
-            messages.OffsetFetchRequest.OffsetFetchRequestGroup(
-                group_id=group_id,
-                member_id=member_id,
-                member_epoch=member_epoch,
-                topics=[
-                    messages.OffsetFetchRequest.OffsetFetchRequestTopics(
-                        name=topic, topic_id=topic_id, partition_indexes=[partition]
-                    )
-                ],
-            ),
-            require_stable=require_stable,
-            unwritten=self.held,
+        """Return the response for one partition, or the group's if that has an error; None while it is awaited."""
+        request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            topics=[
+                messages.OffsetFetchRequest.OffsetFetchRequestTopics(
+                    name=topic, topic_id=topic_id, partition_indexes=[partition]
+                )
+            ],
         )
-        return answer if answer.error_code else answer.topics[0].partitions[0]
+        if require_stable:
+            token = token or self._token()
+            self.run(fetch.fetch_stable_offsets, request, token)
+            answer = self.answers.get(token)
+        else:
+            answer = fetch.fetch_offsets(self.machine, request, self.held)
+        return answer if answer is None or answer.error_code else answer.topics[0].partitions[0]
 
     def delete_offsets(self, token: object, topic: str, *partitions: int, group_id: str = GROUP) -> Any:
         request = messages.OffsetDeleteRequest(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.coordinator import admin
 from broker_cy.coordinator.routing import java_string_hash, partition_for
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.harness import GROUP, Harness
@@ -18,7 +17,7 @@ def h() -> Harness:
 def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> None:
     """If this fails, tools show a group without its members."""
     a, b = h.stable("a", "b")
-    group = admin.describe(h.machine, GROUP, 5)
+    group = h.describe(GROUP, 5)
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     members = {m.member_id: m for m in group.members}
     assert members.keys() == {a, b}
@@ -30,7 +29,7 @@ def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> N
 def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
     """If this fails, a tool decodes metadata of a protocol that is not chosen yet."""
     h.join_new("a")
-    group = admin.describe(h.machine, GROUP, 5)
+    group = h.describe(GROUP, 5)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert group.members[0].member_metadata == b""
 
@@ -38,7 +37,7 @@ def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_unknown_group_is_dead(h: Harness, version: int, code: ErrorCode) -> None:
     """If this fails, tools take a mistyped name for a group without members."""
-    group = admin.describe(h.machine, "nobody", version)
+    group = h.describe("nobody", version)
     assert (group.group_state, group.error_code) == ("Dead", code)
 
 
@@ -46,17 +45,17 @@ def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
     """If this fails, kafka-consumer-groups --list --state stable shows nothing."""
     h.stable("a")
     h.commit("c", 1, group_id="simple")
-    assert {g.group_id for g in admin.list_groups(h.machine.groups.values(), [], [])} == {GROUP, "simple"}
-    (found,) = admin.list_groups(h.machine.groups.values(), [" stable "], ["Classic"])
+    assert {g.group_id for g in h.list_groups()} == {GROUP, "simple"}
+    (found,) = h.list_groups([" stable "], ["Classic"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         GROUP,
         "consumer",
         "Stable",
         "classic",
     )
-    assert admin.list_groups(h.machine.groups.values(), [], ["consumer"]) == []
-    assert admin.list_groups(h.machine.groups.values(), [], ["nonsense"]) == []
-    assert [g.group_id for g in admin.list_groups(h.machine.groups.values(), ["EMPTY"], [])] == ["simple"]
+    assert h.list_groups([], ["consumer"]) == []
+    assert h.list_groups([], ["nonsense"]) == []
+    assert [g.group_id for g in h.list_groups(["EMPTY"], [])] == ["simple"]
 
 
 def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> None:

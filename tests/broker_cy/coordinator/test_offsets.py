@@ -162,7 +162,7 @@ def test_all_offsets_of_a_group(h: Harness) -> None:
     h.commit("b", 2, partition=5)
     h.commit("c", 3, topic="u")
     request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
-    answer = fetch.fetch_offsets(h.machine, request, require_stable=False)
+    answer = fetch.fetch_offsets(h.machine, request)
     assert {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions} == {
         ("t", 0): 1,
         ("t", 5): 2,
@@ -177,7 +177,7 @@ def test_an_offset_is_visible_when_it_is_written(h: Harness) -> None:
 
     def all_offsets() -> dict[tuple[str, int], int]:
         request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
-        answer = fetch.fetch_offsets(h.machine, request, require_stable=False, unwritten=h.held)
+        answer = fetch.fetch_offsets(h.machine, request, h.held)
         return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}
 
     h.commit("a", 3)
@@ -200,11 +200,15 @@ def test_a_transaction_ends_for_readers_when_its_marker_is_written(h: Harness, c
     """If this fails, a consumer starts at an offset of a transaction whose marker the next coordinator has not got."""
     h.commit("a", 3)
     pending(h, 1, 7, 50)
-    h.held = [h.machine.run(markers.end_transaction, 7, committed, "marker")]
-    assert h.fetch().committed_offset == 3
     assert h.fetch(require_stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    h.hold = True
+    h.held = [h.machine.run(markers.end_transaction, 7, committed, "marker")]
+    # The marker has no record of the harness.
+    h.commit("b", 1, topic="u")
+    assert h.fetch().committed_offset == 3
+    assert h.fetch(require_stable=True, token="waits") is None
     h.write()
-    assert h.fetch(require_stable=True).committed_offset == (50 if committed else 3)
+    assert h.answers["waits"].topics[0].partitions[0].committed_offset == (50 if committed else 3)
 
 
 # ---- transactions, as read from a log ----

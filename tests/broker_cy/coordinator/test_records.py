@@ -206,15 +206,15 @@ def test_consumer_group_is_listed_as_what_it_is(epoch: int | None, state: str) -
     """If this fails, tools show a KIP-848 group as a classic one, or not at all."""
     h = Harness()
     consumer_group(h, member_epoch=epoch)
-    (found,) = admin.list_groups(h.machine.groups.values(), [state.upper()], ["consumer"])
+    (found,) = h.list_groups([state.upper()], ["consumer"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         "modern",
         "consumer",
         state,
         "consumer",
     )
-    assert admin.list_groups(h.machine.groups.values(), [], ["classic"]) == []
-    described = admin.describe(h.machine, "modern", 6)
+    assert h.list_groups([], ["classic"]) == []
+    described = h.describe("modern", 6)
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert "not a classic group" in (described.error_message or "")
 
@@ -259,7 +259,7 @@ def test_empty_consumer_group_is_deleted_whole() -> None:
     assert "modern" in h.machine.groups
     h.hold = False
     assert h.delete_groups("again", "modern") == {"modern": ErrorCode.NONE}
-    assert admin.list_groups(h.machine.groups.values(), [], []) == []
+    assert h.list_groups() == []
     assert [record.key[:2] for record in h.log if record.value is None][-2:] == [b"\0\6", b"\0\3"]
 
 
@@ -284,7 +284,7 @@ def test_share_groups_are_kept_and_refused() -> None:
     h = Harness()
     h.machine.apply(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
     h.machine.loaded(h.now)
-    assert [g.group_type for g in admin.list_groups(h.machine.groups.values(), [], [])] == ["share"]
+    assert [g.group_type for g in h.list_groups()] == ["share"]
     assert h.commit("c", 1, group_id="shared") is ErrorCode.GROUP_ID_NOT_FOUND
     assert h.fetch(group_id="shared").committed_offset == -1
     assert h.delete_groups("d", "shared") == {"shared": ErrorCode.UNSUPPORTED_VERSION}
