@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from broker_cy.config import dynamic, findings, providers, startup, tls
 from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
-from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Support
+from broker_cy.config.definitions import BROKER, BROKER_INTERNAL, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.logs import Event, facts
@@ -323,7 +323,7 @@ class BrokerConfig(Mapping[str, Any]):
 def _typed(texts: Mapping[str, str]) -> dict[str, Any]:
     values = dict(_DEFAULTS)
     for name, text in texts.items():
-        setting = BROKER.get(name)
+        setting = BROKER.get(name) or BROKER_INTERNAL.get(name)
         if setting is not None:
             values[name] = setting.parse(text)
     values["broker.id"] = values["node.id"]

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from broker_cy.config.definitions import GROUP_BOUNDS
 from broker_cy.config.listeners import parse_map
 from broker_cy.core.config_def.types import ConfigError
 
@@ -116,18 +115,36 @@ def connections_per_ip_overrides(text: str) -> dict[str, int]:
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
-    """Check that the default of a group setting is within its limits."""
-    for bounds in GROUP_BOUNDS.values():
-        if not bounds.default:
-            continue
-        value = values[bounds.default]
-        if bounds.minimum and value < values[bounds.minimum]:
-            raise ConfigError(f"{bounds.default} must be greater than or equal to {bounds.minimum}")
-        if bounds.maximum and value > values[bounds.maximum]:
-            raise ConfigError(f"{bounds.default} must be less than or equal to {bounds.maximum}")
+    """Check the settings of groups against their limits, in the order of Kafka."""
     for kind in ("consumer", "share", "streams"):
-        heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
-        if values[heartbeat] >= values[session]:
-            raise ConfigError(f"{heartbeat} must be less than {session}")
+        of = f"group.{kind}."
+        _check_limits(values, of, "heartbeat.interval.ms")
+        _check_limits(values, of, "session.timeout.ms")
+        if values[f"{of}heartbeat.interval.ms"] >= values[f"{of}session.timeout.ms"]:
+            raise ConfigError(f"{of}heartbeat.interval.ms must be less than {of}session.timeout.ms")
+        if kind == "share" and (count := len(values["group.share.assignors"])) != 1:
+            raise ConfigError(f"group.share.assignors must contain exactly one assignor, but found {count}")
+        _check_limits(values, of, "assignment.interval.ms")
+    _check_at_most(values, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
     if "classic" not in values["group.coordinator.rebalance.protocols"]:
         raise ConfigError("Disabling the 'classic' protocol is not supported.")
+    for name in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
+        _check_at_least(values, f"group.share.max.{name}", f"group.share.{name}")
+        _check_at_least(values, f"group.share.{name}", f"group.share.min.{name}")
+    _check_at_least(values, "group.share.max.share.sessions", "group.share.max.size")
+
+
+def _check_limits(values: Mapping[str, Any], prefix: str, name: str) -> None:
+    _check_at_least(values, f"{prefix}max.{name}", f"{prefix}min.{name}")
+    _check_at_least(values, f"{prefix}{name}", f"{prefix}min.{name}")
+    _check_at_most(values, f"{prefix}{name}", f"{prefix}max.{name}")
+
+
+def _check_at_least(values: Mapping[str, Any], name: str, least: str) -> None:
+    if values[name] < values[least]:
+        raise ConfigError(f"{name} must be greater than or equal to {least}")
+
+
+def _check_at_most(values: Mapping[str, Any], name: str, most: str) -> None:
+    if values[name] > values[most]:
+        raise ConfigError(f"{name} must be less than or equal to {most}")

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_cy.core.config_def.definitions import Definition, read_rows
 from broker_cy.core.config_def.types import invalid
@@ -65,8 +65,7 @@ class Synonym:
     factor: int
 
 
-@dataclass(frozen=True)
-class GroupBounds:
+class GroupBounds(NamedTuple):
     """The broker settings that are a group setting's default and limits; empty without such settings."""
 
     default: str
@@ -129,12 +128,25 @@ BROKER_QUOTAS: dict[str, Setting] = {
     )
 }
 
+# Internal settings of Kafka that this broker reads. As in Kafka, they are neither documented nor described.
+BROKER_INTERNAL: dict[str, Setting] = {
+    "group.consumer.regex.refresh.interval.ms": Setting(
+        "group.consumer.regex.refresh.interval.ms",
+        ConfigType.INT,
+        600_000,
+        False,
+        from_column("[10000,...]", ConfigType.INT),
+        None,
+        Support.EFFECTIVE,
+        UpdateMode.READ_ONLY,
+    )
+}
+
 # Settings that Kafka has but does not document; they are harmless in a file.
 INTERNAL = frozenset(
     {
         "controller.performance.always.log.threshold.ms",
         "controller.performance.sample.period.ms",
-        "group.consumer.regex.refresh.interval.ms",
         "group.share.initialize.retry.interval.ms",
         "group.share.persister.class.name",
         "internal.metadata.delete.delay.millis",

@@ -14,6 +14,16 @@ from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.configs import ConfigType
 
 _KINDS = ("consumer", "share", "streams")
+# The order in which Kafka compares settings with the broker's limits (GroupConfig.validateValues), within each kind.
+_CHECKED = (
+    "heartbeat.interval.ms",
+    "session.timeout.ms",
+    "record.lock.duration.ms",
+    "delivery.count.limit",
+    "partition.max.record.locks",
+    "num.standby.replicas",
+    "assignment.interval.ms",
+)
 
 CLIENT_METRICS_TYPES = {"metrics": ConfigType.LIST, "interval.ms": ConfigType.INT, "match": ConfigType.LIST}
 CLIENT_METRICS_DEFAULTS: dict[str, Any] = {"metrics": (), "interval.ms": 300_000, "match": ()}
@@ -34,8 +44,10 @@ class InvalidSubscriptionError(ConfigError):
     """A client metrics setting that Kafka answers with INVALID_REQUEST instead of INVALID_CONFIG."""
 
 
-def group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
-    """Return the typed settings of a group with `overrides`. Raises ConfigError for an invalid value."""
+def group_settings(overrides: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the typed settings of a group with `overrides`; `config` has those of the broker that the table of group
+    settings names. Raises ConfigError for an invalid value.
+    """
     values: dict[str, Any] = {}
     for name, setting in GROUP.items():
         bounds = GROUP_BOUNDS[name]
@@ -46,6 +58,31 @@ def group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> dict[s
     return values
 
 
+def effective_group_settings(overrides: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for stored settings, which another version may have written, or before the broker's limits changed. As
+    in Kafka (GroupConfig.evaluate), a value beyond a limit is replaced by the limit; an invalid one by the default.
+    """
+    usable = {}
+    for name, text in overrides.items():
+        if name in GROUP:
+            try:
+                usable[name] = GROUP[name].parse(text)
+            except ConfigError:
+                continue
+            bounds = GROUP_BOUNDS[name]
+            if bounds.minimum:
+                usable[name] = max(usable[name], config[bounds.minimum])
+            if bounds.maximum:
+                usable[name] = min(usable[name], config[bounds.maximum])
+    return group_settings({}, config) | usable
+
+
+def group_bounds(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the broker's settings that are defaults or limits of group settings."""
+    names = {name for bounds in GROUP_BOUNDS.values() for name in bounds if name}
+    return {name: config[name] for name in sorted(names)}
+
+
 def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> None:
     """Validate all settings of a group together, and against the limits of the broker. Raises ConfigError with Kafka's
     message.
@@ -54,12 +91,14 @@ def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) 
         if name not in GROUP:
             raise ConfigError(f"Unknown group config name: {name}")
     values = group_settings(overrides, config)
-    for name, value in values.items():
-        bounds = GROUP_BOUNDS[name]
-        if bounds.minimum and value < config[bounds.minimum]:
-            raise ConfigError(f"{name} must be greater than or equal to {bounds.minimum}")
-        if bounds.maximum and value > config[bounds.maximum]:
-            raise ConfigError(f"{name} must be less than or equal to {bounds.maximum}")
+    for name in (f"{kind}.{rest}" for kind in _KINDS for rest in _CHECKED):
+        # As in Kafka, the broker's own assignment interval, which is dynamic, is not compared.
+        if name in GROUP and (name in overrides or not name.endswith(".assignment.interval.ms")):
+            bounds = GROUP_BOUNDS[name]
+            if bounds.minimum and values[name] < config[bounds.minimum]:
+                raise ConfigError(f"{name} must be greater than or equal to {bounds.minimum}")
+            if bounds.maximum and values[name] > config[bounds.maximum]:
+                raise ConfigError(f"{name} must be less than or equal to {bounds.maximum}")
     for kind in _KINDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if values[session] <= values[heartbeat]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker_cy.config import foreign, sasl, tls
-from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, Setting
+from broker_cy.config.definitions import BROKER, BROKER_INTERNAL, BROKER_QUOTAS, Setting
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
 from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.logs import Event
@@ -152,7 +152,7 @@ def setting_of(name: str) -> Setting | None:
     """Return the definition of a broker setting, also for a name with the prefix `listener.name.<listener>.` or a
     mechanism; None for a custom setting.
     """
-    found = BROKER.get(name) or BROKER_QUOTAS.get(name)
+    found = BROKER.get(name) or BROKER_INTERNAL.get(name) or BROKER_QUOTAS.get(name)
     if found is None and name.startswith(LISTENER_PREFIX):
         base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
         # Settings of a mechanism have its name as a prefix: listener.name.sasl_ssl.plain.sasl.jaas.config.
@@ -395,7 +395,7 @@ def _events_to(
 
 def built_in_values() -> dict[str, Any]:
     """Return the typed defaults of every broker setting of this broker."""
-    values = {name: setting.default for name, setting in BROKER.items()}
+    values = {name: setting.default for name, setting in (BROKER | BROKER_INTERNAL).items()}
     for name, text in BUILT_IN.items():
         values[name] = parse(name, text, BROKER[name].type)
     return values

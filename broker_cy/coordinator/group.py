@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
-from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings
 from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
+from broker_cy.metadata.image import RESOURCE_GROUP
 from broker_cy.wire import messages
 
 G = TypeVar("G", bound="Group")
@@ -113,6 +115,13 @@ class Group(ABC):
         """
         return self
 
+    # ---- changes from outside ----
+
+    def topics_changed(self) -> None:  # noqa: B027
+        """A topic that the group subscribes to (`GroupTable.subscribers`) was created, changed or deleted. The group is
+        only marked: the next heartbeat of any member looks at the metadata.
+        """
+
     # ---- life cycle ----
 
     @abstractmethod
@@ -165,6 +174,26 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         self._displaced: list[Group] = []
         self.deleted: deque[GoneTopic] = deque()
         """The topics that were deleted, for each group with offsets in them. Bounded by groups x topics."""
+        self.subscribers = Subscribers()
+        self.topic_hashes: dict[str, int] = {}
+        """Hashes of the metadata of topics, by name, as groups have computed them; those of changed topics are gone."""
+        self.topics_created_at = 0
+        """Grows when topics are created: regular expressions may match them."""
+        # The settings of groups that have settings of their own, with what they were made of.
+        self._consumer_configs: dict[str, tuple[Mapping[str, str], GroupSettings, ConsumerGroupConfig]] = {}
+
+    def consumer_config(self, group_id: str) -> ConsumerGroupConfig:
+        """The settings of a consumer group now."""
+        overrides = self.image.configs.resource(RESOURCE_GROUP, group_id)
+        if not overrides:
+            self._consumer_configs.pop(group_id, None)
+            return self.settings.consumer_config(overrides)
+        found = self._consumer_configs.get(group_id)
+        # Both are replaced when they change.
+        if found is None or found[0] is not overrides or found[1] is not self.settings:
+            config = self.settings.consumer_config(overrides)
+            found = self._consumer_configs[group_id] = (overrides, self.settings, config)
+        return found[2]
 
     def add_group(self, group: G) -> G:
         """Add a group, in place of the one that has its id."""

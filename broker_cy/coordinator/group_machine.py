@@ -94,8 +94,19 @@ class GroupMachine(GroupTable):
     # ---- changes from outside ----
 
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> GroupStep:
-        """Offsets that were committed in deleted topics are deleted."""
+        """Groups that subscribe to changed topics are marked: as in Kafka, to each topic of the delta, also if only a
+        leader has changed. Offsets that were committed in deleted topics are deleted.
+        """
         step = super().metadata_changed(delta, image)
+        for before, after in delta.topics:
+            if before is None:
+                self.topics_created_at += 1
+            for name in {each.name for each in (before, after) if each is not None}:
+                self.topic_hashes.pop(name, None)
+                for group_id in self.subscribers.of(name):
+                    group = self.groups.get(group_id)
+                    if group is not None:
+                        group.topics_changed()
         if gone := delta.gone():
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
         return step

@@ -1,9 +1,85 @@
-"""The settings of groups and offsets."""
+"""The settings of groups and offsets: those of the broker, and those of one group.
+
+A machine gets the broker's settings as a value, which is replaced when a dynamic setting changes. The settings of a
+group (resource GROUP) are part of the committed metadata. Both take effect with the next request of a member.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from broker_cy.config.definitions import BROKER
+from broker_cy.config.group import effective_group_settings, group_bounds
+
+_KAFKAS_LIMITS: Final[Mapping[str, Any]] = MappingProxyType(
+    group_bounds({name: setting.default for name, setting in BROKER.items()})
+)
+
+
+class MigrationPolicy(Enum):
+    """`group.consumer.migration.policy`: which non-empty groups change between the classic and the consumer protocol.
+    The values are (name, classic to consumer, consumer to classic).
+    """
+
+    BIDIRECTIONAL = ("bidirectional", True, True)
+    UPGRADE = ("upgrade", True, False)
+    DOWNGRADE = ("downgrade", False, True)
+    DISABLED = ("disabled", False, False)
+
+    @classmethod
+    def parse(cls, text: str) -> MigrationPolicy:
+        """Names are compared case-insensitively; the text is valid."""
+        return next(policy for policy in cls if policy.value[0] == text.lower())
+
+    @property
+    def is_upgrade_enabled(self) -> bool:
+        return self.value[1]
+
+    @property
+    def is_downgrade_enabled(self) -> bool:
+        return self.value[2]
+
+
+class ConsumerGroupSettings(NamedTuple):
+    """The broker's settings of consumer groups. Defaults are Kafka's."""
+
+    max_size: int = 2147483647
+    """`group.consumer.max.size`: members of one group; further ones get GROUP_MAX_SIZE_REACHED."""
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """`group.consumer.assignors`: the names that members may ask for; the first one is the default."""
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    regex_refresh_interval_ms: int = 600_000
+    """`group.consumer.regex.refresh.interval.ms`: how often the topics of regular expressions are looked up again."""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    """Of groups without settings of their own: `group.consumer.session.timeout.ms` and so on."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> ConsumerGroupSettings:
+        return cls(
+            max_size=config["group.consumer.max.size"],
+            assignors=tuple(config["group.consumer.assignors"]),
+            migration_policy=MigrationPolicy.parse(config["group.consumer.migration.policy"]),
+            regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
+            session_timeout_ms=config["group.consumer.session.timeout.ms"],
+            heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+            assignment_interval_ms=config["group.consumer.assignment.interval.ms"],
+        )
+
+
+class ConsumerGroupConfig(NamedTuple):
+    """The settings of one consumer group."""
+
+    session_timeout_ms: int
+    """How long a member may send nothing."""
+    heartbeat_interval_ms: int
+    """How often members send heartbeats: part of each answer."""
+    assignment_interval_ms: int
+    """How long an assignment stays at least; members that come meanwhile share the next one."""
 
 
 class GroupSettings(NamedTuple):
@@ -26,6 +102,9 @@ class GroupSettings(NamedTuple):
     """`offsets.topic.compression.codec`."""
     offsets_commit_timeout_ms: int = 5_000
     """`offsets.commit.timeout.ms`: how long a request waits until its records are committed."""
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    limits: Mapping[str, Any] = _KAFKAS_LIMITS
+    """The broker's settings that are defaults or limits of the settings of one group, by Kafka's names."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> GroupSettings:
@@ -40,4 +119,20 @@ class GroupSettings(NamedTuple):
             offset_metadata_max=config["offset.metadata.max.bytes"],
             offsets_topic_compression_codec=config["offsets.topic.compression.codec"],
             offsets_commit_timeout_ms=config["offsets.commit.timeout.ms"],
+            consumer=ConsumerGroupSettings.from_config(config),
+            limits=MappingProxyType(group_bounds(config)),
+        )
+
+    def consumer_config(self, overrides: Mapping[str, str]) -> ConsumerGroupConfig:
+        """The settings of a consumer group with these settings of its own."""
+        if not overrides:
+            consumer = self.consumer
+            return ConsumerGroupConfig(
+                consumer.session_timeout_ms, consumer.heartbeat_interval_ms, consumer.assignment_interval_ms
+            )
+        values = effective_group_settings(overrides, self.limits)
+        return ConsumerGroupConfig(
+            values["consumer.session.timeout.ms"],
+            values["consumer.heartbeat.interval.ms"],
+            values["consumer.assignment.interval.ms"],
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Ts = TypeVarTuple("Ts")
 
+# The settings of groups that may change while the broker runs.
+_DYNAMIC: Final = ("group.consumer.assignment.interval.ms",)
+
 
 class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
     topic = OFFSETS_TOPIC
@@ -33,12 +36,18 @@ class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
         super().__init__(context)
         self.on_commits: Callable[[GroupMachine, Sequence[Place]], None] = ignore_commits
         self.settings = GroupSettings.from_config(context.config)
+        context.config.on_change(self._take_settings, *_DYNAMIC)
         self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 
     def _new_runtime(self, partition: Partition, leader_epoch: int) -> GroupRuntime:
         runtime = GroupRuntime(partition, leader_epoch, self._runtime_context, self.settings)
         runtime.on_commits = self.on_commits
         return runtime
+
+    def _take_settings(self, changed: frozenset[str]) -> None:
+        self.settings = GroupSettings.from_config(self._config)
+        for runtime in self.runtimes.values():
+            runtime.machine.settings = self.settings
 
     # ---- for handlers ----
 

@@ -54,6 +54,13 @@ BY_ATTRIBUTE = tls.NAMES | {
 }
 
 
+# The limits of the settings of consumer groups, which config/ compares.
+BY_ATTRIBUTE |= {
+    f"group.consumer.{limit}.{name}"
+    for limit in ("min", "max")
+    for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+}
+
 # Definitions, and the clients that show and change settings of any broker.
 ELSEWHERE = {"config", "admin", "commands", "console"}
 

@@ -320,3 +320,33 @@ def test_log_that_cannot_be_understood_is_not_guessed_at(tmp_path: Path) -> None
             assert await broker.committed(group_id="b") == 3
 
     run(work)
+
+
+async def alter(broker: GroupBroker, kind: int, name: str, **settings: str) -> None:
+    """Set settings of a resource; an underscore in a keyword stands for a dot."""
+    request = messages.IncrementalAlterConfigsRequest
+    changes = [
+        request.AlterableConfig(name=key.replace("_", "."), config_operation=0, value=value)
+        for key, value in settings.items()
+    ]
+    resource = request.AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+    (answer,) = (await broker.call(request(resources=[resource]), 1)).responses
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def test_settings_of_groups_reach_their_coordinator(tmp_path: Path) -> None:
+    """If this fails, members learn of a changed heartbeat interval only after the coordinator has moved."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare()
+            machine = broker.runtime().machine
+            assert machine.consumer_config(GROUP) == (45_000, 5_000, 1_000)
+            await alter(broker, 32, GROUP, consumer_heartbeat_interval_ms="6000")
+            await alter(broker, 4, "", group_consumer_assignment_interval_ms="2000")
+            await until(lambda: machine.consumer_config(GROUP) == (45_000, 6_000, 2_000))
+            assert machine.consumer_config("other") == (45_000, 5_000, 2_000)
+            await alter(broker, 32, GROUP, consumer_assignment_interval_ms="3000")
+            await until(lambda: machine.consumer_config(GROUP) == (45_000, 6_000, 3_000))
+
+    run(work)

@@ -1,0 +1,106 @@
+"""What a coordinator's machine takes from the metadata: the settings of groups, and changes of topics."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker_cy.config import BrokerConfig
+from broker_cy.coordinator.classic.hooks import HookedGroup
+from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, MigrationPolicy
+from broker_cy.coordinator.subscribers import Subscribers
+from broker_cy.metadata.image import RESOURCE_GROUP, ImageDelta, MetadataImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage
+from tests.broker_cy.coordinator.harness import GROUP, Harness
+
+BROKERS = ConsumerGroupConfig(45_000, 5_000, 1_000)
+
+
+class Marked(HookedGroup):
+    """A group that notes that a topic of its has changed."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id, None)
+        self.marks = 0
+
+    def topics_changed(self) -> None:
+        self.marks += 1
+
+
+def test_a_group_has_its_own_settings_at_once() -> None:
+    """If this fails, a changed session timeout reaches the members of a group only after the coordinator moves."""
+    h = Harness()
+    image = MetadataImage()
+    h.machine.take_image(image)
+    assert h.machine.consumer_config(GROUP) == BROKERS
+    image.configs.set(RESOURCE_GROUP, GROUP, "consumer.session.timeout.ms", "50000")
+    assert h.machine.consumer_config(GROUP) == BROKERS._replace(session_timeout_ms=50_000)
+    assert h.machine.consumer_config(GROUP) is h.machine.consumer_config(GROUP)
+    assert h.machine.consumer_config("other") == BROKERS
+    image.configs.set(RESOURCE_GROUP, GROUP, "consumer.heartbeat.interval.ms", "7000")
+    assert h.machine.consumer_config(GROUP) == ConsumerGroupConfig(50_000, 7_000, 1_000)
+    # A new broker setting counts for groups that have none of their own.
+    consumer = h.machine.settings.consumer._replace(assignment_interval_ms=3)
+    limits = dict(h.machine.settings.limits) | {"group.consumer.assignment.interval.ms": 3}
+    h.machine.settings = h.machine.settings._replace(consumer=consumer, limits=limits)
+    assert h.machine.consumer_config(GROUP) == ConsumerGroupConfig(50_000, 7_000, 3)
+    assert h.machine.consumer_config("other").assignment_interval_ms == 3
+    image.configs.clear(RESOURCE_GROUP, GROUP)
+    assert h.machine.consumer_config(GROUP) == BROKERS._replace(assignment_interval_ms=3)
+
+
+def test_the_defaults_are_those_of_a_broker() -> None:
+    """If this fails, tests and simulations run with other settings than brokers."""
+    found = GroupSettings.from_config(BrokerConfig.from_properties({}))
+    assert found == GroupSettings()
+    assert found.consumer_config({}) == BROKERS
+
+
+def test_the_policy_of_conversions_is_read_in_any_case() -> None:
+    """If this fails, a group is converted although the operator has forbidden it."""
+    allowed = {}
+    for name in ("BiDirectional", "upgrade", "Downgrade", "DISABLED"):
+        broker = BrokerConfig.from_properties({"group.consumer.migration.policy": name})
+        policy = GroupSettings.from_config(broker).consumer.migration_policy
+        allowed[policy] = (policy.is_upgrade_enabled, policy.is_downgrade_enabled)
+    assert allowed == {
+        MigrationPolicy.BIDIRECTIONAL: (True, True),
+        MigrationPolicy.UPGRADE: (True, False),
+        MigrationPolicy.DOWNGRADE: (False, True),
+        MigrationPolicy.DISABLED: (False, False),
+    }
+
+
+def test_a_changed_topic_marks_the_groups_that_subscribe_to_it() -> None:
+    """If this fails, a group does not consume new partitions, or every change of a topic recomputes every group."""
+    h = Harness()
+    groups = [h.machine.add_group(Marked(name)) for name in ("a", "b", "c")]
+    for group_id, topic in (("a", "t"), ("b", "t"), ("c", "u"), ("gone", "t")):
+        h.machine.subscribers.subscribe(group_id, topic)
+    h.machine.topic_hashes = {"t": 1, "u": 2}
+    old, new = TopicImage("t", UUID(int=1), {}), TopicImage("t", UUID(int=2), {})
+
+    def change(*deltas: TopicDelta) -> list[int]:
+        h.take(h.machine.metadata_changed(ImageDelta(list(deltas), [], [], []), MetadataImage()))
+        return [group.marks for group in groups]
+
+    assert change(TopicDelta(None, old)) == [1, 1, 0]
+    assert (h.machine.topics_created_at, h.machine.topic_hashes) == (1, {"u": 2})
+    assert change(TopicDelta(old, old)) == [2, 2, 0]
+    h.machine.subscribers.unsubscribe("b", "t")
+    assert change(TopicDelta(old, None), TopicDelta(None, new)) == [4, 2, 0]
+    assert h.machine.topics_created_at == 2
+    assert h.log == []
+
+
+def test_subscribers_are_forgotten() -> None:
+    """If this fails, memory grows with every topic that any group has ever subscribed to."""
+    subscribers = Subscribers()
+    subscribers.subscribe("a", "t")
+    subscribers.subscribe("a", "t")
+    subscribers.subscribe("b", "t")
+    assert list(subscribers.of("t")) == ["a", "b"]
+    for group_id in ("a", "b", "c"):
+        subscribers.unsubscribe(group_id, "t")
+    subscribers.unsubscribe("a", "never")
+    assert list(subscribers.of("t")) == []
+    assert not subscribers._groups
