@@ -11,7 +11,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
 
-# What Kafka allows in the version of a client's software (KIP-511).
+# Characters that Kafka allows in the version of a client's software (KIP-511).
 _NOT_ALLOWED_IN_VERSION = re.compile(r"[^a-zA-Z0-9.-]")
 
 

@@ -31,7 +31,7 @@ cdef int16_t TOPIC_AUTHORIZATION_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 cdef class Verdicts:
-    """Which batches of a request that waited are refused, and which are verified."""
+    """The batches of a request that waited: those that are refused, and those that are verified."""
 
     cdef bint error_of(self, ProduceReply reply, Partition partition, int32_t k, int16_t* error) except *:
         """Whether the request's k-th batch, for `partition`, is refused without being checked."""

@@ -1,4 +1,4 @@
-"""Which brokers are heard from: the soft state of the active controller (Kafka's BrokerHeartbeatManager).
+"""The brokers that are heard from: the soft state of the active controller (Kafka's BrokerHeartbeatManager).
 
 Nothing here is in the log: a new controller starts all sessions afresh (`activate`), and may then learn by other means,
 such as probes of all brokers, that some of them are dead; `FenceBrokers` takes those. Times are arguments, in

@@ -45,7 +45,7 @@ def tag_of(epochs: Mapping[int, int]) -> tuple[tuple[int, bytes], ...]:
 
 
 def read_tag(tags: Iterable[tuple[int, bytes]]) -> dict[int, int]:
-    """What `tag_of` was given; empty without the field, or if it is not understood."""
+    """The argument of `tag_of`; empty without the field, or if it is not understood."""
     data = dict(tags).get(TAG, b"")
     if len(data) % _ENTRY.size or len(data) > ENTRIES_MAX * _ENTRY.size:
         return {}

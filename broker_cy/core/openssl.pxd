@@ -14,7 +14,7 @@ from libc.stdint cimport uint8_t
 from broker_cy.core.libssl cimport SSL, SSL_CTX
 
 cpdef enum:
-    # What `shake` returns.
+    # Results of `shake`.
     SHAKEN = 1                          # the handshake is done
     WANTS_READ = 2                      # call it again when the socket is readable
     WANTS_WRITE = 3                     # ... or writable

@@ -165,7 +165,7 @@ class BrokerServer:
         self.metrics_server = bind_metrics(config, self.loop, self.page, self.missing)
 
     def _make_core(self) -> None:
-        """What all connections of clients share."""
+        """The parts that all connections of clients share."""
         broker, pools = self.broker, self._pools
         broker.partitions = PartitionTable()
         authorization = broker.authorize()

@@ -78,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one consumer received from a partition, from the log start to the end."""
+    """The records that one consumer received from a partition, from the log start to the end."""
 
     committed: bool
     """Whether the consumer's isolation level was read_committed."""

@@ -63,7 +63,7 @@ def settings(broker: TlsBroker) -> dict[str, str]:
 
 
 WAYS = ("settings", "file", "cluster")
-# Of programs that take seconds to start.
+# Ways to connect that are tried with programs that take seconds to start.
 SLOW_WAYS = (*(pytest.param(each, marks=pytest.mark.full) for each in WAYS[:2]), WAYS[2])
 
 

@@ -34,7 +34,7 @@ def tree_files() -> list[Path]:
 
 
 def compiled_files() -> list[Path]:
-    """What `make build` left: C files and object files, relative to the repository. They save the test a minute."""
+    """C files and object files of `make build`, relative to the repository. They save the test a minute."""
     sources = [path.with_suffix(".c") for path in tree_files() if path.suffix == ".pyx"]
     built = [path.relative_to(ROOT) for kind in ("lib.*", "temp.*") for path in (ROOT / "build").glob(f"{kind}/**/*")]
     return [path for path in sources + built if (ROOT / path).is_file()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# What UpdateFeatures answers for the errors of the quorum.
+# The answers of UpdateFeatures for the errors of the quorum.
 _ERRORS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_CONTROLLER,
     ErrorCode.UNSUPPORTED_VERSION: ErrorCode.INVALID_UPDATE_VERSION,

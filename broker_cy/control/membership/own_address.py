@@ -60,7 +60,7 @@ async def check_own_address(
         if not is_noted:
             is_noted = True
             LOGGER.warning(
-                "this broker is registered, and still fenced: nobody listens at the address that it advertises",
+                "this broker is registered, and still fenced: no process listens at the address that it advertises",
                 extra=facts(listener=listener, address=advertised, seconds_max=REFUSED_S),
             )
         await asyncio.sleep(AGAIN_S)

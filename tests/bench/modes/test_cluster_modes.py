@@ -136,7 +136,7 @@ def test_a_shard_that_stands_still_is_measured(tmp_path: Path) -> None:
 
 
 def command_lines() -> list[str]:
-    """Of all processes."""
+    """The command lines of all processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

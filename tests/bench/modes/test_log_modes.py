@@ -48,7 +48,7 @@ def test_compaction_reports_its_cost(files: Path) -> None:
     ]  # fmt: skip
     alone, _, beside, _ = (run["figures"] for run in document["runs"])
     assert {"input_mb_per_s", "compaction_cpu_s_per_gb", "compaction_s", "left_mb"} <= alone.keys()
-    # Of 40,000 records only those of the active segment, a fifth of all, and one of each key may remain.
+    # The records of the active segment (a fifth of the 40,000) and one for each key may remain.
     assert 500 <= alone["left_records"] < 20_000
     assert beside["p99_to_alone"] > 0
     assert document["targets"]["ours"]["settings"]["settings"]["log.cleaner.backoff.ms"] == "100"

@@ -17,7 +17,7 @@ def test_ratios_are_of_runs_that_stood_beside_each_other() -> None:
 
 
 def test_interval_of_three_values_is_known_exactly() -> None:
-    """Of 27 resamples of three, 7 have the lowest as median, 13 the middle, 7 the highest: 26 % in each tail."""
+    """7 of 27 resamples of three have the lowest as median, 13 the middle, 7 the highest: 26 % in each tail."""
     assert stats.median_interval([1.0, 2.0, 3.0], 0.95) == (1.0, 3.0)
     assert stats.median_interval([1.0, 2.0, 3.0], 0.40) == (2.0, 2.0)
 

@@ -1,4 +1,4 @@
-"""What a client can do to a connection, and what it can expect from it."""
+"""Acts of a client on a connection, and the behaviour that it can expect."""
 
 from __future__ import annotations
 

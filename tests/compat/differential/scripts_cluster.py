@@ -205,7 +205,7 @@ def coordinators(run: Run, version: int) -> None:
 
 @script(ApiKey.FIND_COORDINATOR, broker="restarted", versions=range(1, 7))
 def coordinators_of_others(run: Run, version: int) -> None:
-    """Of transactions and share groups."""
+    """Coordinators of transactions and share groups."""
     request = messages.FindCoordinatorRequest
 
     def ask(label: str, key: str, key_type: int) -> None:

@@ -46,7 +46,7 @@ while read != {0: 2, 1: 3, 2: 0}:
     for span in fetcher.poll(2_000):
         read[span.partition] += span.records
 assert fetcher.positions == {0: 2, 1: 3, 2: 0}, fetcher.positions
-# What was asked for before a rebalance must not come after it.
+# Records that were requested before a rebalance must not come after it.
 fetcher.assign({0: 1})
 assert [(each.first, each.records) for each in fetcher.poll(500)] == [(1, 1)]
 assert fetcher.poll(10) == []

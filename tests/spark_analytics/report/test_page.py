@@ -247,7 +247,7 @@ def test_a_page_with_the_most_of_everything_is_small(show: Callable[..., Tab]) -
         "The first 1 of 21: the hottest.",
         "The first 2 of 51: those that are full first.",
         "2 clusters left out: x, y. A page has at most 6",
-        "a line has at most 1,000 of them",
+        "at most 1,000 for each line",
     ):
         assert words in shown
 
