@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from broker_cy.controller.feature_ops import one_min_isr
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
-from broker_cy.metadata import features
+from broker_cy.metadata import features, releases
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.wire import messages
@@ -21,7 +21,7 @@ def default_bootstrap() -> list[VersionedRecord]:
     """The bootstrap records of a directory formatted by this broker: the newest metadata.version with its features, but
     none of the features whose protocols are not served yet.
     """
-    levels = features.of_new_cluster(features.MV_LATEST)
+    levels = releases.of_new_cluster(features.MV_LATEST)
     return [
         VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=level)) for name, level in levels.items()
     ]

@@ -24,10 +24,10 @@ CHANGED: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 DEFAULTS: Final[dict[str, tuple[int, ...]]] = {
     features.KRAFT_VERSION: (7, 21),
     features.TRANSACTION_VERSION: (7, 24, 24),
-    "group.version": (7, 22),
+    features.GROUP_VERSION: (7, 22),
     features.ELIGIBLE_LEADER_REPLICAS: (7, 26),
-    "share.version": (7, 28),
-    "streams.version": (7, 29),
+    features.SHARE_VERSION: (7, 28),
+    features.STREAMS_VERSION: (7, 29),
 }
 # The levels of other features that a level needs.
 DEPENDENCIES: Final[dict[tuple[str, int], dict[str, int]]] = {
@@ -55,6 +55,18 @@ def level_of(release: str, known: tuple[str, ...] = STABLE) -> int:
 def default_level(name: str, metadata_version: int) -> int:
     """The level of a feature in a new cluster of Kafka with that metadata.version."""
     return max(level for level, since in enumerate(DEFAULTS[name]) if since <= metadata_version)
+
+
+def of_new_cluster(metadata_version: int) -> dict[str, int]:
+    """The levels above 0 of a new cluster of this broker, in the order of Kafka's records: those of Kafka, as far as
+    they are served. The quorum keeps kraft.version.
+    """
+    levels = {features.METADATA_VERSION: metadata_version}
+    for name in sorted(set(DEFAULTS) - {features.KRAFT_VERSION}):
+        level = min(default_level(name, metadata_version), features.SUPPORTED[name][1])
+        if level > 0:
+            levels[name] = level
+    return levels
 
 
 def loses_metadata(current: int, level: int) -> bool:

@@ -375,7 +375,7 @@ def _level(release: str | None) -> int:
 
 
 def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[VersionedRecord]:
-    levels = features.of_new_cluster(level)
+    levels = releases.of_new_cluster(level)
     for text in texts:
         name, equals, number = text.partition("=")
         if name not in features.SUPPORTED:
@@ -393,9 +393,11 @@ def _records(level: int, texts: Sequence[str], *, is_dynamic: bool) -> list[Vers
                 )
             continue
         levels[name] = int(number)
+    first = levels.pop(features.METADATA_VERSION)
+    # In the order of Kafka's records.
     return [
         VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=number))
-        for name, number in levels.items()
+        for name, number in ((features.METADATA_VERSION, first), *sorted(levels.items()))
         if number > 0
     ]
 

@@ -17,7 +17,7 @@ from broker_cy.controller.producer_ids import AllocateProducerIds
 from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata import features, framing, snapshot
+from broker_cy.metadata import features, framing, releases, snapshot
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
 from broker_cy.metadata.loader import Loader
@@ -66,14 +66,15 @@ def test_a_new_cluster() -> None:
     assert same_content(cluster.replayed(), image)
 
 
-@pytest.mark.parametrize(
-    ("level", "has_elr"), [(features.MV_ELR_BY_DEFAULT - 1, False), (features.MV_ELR_BY_DEFAULT, True)]
-)
+ELR_BY_DEFAULT = releases.DEFAULTS[features.ELIGIBLE_LEADER_REPLICAS][1]
+
+
+@pytest.mark.parametrize(("level", "has_elr"), [(ELR_BY_DEFAULT - 1, False), (ELR_BY_DEFAULT, True)])
 def test_eligible_leaders_of_a_new_cluster(level: int, has_elr: bool) -> None:
     """If this fails, a new cluster loses records to a power cut that one of Kafka keeps; or its nodes disagree on
     min.insync.replicas, which decides who may lead (KIP-966).
     """
-    names = features.of_new_cluster(level)
+    names = releases.of_new_cluster(level)
     bootstrap = [
         VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=number)) for name, number in names.items()
     ]

@@ -49,8 +49,10 @@ def test_looking_changes_nothing() -> None:
 def test_all_or_nothing() -> None:
     """If this fails, a request that is refused has changed something."""
     cluster = Cluster.started()
-    with pytest.raises(KafkaError, match=r"version 1 for feature group\.version\. Local controller 1 does not support"):
-        cluster.run(update((NAME, 1, SAFE_DOWNGRADE), ("group.version", 1, UPGRADE)))
+    with pytest.raises(
+        KafkaError, match=r"version 1 for feature streams\.version\. Local controller 1 does not support"
+    ):
+        cluster.run(update((NAME, 1, SAFE_DOWNGRADE), ("streams.version", 1, UPGRADE)))
     assert cluster.image.features.level(NAME) == 2
 
 
@@ -134,10 +136,10 @@ def test_eligible_leader_replicas_need_their_records() -> None:
 
 def test_a_level_that_is_not_served_can_be_given_up() -> None:
     """If this fails, the log of an Apache Kafka keeps a feature forever that this broker does not serve."""
-    levels = {"metadata.version": 30, "group.version": 1}
+    levels = {"metadata.version": 30, "streams.version": 1}
     records = [VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=at)) for name, at in levels.items()]
     cluster = Cluster.started(bootstrap=records)
-    cluster.run(update(("group.version", 0, SAFE_DOWNGRADE)))
+    cluster.run(update(("streams.version", 0, SAFE_DOWNGRADE)))
     assert cluster.image.features.levels() == {"metadata.version": 30}
 
 

@@ -13,14 +13,8 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers.shared import listing
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
-from tests.broker_cy.coordinator_services.test_record_writer import (
-    HeldPartition,
-    answers_soon,
-    delete_group,
-    in_flight,
-    lost,
-    same_partition,
-)
+from tests.broker_cy.coordinator_services.held import HeldPartition, answers_soon, in_flight, lost
+from tests.broker_cy.coordinator_services.test_record_writer import delete_group, same_partition
 
 
 async def beat(broker: GroupBroker, member_id: str, generation: int = 1) -> ErrorCode:

@@ -62,11 +62,11 @@ def test_kafkas_log_loads() -> None:
 def test_features_that_are_not_served_are_not_reported() -> None:
     """If this fails, clients would use protocols that this broker does not have, because the log finalizes them."""
     features = load(METADATA_LOG).image.features
-    assert features.level("group.version") == 1
+    assert features.level("streams.version") == 1
     assert features.finalized == {
         name: min(level, SUPPORTED[name][1]) for name, level in features.levels().items() if SUPPORTED[name][1]
     }
-    assert "group.version" not in features.finalized
+    assert "streams.version" not in features.finalized
     assert features.finalized["transaction.version"] == 2
 
 
