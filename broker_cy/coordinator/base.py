@@ -94,6 +94,16 @@ class StateMachine(ABC, Generic[K, S]):
         self.take_image(image)
         return self.new_step()
 
+    def abandon(self, step: S) -> None:
+        """Undo the records of an operation that fails half-way; its step must be the newest one."""
+        for before in reversed(step.before):
+            before.restore(self)
+        self.next_offset -= len(step.before)
+        step.records.clear()
+        step.before.clear()
+        step.follows.clear()
+        step.work.clear()
+
     def written(self, steps: Iterable[S], now: Now) -> S:
         """The records of these steps are written: return the resulting step."""
         out = self.new_step()
@@ -111,10 +121,14 @@ class StateMachine(ABC, Generic[K, S]):
                 before.restore(self)
             self.next_offset -= len(step.before)
         out = self.new_step()
+        self.undone(out, code)
         for step in steps:
             for follow in step.follows:
                 follow.failed(self, out, now, code)
         return out
+
+    def undone(self, out: S, code: ErrorCode) -> None:
+        """The newest records were undone, before any request is answered."""
 
     def timed_out(self, steps: Iterable[S], now: Now) -> S:
         """The records of these steps are in the log, and were not committed in time: return the step for the requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker_cy.coordinator.group import CommitCheck
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.step import GroupStep, OffsetsCommitted, Place, Record
@@ -41,7 +42,9 @@ def commit(
     partitions exist.
     """
     try:
-        _validate(machine, request, version, now)
+        check = _validate(machine, request, version, now)
+        if check is not None:
+            _check_partitions(machine, request, check)
     except KafkaError as error:
         step.reply(token, commit_error(request, error.code))
         return
@@ -100,16 +103,32 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
     return 3 * len(metadata) > STRING_BYTES_MAX and len(metadata.encode("utf-8")) > STRING_BYTES_MAX
 
 
-def _validate(machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
-    """Raises KafkaError if this sender may not commit; prolongs the session of a member that may."""
+def _check_partitions(machine: GroupMachine, request: messages.OffsetCommitRequest, check: CommitCheck) -> None:
+    """As in Kafka, a partition that the sender may not commit in is an error for the whole request, and partitions with
+    too large metadata are not checked.
+    """
+    units_max = machine.settings.offset_metadata_max
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if not _is_too_large(partition.committed_metadata or "", units_max):
+                check(topic.topic_id, partition.partition_index)
+
+
+def _validate(
+    machine: GroupMachine, request: messages.OffsetCommitRequest, version: int, now: Now
+) -> CommitCheck | None:
+    """Raises KafkaError if this sender may not commit; prolongs the session of a member that may. Returns the check of
+    each partition, if there is one.
+    """
     group = machine.groups.get(request.group_id)
     if group is not None:
-        group.check_commit(machine, request, version, now)
-    elif request.generation_id_or_member_epoch >= 0:
+        return group.check_commit(machine, request, version, now)
+    if request.generation_id_or_member_epoch >= 0:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND if version >= VERSION_GROUP_ID_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
         )
-    # Else a consumer that assigns its partitions itself, or an administrator: the record creates the group.
+    # A consumer that assigns its partitions itself, or an administrator: the record creates the group.
+    return None
 
 
 # ---- TxnOffsetCommit ----
@@ -133,7 +152,9 @@ def commit_transactional(
 ) -> None:
     """Commit offsets that become visible when the producer's transaction is committed. Topics and partitions exist."""
     try:
-        _validate_transactional(machine, request)
+        check = _validate_transactional(machine, request)
+        if check is not None:
+            _check_transactional_partitions(machine, request, check)
     except KafkaError as error:
         step.reply(token, txn_commit_error(request, error.code))
         return
@@ -167,13 +188,28 @@ def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse
     return messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 
 
-def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCommitRequest) -> None:
-    """Raises KafkaError if this sender may not commit."""
+def _check_transactional_partitions(
+    machine: GroupMachine, request: messages.TxnOffsetCommitRequest, check: CommitCheck
+) -> None:
+    """The request has no ids of topics. Raises KafkaError."""
+    units_max = machine.settings.offset_metadata_max
+    for topic in request.topics:
+        known = machine.image.topics.by_name(topic.name)
+        if known is None:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        for partition in topic.partitions:
+            if not _is_too_large(partition.committed_metadata or "", units_max):
+                check(known.topic_id, partition.partition_index)
+
+
+def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
+    """Raises KafkaError if this sender may not commit. Returns the check of each partition, if there is one."""
     group = machine.groups.get(request.group_id)
     if group is not None:
-        group.check_transactional_commit(request)
-    elif request.generation_id >= 0:
+        return group.check_transactional_commit(request)
+    if request.generation_id >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return None
 
 
 # ---- OffsetDelete ----

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
@@ -27,6 +28,10 @@ from broker_cy.wire import messages
 
 G = TypeVar("G", bound="Group")
 
+# Checks one partition (topic id, index) of a commit; raises KafkaError if this sender may not commit there.
+CommitCheck = Callable[[UUID, int], None]
+
+UNKNOWN_OFFSET: Final = -1
 # Deletions wait this long after a failed write.
 DELETIONS_RETRY_MS: Final = 1_000
 
@@ -77,14 +82,14 @@ class Group(ABC):
     # ---- offsets ----
 
     @abstractmethod
-    def check_commit(self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
-        """Raises KafkaError if this sender may not commit."""
+    def check_commit(
+        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> CommitCheck | None:
+        """Raises KafkaError if this sender may not commit. Returns the check of each partition, if there is one."""
 
     @abstractmethod
-    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
-        """Raises KafkaError if this sender may not commit. Before version 3 (KIP-447) the request does not identify the
-        member, and nothing is checked.
-        """
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
+        """The same. Before version 3 (KIP-447) the request does not identify the member, and nothing is checked."""
 
     @abstractmethod
     def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
@@ -177,8 +182,8 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         self.subscribers = Subscribers()
         self.topic_hashes: dict[str, int] = {}
         """Hashes of the metadata of topics, by name, as groups have computed them; those of changed topics are gone."""
-        self.topics_created_at = 0
-        """Grows when topics are created: regular expressions may match them."""
+        self.topics_created_at = UNKNOWN_OFFSET
+        """Offset of the metadata in which topics were created last: regular expressions may match them."""
         # The settings of groups that have settings of their own, with what they were made of.
         self._consumer_configs: dict[str, tuple[Mapping[str, str], GroupSettings, ConsumerGroupConfig]] = {}
 
@@ -216,6 +221,10 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
             self._displaced.append(later)
         self.groups[group.group_id] = group
 
+    def displace(self, group: Group) -> None:
+        """Requests that wait in a group whose creation was undone are refused when the undoing is done."""
+        self._displaced.append(group)
+
     def append(self, step: GroupStep, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
         """Make records part of the step and apply them. With a producer id they belong to its transaction."""
         for record in new:
@@ -229,3 +238,18 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         """The next sweep finds the expired offsets again; those in deleted topics are known only here."""
         self.deleted.extendleft(reversed(taken))
         self.deletions_due_ms = now.mono_ms + DELETIONS_RETRY_MS
+
+
+class GroupAdded(NamedTuple):
+    """A record created a group, in place of another one or of none."""
+
+    group_id: str
+    replaced: Group | None
+
+    def restore(self, machine: GroupTable) -> None:
+        machine.displace(machine.groups.pop(self.group_id))
+        if self.replaced is not None:
+            machine.put_back(self.replaced)
+
+    def undo(self, group: Group | None) -> Group | None:
+        return None if self.replaced is None else self.replaced.copied()

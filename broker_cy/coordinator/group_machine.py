@@ -12,14 +12,15 @@ created. Everything else (the members of `groups` and their waiting requests, `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from broker_cy.coordinator import expiry, records
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.hooks import HookedGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.group import Group, GroupTable
+from broker_cy.coordinator.consumer import replay as consumer_replay
+from broker_cy.coordinator.group import UNKNOWN_OFFSET, Group, GroupAdded, GroupTable
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
@@ -93,6 +94,12 @@ class GroupMachine(GroupTable):
 
     # ---- changes from outside ----
 
+    def take_image(self, image: MetadataImage) -> None:
+        super().take_image(image)
+        if self.topics_created_at == UNKNOWN_OFFSET:
+            # As in Kafka, regular expressions that were matched before are matched again.
+            self.topics_created_at = image.offset
+
     def metadata_changed(self, delta: ImageDelta, image: MetadataImage) -> GroupStep:
         """Groups that subscribe to changed topics are marked: as in Kafka, to each topic of the delta, also if only a
         leader has changed. Offsets that were committed in deleted topics are deleted.
@@ -100,7 +107,7 @@ class GroupMachine(GroupTable):
         step = super().metadata_changed(delta, image)
         for before, after in delta.topics:
             if before is None:
-                self.topics_created_at += 1
+                self.topics_created_at = image.offset
             for name in {each.name for each in (before, after) if each is not None}:
                 self.topic_hashes.pop(name, None)
                 for group_id in self.subscribers.of(name):
@@ -111,12 +118,10 @@ class GroupMachine(GroupTable):
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
         return step
 
-    def failed(self, steps: Sequence[GroupStep], code: ErrorCode, now: Now) -> GroupStep:
-        out = super().failed(steps, code, now)
+    def undone(self, out: GroupStep, code: ErrorCode) -> None:
         while self._displaced:
             self._displaced.pop().discard(self, out, append_error(code))
         expiry.undone(self)
-        return out
 
     def unload(self) -> GroupStep:
         """This broker no longer coordinates the partition: answer every waiting request with NOT_COORDINATOR."""
@@ -149,21 +154,6 @@ class GroupMachine(GroupTable):
 
 
 # ---- state that a record replaced ----
-
-
-class GroupAdded(NamedTuple):
-    """A record created a group, in place of another one or of none."""
-
-    group_id: str
-    replaced: Group | None
-
-    def restore(self, machine: GroupMachine) -> None:
-        del machine.groups[self.group_id]
-        if self.replaced is not None:
-            machine.put_back(self.replaced)
-
-    def undo(self, group: Group | None) -> Group | None:
-        return None if self.replaced is None else self.replaced.copied()
 
 
 class ClassicBefore(NamedTuple):
@@ -304,6 +294,7 @@ _CHANGES: dict[bytes, Callable[[GroupMachine, int, int, bytes, bytes | None], Be
         ((KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT), _change_offset),
         ((KeyType.GROUP_METADATA,), _change_classic),
         (GROUP_TYPES, _change_other),
+        *(((kind,), change) for kind, change in consumer_replay.CHANGES.items()),
     )
     for kind in kinds
 }

@@ -1,4 +1,4 @@
-"""Groups of types this broker does not serve yet: consumer (KIP-848), share (KIP-932) and streams (KIP-1071).
+"""Groups of types this broker does not serve yet: share (KIP-932) and streams (KIP-1071).
 
 Their records stay in the log and are never rewritten. Only the fields that ListGroups needs are read. Such a group is
 not a classic group: clients cannot join it. Its committed offsets can be fetched, and they do not expire.
@@ -9,32 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
-from broker_cy.coordinator.group import Group, GroupTable, GroupType, names_member
+from broker_cy.coordinator.group import CommitCheck, Group, GroupTable, GroupType, names_member
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.records import key_type
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
-from broker_cy.wire import codec, messages
+from broker_cy.wire import messages
 
 
 class OtherKeyType(IntEnum):
-    """Types of keys that belong to groups that are not classic."""
+    """Types of keys that belong to such groups."""
 
-    CONSUMER_GROUP_METADATA = 3
-    CONSUMER_GROUP_PARTITION_METADATA = 4
-    CONSUMER_GROUP_MEMBER_METADATA = 5
-    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA = 6
-    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER = 7
-    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT = 8
     SHARE_GROUP_MEMBER_METADATA = 10
     SHARE_GROUP_METADATA = 11
     SHARE_GROUP_TARGET_ASSIGNMENT_METADATA = 12
     SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER = 13
     SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
     SHARE_GROUP_STATE_PARTITION_METADATA = 15
-    CONSUMER_GROUP_REGULAR_EXPRESSION = 16
     STREAMS_GROUP_METADATA = 17
     STREAMS_GROUP_MEMBER_METADATA = 19
     STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
@@ -48,13 +41,10 @@ GROUP_TYPES: dict[int, GroupType] = {key: GroupType[key.name.split("_")[0]] for 
 # A group has the members that have a record of one of these.
 _MEMBER_KEYS = frozenset(
     {
-        OtherKeyType.CONSUMER_GROUP_MEMBER_METADATA,
         OtherKeyType.SHARE_GROUP_MEMBER_METADATA,
         OtherKeyType.STREAMS_GROUP_MEMBER_METADATA,
     }
 )
-# `state` in ConsumerGroupCurrentMemberAssignmentValue of a member whose assignment is complete.
-_MEMBER_STABLE = 0
 
 
 class OtherGroup(Group):
@@ -89,12 +79,16 @@ class OtherGroup(Group):
     def is_unused(self) -> bool:
         return False
 
-    def check_commit(self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
+    def check_commit(
+        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> CommitCheck | None:
         self._check_epoch(request.generation_id_or_member_epoch)
+        return None
 
-    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
         if names_member(request) or self.group_type is GroupType.SHARE:
             self._check_epoch(request.generation_id)
+        return None
 
     def _check_epoch(self, member_epoch: int) -> None:
         """An administrator may commit in an empty group."""
@@ -145,29 +139,8 @@ class OtherGroup(Group):
             return "Empty"
         if self.group_type is GroupType.SHARE:
             return "Stable"
-        if self.group_type is GroupType.STREAMS:
-            # The topology is matched with the topics when a member is heard of, which none can be.
-            return "NotReady"
-        return self._consumer_state()
-
-    def _consumer_state(self) -> str:
-        epoch = assignment_epoch = 0
-        members: list[tuple[int, int]] = []
-        for key, value in self.records.items():
-            kind = key_type(key)
-            if kind == OtherKeyType.CONSUMER_GROUP_METADATA:
-                epoch = codec.decode_versioned(messages.ConsumerGroupMetadataValue, value)[0].epoch
-            elif kind == OtherKeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA:
-                target = codec.decode_versioned(messages.ConsumerGroupTargetAssignmentMetadataValue, value)[0]
-                assignment_epoch = target.assignment_epoch
-            elif kind == OtherKeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT:
-                member = codec.decode_versioned(messages.ConsumerGroupCurrentMemberAssignmentValue, value)[0]
-                members.append((member.member_epoch, member.state))
-        if epoch > assignment_epoch:
-            return "Assigning"
-        if any(member_epoch != assignment_epoch or state != _MEMBER_STABLE for member_epoch, state in members):
-            return "Reconciling"
-        return "Stable"
+        # The topology is matched with the topics when a member is heard of, which none can be.
+        return "NotReady"
 
     def tombstones(self) -> list[Record]:
         return [Record(key, None) for key in sorted(self.records, key=key_type, reverse=True)]

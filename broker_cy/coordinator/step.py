@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.step import Now, Step, Token
+from broker_cy.core.step import Now, Step, Token, Work
 from broker_cy.metrics.events import Event
 
 Place = tuple[str, str, int]  # group, topic, partition
@@ -64,9 +64,10 @@ class OffsetsCommitted(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorStep(Step[Record]):
-    """`events` are for `__cluster_events`. Only deletions are not atomic."""
+    """`events` are for `__cluster_events`, `work` is for the background. Only deletions are not atomic."""
 
     events: list[Event] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)
 
     def reply_when_written(self, token: Token, response: Any, refuse: Callable[..., Any], *about: Any) -> None:
         """Answer `response` once the records are on disk, or `refuse(*about, code)` if they cannot be written, where

@@ -21,6 +21,8 @@ class TimerKind(IntEnum):
     """The join phase of a group."""
     SYNC = 2
     """The wait for the SyncGroup requests of a group."""
+    REBALANCE = 3
+    """The time in which a member has to give up partitions."""
 
 
 class TimerKey(NamedTuple):

@@ -24,7 +24,7 @@ from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.coordinator_services.record_writer import RecordWriter, size_bytes
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
-from broker_cy.core.step import Now
+from broker_cy.core.step import Now, Work, WorkFailed
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import records as wire_records
 from broker_cy.wire.control import ControlType, control_type
@@ -247,7 +247,23 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
             self._queue(step)
         elif step.follows:
             self._follow_unwritten(step)
+        for work in step.work:
+            done = self._loop.run_in_executor(self._executor, work.function, *work.arguments)
+            done.add_done_callback(partial(self._worked, work))
         self._set_timer()
+
+    def _worked(self, work: Work, done: asyncio.Future[Any]) -> None:
+        """Take the result of work in the background, unless this broker no longer coordinates the partition."""
+        if self.state is not LoadState.ACTIVE or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.logger.error(
+                "work of the %s failed", self.coordinator, extra=facts(work=work.function.__name__, reason=repr(error))
+            )
+        result = done.result() if error is None else WorkFailed(repr(error))
+        then: Any = work.then
+        self.accept(self.machine.run(then, *work.about, result, self.now()))
 
     # ---- outcomes ----
 

@@ -12,7 +12,7 @@ events of its disk and of other nodes, and says in which order they must happen 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
@@ -37,6 +37,24 @@ class Reply(NamedTuple):
 
     token: Token
     response: Any
+
+
+class Work(NamedTuple):
+    """Work in the background. A worker computes `function(*arguments)`, which share nothing with the machine; then the
+    operation `then(machine, step, *about, result, now)` runs. It begins at once, also if the step's records fail later,
+    and the state has gone on when it ends: `then` checks the parts of the state that the result stands on.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    then: Callable[..., None]
+    about: tuple[Any, ...] = ()
+
+
+class WorkFailed(NamedTuple):
+    """The result if the function raised an exception."""
+
+    reason: str
 
 
 class Follow(Protocol):

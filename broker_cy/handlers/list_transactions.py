@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Sequence
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
+from broker_cy.coordinator.pattern import PatternError
 from broker_cy.coordinator.txn import admin
 from broker_cy.coordinator.txn.admin import Filter
-from broker_cy.coordinator.txn.pattern import PatternError
 from broker_cy.coordinator.txn.state import Transaction
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.listing import in_parts

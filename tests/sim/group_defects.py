@@ -29,11 +29,11 @@ def stale_generation_commits(patch: Patch) -> None:
     """OffsetCommit of an older generation is accepted."""
     right = commit._validate
 
-    def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
+    def validate(machine: Machine, request: Any, version: int, now: Any) -> Any:
         group = machine.classic(request.group_id)
         if group is not None and request.generation_id_or_member_epoch >= 0:
             request.generation_id_or_member_epoch = group.generation
-        right(machine, request, version, now)
+        return right(machine, request, version, now)
 
     patch.setattr(commit, "_validate", validate)
 
@@ -66,11 +66,11 @@ def fenced_static_member_commits(patch: Patch) -> None:
     """A member that was replaced by another one with its instance id can still commit."""
     right = commit._validate
 
-    def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
+    def validate(machine: Machine, request: Any, version: int, now: Any) -> Any:
         group = machine.classic(request.group_id)
         if group is not None:
             request.member_id = group.static_members.get(request.group_instance_id, request.member_id)
-        right(machine, request, version, now)
+        return right(machine, request, version, now)
 
     patch.setattr(commit, "_validate", validate)
 

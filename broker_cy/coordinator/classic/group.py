@@ -8,7 +8,7 @@ from broker_cy.coordinator.classic import subscription
 from broker_cy.coordinator.classic.journal import Journal
 from broker_cy.coordinator.classic.member import ClassicMember, Protocols
 from broker_cy.coordinator.classic.state import PREDECESSORS, GroupState
-from broker_cy.coordinator.group import Group, GroupType, names_member
+from broker_cy.coordinator.group import CommitCheck, Group, GroupType, names_member
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Token
@@ -93,15 +93,16 @@ class ClassicGroup(Group):
     def is_unused(self) -> bool:
         return self.state is GroupState.EMPTY
 
-    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> None:
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
         """As in any group. A rebalance in progress is no reason to refuse."""
         if not names_member(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
-            return
+            return None
         code = self.member_error(request.member_id, request.group_instance_id)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
         if request.generation_id != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return None
 
     def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
         return True

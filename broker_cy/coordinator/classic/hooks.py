@@ -6,7 +6,7 @@ from broker_cy.coordinator.classic import rebalance, records
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.group import CommitCheck, GroupTable
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -19,11 +19,13 @@ class HookedGroup(ClassicGroup):
 
     __slots__ = ()
 
-    def check_commit(self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
+    def check_commit(
+        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> CommitCheck | None:
         """As in any group; prolongs the session of a member that may commit."""
         generation = request.generation_id_or_member_epoch
         if generation < 0 and self.state is GroupState.EMPTY:
-            return
+            return None
         if generation >= 0 or request.member_id or request.group_instance_id is not None:
             code = self.member_error(request.member_id, request.group_instance_id)
             if code is not ErrorCode.NONE:
@@ -37,6 +39,7 @@ class HookedGroup(ClassicGroup):
         member = self.members.get(request.member_id)
         if member is not None:
             rebalance.set_session(machine, self, member, now)
+        return None
 
     def tombstones(self) -> list[Record]:
         return [records.group_tombstone(self.group_id)]

@@ -25,6 +25,8 @@ from broker_cy.coordinator.classic.rebalance import (
     wait_for_join,
 )
 from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.consumer import classic_members
+from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
@@ -55,13 +57,20 @@ def join(
     """Handle a JoinGroup. `unique` is the random part of a member id that may be created here."""
     is_unknown = request.member_id == ""
     group = machine.groups.get(request.group_id)
-    is_new_group = group is None
+    if is_unknown and isinstance(group, ConsumerGroup) and not group.members:
+        # A consumer group without members leaves its id to a classic group.
+        machine.append(step, group.tombstones())
+        group = None
+    is_new_group, begin = group is None, len(step.records)
     if group is None:
         if not is_unknown:
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
         group = machine.add_group(HookedGroup(request.group_id, now.wall_ms))
         group.is_new = True
+    elif isinstance(group, ConsumerGroup):
+        classic_members.join(machine, step, group, request, client, unique, token, now)
+        return
     elif not isinstance(group, ClassicGroup):
         step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
@@ -72,7 +81,7 @@ def join(
         _join_new(machine, step, group, request, client, token, unique, now)
     else:
         _join_known(machine, step, group, request, client, token, now)
-    if is_new_group and not step.records:
+    if is_new_group and len(step.records) == begin:
         _persist_new_group(machine, step, group, now)
 
 

@@ -7,6 +7,8 @@ from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.rebalance import drop_member, maybe_complete_join, prepare, set_session
 from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.consumer import classic_members
+from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
@@ -31,8 +33,10 @@ def _heartbeat_response(code: ErrorCode) -> messages.HeartbeatResponse:
 
 def heartbeat_code(machine: GroupMachine, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
-    group = machine.classic(request.group_id)
-    if group is None:
+    group = machine.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.heartbeat_code(machine, group, request, now)
+    if not isinstance(group, ClassicGroup):
         return ErrorCode.UNKNOWN_MEMBER_ID
     code = group.member_error(request.member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:
@@ -54,8 +58,13 @@ def leave(
     now: Now,
 ) -> None:
     """Remove members by member id or, by an administrator, by instance id alone. Each has a separate result."""
+    known = machine.groups.get(group_id)
+    if isinstance(known, ConsumerGroup):
+        results = classic_members.leave(machine, step, known, identities, now)
+        step.reply_when_written(token, messages.LeaveGroupResponse(members=results), _leave_error)
+        return
     group = machine.classic(group_id)
-    results: list[messages.LeaveGroupResponse.MemberResponse] = []
+    results = []
     left: list[ClassicMember] = []
     anyone_left = False
     for identity in identities:

@@ -168,7 +168,7 @@ def prepare(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now,
     elif group.all_joined:
         complete_join(machine, step, group, now)
     else:
-        _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
+        set_join_timer(machine, group, now, group.rebalance_timeout_ms)
 
 
 def maybe_complete_join(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
@@ -193,7 +193,7 @@ def complete_join(machine: GroupTable, step: GroupStep, group: ClassicGroup, now
             drop_member(machine, step, group, member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none has joined: wait until they join or their sessions end.
-        _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
+        set_join_timer(machine, group, now, group.rebalance_timeout_ms)
         return
     group.next_generation(now.wall_ms)
     group.journal.join_phase_over(now)
@@ -226,10 +226,10 @@ def on_join_timer(machine: GroupTable, step: GroupStep, group: ClassicGroup, now
 
 def _set_initial_delay(machine: GroupTable, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
     group.initial_delay = (delay_ms, remaining_ms)
-    _set_join_timer(machine, group, now, delay_ms)
+    set_join_timer(machine, group, now, delay_ms)
 
 
-def _set_join_timer(machine: GroupTable, group: ClassicGroup, now: Now, delay_ms: int) -> None:
+def set_join_timer(machine: GroupTable, group: ClassicGroup, now: Now, delay_ms: int) -> None:
     machine.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
 
 

@@ -9,6 +9,8 @@ from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
 from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.consumer import classic_members
+from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
@@ -18,6 +20,10 @@ from broker_cy.wire import messages
 
 
 def sync(machine: GroupMachine, step: GroupStep, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
+    known = machine.groups.get(request.group_id)
+    if isinstance(known, ConsumerGroup):
+        classic_members.sync(machine, step, known, request, token, now)
+        return
     group = machine.classic(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         step.reply(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker_cy.coordinator.txn.pattern import Pattern
+from broker_cy.coordinator.pattern import Pattern
 from broker_cy.coordinator.txn.state import BY_LABEL, Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
 from broker_cy.core.errors import ErrorCode

@@ -10,6 +10,7 @@ from uuid import UUID
 from broker_cy.coordinator import admin, commit, fetch
 from broker_cy.coordinator.classic import join, membership, sync
 from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.other_groups import OtherGroup
 from broker_cy.coordinator.settings import GroupSettings
@@ -18,6 +19,7 @@ from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 from broker_cy.core.uuid import ZERO
+from broker_cy.metadata.image import MetadataImage
 from broker_cy.wire import messages
 
 GROUP = "readers"
@@ -94,7 +96,7 @@ class Harness:
     def restart(self) -> None:
         """Load another state machine from the log."""
         self.held.clear()
-        self.machine = replayed(self.log, self.settings, self.now)
+        self.machine = replayed(self.log, self.settings, self.now, self.machine.image)
 
     # ---- time ----
 
@@ -343,13 +345,30 @@ class Harness:
         return ids
 
 
-def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupMachine:
+def replayed(
+    log: Iterable[Record], settings: GroupSettings, now: Now, image: MetadataImage | None = None
+) -> GroupMachine:
     """Return a state machine loaded from records."""
     machine = GroupMachine(settings)
+    if image is not None:
+        machine.take_image(image)
     for offset, record in enumerate(log):
         machine.apply(offset, -1, record.key, record.value)
     machine.loaded(now)
     return machine
+
+
+def consumer_state(group: ConsumerGroup) -> tuple[Any, ...]:
+    """Return the durable state of a consumer group, for comparison."""
+    return (
+        (group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_at_ms),
+        group.has_partition_metadata,
+        group.members,
+        group.target,
+        group.resolved,
+        (group.owners, group.static_members, group.by_name, group.by_regex, group.regex_members, group.assignors),
+        (group.classic_members, group.classic_protocols),
+    )
 
 
 def durable(machine: GroupMachine) -> dict[str, Any]:
@@ -368,6 +387,17 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
         },
         "other": {
             group.group_id: dict(group.records) for group in machine.groups.values() if isinstance(group, OtherGroup)
+        },
+        "consumer": {
+            group.group_id: consumer_state(group)
+            for group in machine.groups.values()
+            if isinstance(group, ConsumerGroup)
+        },
+        "subscribers": {
+            topic: set(machine.subscribers.of(topic))
+            for group in machine.groups.values()
+            if isinstance(group, ConsumerGroup)
+            for topic in group.subscribed_topics()
         },
         "pending": sorted(machine.offsets.pending_offsets(), key=repr),
     }

@@ -79,16 +79,19 @@ def test_a_changed_topic_marks_the_groups_that_subscribe_to_it() -> None:
     h.machine.topic_hashes = {"t": 1, "u": 2}
     old, new = TopicImage("t", UUID(int=1), {}), TopicImage("t", UUID(int=2), {})
 
-    def change(*deltas: TopicDelta) -> list[int]:
-        h.take(h.machine.metadata_changed(ImageDelta(list(deltas), [], [], []), MetadataImage()))
+    image = MetadataImage()
+
+    def change(offset: int, *deltas: TopicDelta) -> list[int]:
+        image.offset = offset
+        h.take(h.machine.metadata_changed(ImageDelta(list(deltas), [], [], []), image))
         return [group.marks for group in groups]
 
-    assert change(TopicDelta(None, old)) == [1, 1, 0]
-    assert (h.machine.topics_created_at, h.machine.topic_hashes) == (1, {"u": 2})
-    assert change(TopicDelta(old, old)) == [2, 2, 0]
+    assert change(5, TopicDelta(None, old)) == [1, 1, 0]
+    assert (h.machine.topics_created_at, h.machine.topic_hashes) == (5, {"u": 2})
+    assert change(6, TopicDelta(old, old)) == [2, 2, 0]
     h.machine.subscribers.unsubscribe("b", "t")
-    assert change(TopicDelta(old, None), TopicDelta(None, new)) == [4, 2, 0]
-    assert h.machine.topics_created_at == 2
+    assert change(7, TopicDelta(old, None), TopicDelta(None, new)) == [4, 2, 0]
+    assert h.machine.topics_created_at == 7
     assert h.log == []
 
 

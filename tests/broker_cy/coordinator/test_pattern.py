@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.coordinator.txn.pattern import Pattern, PatternError
+from broker_cy.coordinator.pattern import Pattern, PatternError
 
 PIECES = ["a", "b", "c", ".", "*", "+", "?", "|", "(", ")", "[ab]", "[^a]", "\\w", "\\b", "^", "$", "{1,2}", "(?:"]
 

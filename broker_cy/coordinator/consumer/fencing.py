@@ -1,0 +1,51 @@
+"""The end of memberships: members that leave, and those whose time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker_cy.coordinator.consumer import deadlines, downgrade, records
+from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
+
+
+class MembersFenced(NamedTuple):
+    """The records that remove members."""
+
+    group_id: str
+    member_ids: tuple[str, ...]
+
+    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
+        """Nothing waits for them."""
+
+    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
+        """They are members again, with a new session each."""
+        group = machine.groups.get(self.group_id)
+        if isinstance(group, ConsumerGroup):
+            deadlines.start_timers(machine, group, self.member_ids, now)
+
+
+def fence(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member_ids: Sequence[str], now: Now) -> None:
+    """Remove members. The others share the partitions again, in a classic group if none of them uses the consumer
+    protocol.
+    """
+    if not member_ids:
+        return
+    group_id = group.group_id
+    if downgrade.is_due(machine, group, [group.members[member_id] for member_id in member_ids]):
+        downgrade.downgrade(machine, step, group, member_ids, now, rebalances=True)
+        return
+    regexes = [group.members[member_id].regex for member_id in member_ids]
+    for member_id in member_ids:
+        machine.append(step, records.member_tombstones(group_id, member_id))
+        deadlines.cancel_timers(machine, group_id, member_id)
+    for regex in dict.fromkeys(filter(None, regexes)):
+        if regex not in group.regex_members:
+            machine.append(step, [records.regex_tombstone(group_id, regex)])
+    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    machine.append(step, [records.epoch_record(group_id, group.epoch + 1, metadata_hash)])
+    step.then(MembersFenced(group_id, tuple(member_ids)))

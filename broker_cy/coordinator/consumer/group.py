@@ -1,0 +1,304 @@
+"""A consumer group: members, who holds which partition, and its regular expressions. All of it follows from records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
+from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType, names_member
+from broker_cy.coordinator.modern.group import ModernGroup
+from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
+from broker_cy.wire import messages
+
+# From this version on, OffsetCommit has the member epoch.
+VERSION_MEMBER_EPOCH = 9
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched, with the version of the metadata and the time."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerGroup(ModernGroup[ConsumerMember]):
+    """Invariants: `owners` has each partition that a member holds, with that member's id. `static_members` maps each
+    instance id to its member. `regex_members`, `assignors` and `classic_protocols` count members, and are never 0.
+    """
+
+    __slots__ = (
+        "assignors",
+        "by_regex",
+        "classic_members",
+        "classic_protocols",
+        "has_partition_metadata",
+        "is_searching",
+        "owners",
+        "regex_members",
+        "resolved",
+        "static_members",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.static_members: dict[str, str] = {}
+        self.owners: dict[UUID, dict[int, str]] = {}
+        self.regex_members: dict[str, int] = {}
+        self.resolved: dict[str, ResolvedRegex] = {}
+        # The number of resolved expressions that match each topic.
+        self.by_regex: dict[str, int] = {}
+        self.assignors: dict[str, int] = {}
+        # Members that use the classic protocol, and the number of them that support each of its protocols.
+        self.classic_members = 0
+        self.classic_protocols: dict[str, int] = {}
+        # Whether the log has a record of Kafka before 4.1 that the metadata hash replaces.
+        self.has_partition_metadata = False
+        # Live state: whether the topics of its expressions are being looked up.
+        self.is_searching = False
+
+    def copied(self) -> ConsumerGroup:
+        found = type(self)(self.group_id)
+        found.number = self.number
+        found.epoch, found.metadata_hash = self.epoch, self.metadata_hash
+        found.assignment_epoch, found.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
+        found.members, found.target = dict(self.members), dict(self.target)
+        found.by_name, found.by_regex = dict(self.by_name), dict(self.by_regex)
+        found.static_members = dict(self.static_members)
+        found.owners = {topic_id: dict(partitions) for topic_id, partitions in self.owners.items()}
+        found.regex_members, found.resolved = dict(self.regex_members), dict(self.resolved)
+        found.assignors = dict(self.assignors)
+        found.classic_members, found.classic_protocols = self.classic_members, dict(self.classic_protocols)
+        found.has_partition_metadata = self.has_partition_metadata
+        return found
+
+    # ---- what any group has ----
+
+    @property
+    def group_type(self) -> GroupType:
+        return GroupType.CONSUMER
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_stable else "Reconciling"
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return "consumer"
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.members
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.by_name or topic in self.by_regex
+
+    def subscribed_topics(self) -> set[str]:
+        return {*self.by_name, *self.by_regex}
+
+    def check_deletion(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def check_offset_deletion(self) -> None:
+        """Offsets of topics without subscription may be deleted at any time."""
+
+    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
+        return lambda offset: offset.commit_timestamp_ms
+
+    # ---- commit and fetch ----
+
+    def check_commit(
+        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> CommitCheck | None:
+        """As in any group. A commit does not prolong the session."""
+        epoch = request.generation_id_or_member_epoch
+        if epoch < 0 and not self.members:
+            return None
+        member = self.member(request.member_id)
+        if member.classic is None and version < VERSION_MEMBER_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit version {version} has no member epoch; use version {VERSION_MEMBER_EPOCH} or later",
+            )
+        return _commit_check(member, epoch)
+
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
+        """As in any group; a stale epoch is ILLEGAL_GENERATION, which the producer knows."""
+        if not names_member(request) or (request.generation_id < 0 and not self.members):
+            return None
+        try:
+            check = _commit_check(self.member(request.member_id), request.generation_id)
+        except KafkaError as error:
+            raise _for_producers(error) from error
+        if check is None:
+            return None
+
+        def check_partition(topic_id: UUID, partition: int) -> None:
+            try:
+                check(topic_id, partition)
+            except KafkaError as error:
+                raise _for_producers(error) from error
+
+        return check_partition
+
+    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+        if request.member_id is None and request.member_epoch < 0:
+            return True
+        member = self.member(request.member_id or "")
+        if request.member_epoch != member.epoch:
+            raise KafkaError(
+                _stale(member), f"member epoch {request.member_epoch} is not the epoch {member.epoch} of the member"
+            )
+        return True
+
+    # ---- members ----
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of the group {self.group_id}")
+        return found
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def is_held(self, topic_id: UUID, partition: int) -> bool:
+        """Whether a member holds the partition, also if it has been asked to give it up."""
+        return partition in self.owners.get(topic_id, ())
+
+    def put_member(self, member_id: str, new: ConsumerMember | None) -> None:
+        """Add, replace or (None) remove a member."""
+        if new is None:
+            old = self.members.pop(member_id, None)
+        else:
+            old = self.members.get(member_id)
+            self.members[member_id] = new
+        self._count(old, new)
+        if old is not None:
+            self._release(member_id, old)
+            if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
+                del self.static_members[old.instance_id]
+        if new is not None:
+            # A log that is compacted while it is read may show two holders for a while: the newest record is right.
+            self._hold(member_id, new.assigned)
+            self._hold(member_id, new.revoking)
+            if new.instance_id is not None:
+                self.static_members[new.instance_id] = member_id
+
+    def _count(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        before, after = (frozenset() if each is None else each.topics for each in (old, new))
+        if before != after:
+            self.count_names(before, -1)
+            self.count_names(after, 1)
+        _count(self.regex_members, old and old.regex, new and new.regex)
+        _count(self.assignors, old and old.assignor, new and new.assignor)
+        was, is_now = (None if each is None else each.classic for each in (old, new))
+        if was != is_now:
+            self.classic_members += (is_now is not None) - (was is not None)
+            for classic, change in ((was, -1), (is_now, 1)):
+                for name in () if classic is None else {name for name, _ in classic.protocols}:
+                    _add(self.classic_protocols, name, change)
+
+    def _release(self, member_id: str, member: ConsumerMember) -> None:
+        for held in (member.assigned, member.revoking):
+            for topic_id, partitions in held.items():
+                owners = self.owners.get(topic_id)
+                if owners is None:
+                    continue
+                for partition in partitions:
+                    if owners.get(partition) == member_id:
+                        del owners[partition]
+                if not owners:
+                    del self.owners[topic_id]
+
+    def _hold(self, member_id: str, held: AssignedEpochs) -> None:
+        for topic_id, partitions in held.items():
+            self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+
+    # ---- regular expressions ----
+
+    def put_regex(self, regex: str, new: ResolvedRegex | None) -> None:
+        """Set the topics that an expression matches, or (None) remove them."""
+        old = self.resolved.pop(regex, None)
+        if new is not None:
+            self.resolved[regex] = new
+        for each, change in ((old, -1), (new, 1)):
+            for topic in frozenset() if each is None else each.topics:
+                _add(self.by_regex, topic, change)
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics that the member reads. An expression without a result matches nothing yet."""
+        resolved = self.resolved.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    # ---- assignment ----
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether all members read the same topics: all by the same names, or all by one expression."""
+        everyone = len(self.members)
+        if not self.regex_members:
+            return all(count == everyone for count in self.by_name.values())
+        if next(iter(self.regex_members.values())) != everyone:
+            return False
+        return not self.by_name and all(count == 1 for count in self.by_regex.values())
+
+    def preferred_assignor(self, default: str) -> str:
+        """The assignor that most members with a preference want; `default` if none has one."""
+        return max(self.assignors, key=self.assignors.__getitem__) if self.assignors else default
+
+
+def _stale(member: ConsumerMember) -> ErrorCode:
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _commit_check(member: ConsumerMember, epoch: int) -> CommitCheck | None:
+    """Return the check of each partition for an epoch that is older than the member's; None if none is needed. Raises
+    KafkaError for a newer one.
+    """
+    if epoch == member.epoch:
+        return None
+    if epoch > member.epoch:
+        raise KafkaError(_stale(member), f"member epoch {epoch} is newer than the epoch {member.epoch} of the member")
+
+    def check(topic_id: UUID, partition: int) -> None:
+        assigned_at = member.assigned_at(topic_id, partition)
+        if assigned_at is None or epoch < assigned_at:
+            raise KafkaError(
+                _stale(member),
+                f"the member does not have partition {partition} of topic {topic_id} since its epoch {epoch}",
+            )
+
+    return check
+
+
+def _for_producers(error: KafkaError) -> KafkaError:
+    is_stale = error.code is ErrorCode.STALE_MEMBER_EPOCH
+    return KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) if is_stale else error
+
+
+def _count(counts: dict[str, int], old: str | None, new: str | None) -> None:
+    """Count a name out and another one in. An empty name is none."""
+    if old != new:
+        if old:
+            _add(counts, old, -1)
+        if new:
+            _add(counts, new, 1)
+
+
+def _add(counts: dict[str, int], name: str, change: int) -> None:
+    count = counts.get(name, 0) + change
+    if count:
+        counts[name] = count
+    else:
+        del counts[name]

@@ -1,0 +1,391 @@
+"""ConsumerGroupHeartbeat: a member joins, reports, learns its partitions and leaves by the same request.
+
+The operation appends its records one after the other, and each of its parts builds on what the earlier ones have
+changed: the member, the epoch of the group, the target assignment, and then the next step of this member.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.consumer_assignors import CONSUMER_ASSIGNORS
+from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.consumer import deadlines, fencing, records, regex
+from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
+from broker_cy.coordinator.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_REBALANCE_TIMEOUT_MS,
+    NOTHING_ASSIGNED,
+    STATIC_LEAVE_EPOCH,
+    AssignedEpochs,
+    ConsumerMember,
+)
+from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, reconciled
+from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
+from broker_cy.coordinator.consumer.upgrade import upgrade
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
+from broker_cy.coordinator.step import ClientFacts, GroupStep
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now, Token
+from broker_cy.wire import messages
+
+Request = messages.ConsumerGroupHeartbeatRequest
+Response = messages.ConsumerGroupHeartbeatResponse
+
+
+def heartbeat_error(code: ErrorCode, message: str | None = None) -> Response:
+    return Response(error_code=code, error_message=message or None)
+
+
+def heartbeat(
+    machine: GroupTable,
+    step: GroupStep,
+    request: Request,
+    client: ClientFacts,
+    unique: str,
+    may_describe: MayDescribe | None,
+    token: Token,
+    now: Now,
+) -> None:
+    """Handle a request that `validation.check_request` has passed. `unique` is the member id of a new member without
+    one. `may_describe` are its rights on topics; None: on all.
+    """
+    try:
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            response = _leave(machine, step, request, now)
+        else:
+            response = _heartbeat(machine, step, request, client, unique, may_describe, now)
+    except KafkaError as error:
+        machine.abandon(step)
+        step.reply(token, heartbeat_error(error.code, error.message))
+        return
+    step.reply_when_written(token, response, heartbeat_error)
+
+
+# ---- join and report ----
+
+
+def _heartbeat(
+    machine: GroupTable,
+    step: GroupStep,
+    request: Request,
+    client: ClientFacts,
+    unique: str,
+    may_describe: MayDescribe | None,
+    now: Now,
+) -> Response:
+    is_join = request.member_epoch == JOIN_EPOCH
+    group = _group(machine, step, request.group_id, is_join, now)
+    check_size(machine, group, request.member_id)
+    member_id = request.member_id or unique
+    owned = _owned(request)
+    member = _member(machine, step, group, request, member_id, owned, is_join)
+    updated = _updated(member, request, client)
+    change = update_member(machine, step, group, member, updated, may_describe, now)
+    # The first record of a group creates it.
+    group = consumer_group(machine, group.group_id)
+    update_epoch(machine, step, group, now, is_bumped=change.is_assignable)
+    update_target(machine, step, group, now)
+    updated = reconcile(machine, step, group, updated, owned, now, is_subscription_changed=change.is_changed)
+    deadlines.set_session(machine, group, updated, now)
+    response = Response(
+        member_id=member_id,
+        member_epoch=updated.epoch,
+        heartbeat_interval_ms=machine.consumer_config(group.group_id).heartbeat_interval_ms,
+    )
+    if is_join or _is_full(request) or updated.assigned != member.assigned:
+        response.assignment = _assignment(updated.assigned)
+    return response
+
+
+def consumer_group(machine: GroupTable, group_id: str) -> ConsumerGroup:
+    """Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    group = machine.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a {group.group_type.value} group, not a consumer group"
+        )
+    return group
+
+
+def _group(machine: GroupTable, step: GroupStep, group_id: str, is_join: bool, now: Now) -> ConsumerGroup:
+    """The group; if a member joins, a new one, which the table has with its first record, or a classic group that
+    becomes a consumer group.
+    """
+    group = machine.groups.get(group_id)
+    if is_join:
+        if group is None:
+            return HookedConsumerGroup(group_id)
+        if isinstance(group, ClassicGroup) and group.state is GroupState.EMPTY:
+            machine.append(step, group.tombstones())
+            return HookedConsumerGroup(group_id)
+        if isinstance(group, ClassicGroup):
+            upgrade(machine, step, group, now)
+    return consumer_group(machine, group_id)
+
+
+def check_size(machine: GroupTable, group: ConsumerGroup, member_id: str) -> None:
+    """Raises KafkaError(GROUP_MAX_SIZE_REACHED) if the group has no place for the member."""
+    size_max = machine.settings.consumer.max_size
+    if len(group.members) >= size_max and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group {group.group_id} has {size_max} members, and no more may join"
+        )
+
+
+def _member(
+    machine: GroupTable,
+    step: GroupStep,
+    group: ConsumerGroup,
+    request: Request,
+    member_id: str,
+    owned: Owned,
+    is_join: bool,
+) -> ConsumerMember:
+    """The member as it is known; one without records if it joins. Raises KafkaError if the request is not its own."""
+    instance_id = request.instance_id
+    if instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            return ConsumerMember(member_id) if is_join else group.member(member_id)
+        _check_epoch(member, request.member_epoch, owned)
+        return member
+    holder = group.static_member(instance_id)
+    if not is_join:
+        holder = check_instance(holder, instance_id, member_id)
+        _check_epoch(holder, request.member_epoch, owned)
+        return holder
+    if holder is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if holder.member_id == member_id and holder.classic is None and holder.epoch != STATIC_LEAVE_EPOCH:
+        # It has missed the answer to its join. Kafka 4.3 refuses it until its session ends.
+        return holder
+    if holder.classic is None and holder.epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"the instance id {instance_id} belongs to the member {holder.member_id}, which has not left",
+        )
+    return replace_static(machine, step, group, holder, member_id)
+
+
+def replace_static(
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, old: ConsumerMember, member_id: str
+) -> ConsumerMember:
+    """Give the place of a static member to another member id, with its partitions and its target."""
+    new = old._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    group_id, target = group.group_id, group.target_of(old.member_id)
+    # Its deadlines stay, in case this is undone; otherwise they find no member.
+    machine.append(step, records.member_tombstones(group_id, old.member_id))
+    machine.append(
+        step,
+        [
+            records.member_record(group_id, new),
+            records.target_record(group_id, member_id, target),
+            records.current_record(group_id, new),
+        ],
+    )
+    return new
+
+
+def check_instance(holder: ConsumerMember | None, instance_id: str, member_id: str) -> ConsumerMember:
+    """Return the member of an instance id. Raises KafkaError if there is none, or if it is not `member_id`."""
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id}")
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id} belongs to the member {holder.member_id}"
+        )
+    return holder
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
+    """Raises KafkaError(FENCED_MEMBER_EPOCH) unless the member has this epoch. The previous one is accepted from a
+    member that owns nothing but what it was assigned: the answer with the new epoch may be lost.
+    """
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    if epoch == member.previous_epoch and epoch < member.epoch and _is_part(owned, member.assigned):
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"member epoch {epoch} is not the epoch {member.epoch} of the member; it has to give up its partitions and "
+        "join again",
+    )
+
+
+def _is_part(owned: Owned, assigned: AssignedEpochs) -> bool:
+    return owned is not None and all(
+        partition in assigned.get(topic_id, ()) for topic_id, partitions in owned.items() for partition in partitions
+    )
+
+
+def _updated(member: ConsumerMember, request: Request, client: ClientFacts) -> ConsumerMember:
+    """The member with what the request has; a field that is missing stays."""
+    names = request.subscribed_topic_names
+    timeout_ms = request.rebalance_timeout_ms
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == NO_REBALANCE_TIMEOUT_MS else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+        client_id=client.client_id,
+        client_host=client.host,
+        classic=None,
+    )
+
+
+def _owned(request: Request) -> Owned:
+    if request.topic_partitions is None:
+        return None
+    found: dict[UUID, list[int]] = {}
+    for each in request.topic_partitions:
+        found.setdefault(each.topic_id, []).extend(each.partitions)
+    return found
+
+
+def _is_full(request: Request) -> bool:
+    """Whether the member sends all it has: it does so after an error, when it may have missed its assignment."""
+    has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    has_timeout = request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT_MS
+    return has_timeout and has_subscription and request.topic_partitions is not None
+
+
+def _assignment(assigned: AssignedEpochs) -> Response.Assignment:
+    return Response.Assignment(
+        topic_partitions=[
+            Response.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
+    )
+
+
+# ---- the group ----
+
+
+class SubscriptionChange(NamedTuple):
+    """What a request changes in the subscription of its member."""
+
+    has_names: bool
+    regex: RegexChange
+
+    @property
+    def is_changed(self) -> bool:
+        return self.has_names or self.regex is not RegexChange.NONE
+
+    @property
+    def is_assignable(self) -> bool:
+        """Whether the topics of the new subscription are known."""
+        return self.has_names or self.regex is RegexChange.RESOLVED
+
+
+def update_member(
+    machine: GroupTable,
+    step: GroupStep,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    updated: ConsumerMember,
+    may_describe: MayDescribe | None,
+    now: Now,
+) -> SubscriptionChange:
+    """Write what has changed of a member, and follow a change of its regular expression. Raises KafkaError."""
+    if updated != member:
+        machine.append(step, [records.member_record(group.group_id, updated)])
+        group = consumer_group(machine, group.group_id)
+    change = regex.changed(machine, step, group, member, updated, may_describe, now)
+    return SubscriptionChange(updated.topics != member.topics, change)
+
+
+def update_epoch(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now, *, is_bumped: bool) -> None:
+    """Begin another epoch if a subscription or a subscribed topic has changed."""
+    if not is_bumped and not group.is_refresh_due(now.mono_ms):
+        return
+    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    if is_bumped or metadata_hash != group.metadata_hash:
+        machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, metadata_hash)])
+    group.refreshed(now.mono_ms)
+    if group.has_partition_metadata:
+        machine.append(step, [records.partition_metadata_tombstone(group.group_id)])
+
+
+def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now) -> None:
+    """Assign the partitions for the epoch of the group, unless that is done or not due yet. Raises
+    KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails.
+    """
+    if group.assignment_epoch >= group.epoch:
+        return
+    interval_ms = machine.consumer_config(group.group_id).assignment_interval_ms
+    if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
+        return
+    assignor = CONSUMER_ASSIGNORS[group.preferred_assignor(machine.settings.consumer.assignors[0])]
+    subscribers = [
+        Subscriber(member.member_id, member.instance_id, member.rack_id, group.topics_of(member))
+        for member in group.members.values()
+    ]
+    spec = group_spec(subscribers, group.target, machine.image, is_homogeneous=group.is_homogeneous)
+    group_id = group.group_id
+    changed = target_records(
+        assignor, spec, group.target, lambda member_id, target: records.target_record(group_id, member_id, target)
+    )
+    machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
+
+
+def reconcile(
+    machine: GroupTable,
+    step: GroupStep,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    owned: Owned,
+    now: Now,
+    *,
+    is_subscription_changed: bool,
+) -> ConsumerMember:
+    """Move the member one step towards its target."""
+    if not is_subscription_changed and member.is_reconciled_to(group.assignment_epoch):
+        return member
+    wanted = Wanted(
+        group.assignment_epoch,
+        group.target_of(member.member_id),
+        topic_ids(group.topics_of(member), machine.image),
+        group.is_held,
+    )
+    found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
+    if found != member:
+        machine.append(step, [records.current_record(group.group_id, found)])
+        if found.classic is None:
+            deadlines.set_rebalance_timer(machine, group.group_id, found, now)
+    return found
+
+
+# ---- leave ----
+
+
+def _leave(machine: GroupTable, step: GroupStep, request: Request, now: Now) -> Response:
+    group = consumer_group(machine, request.group_id)
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        member = check_instance(group.static_member(request.instance_id), request.instance_id, request.member_id)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        _leave_for_a_while(machine, step, group, member)
+    else:
+        fencing.fence(machine, step, group, [member.member_id], now)
+    return Response(member_id=member.member_id, member_epoch=request.member_epoch)
+
+
+def _leave_for_a_while(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """A static member keeps its partitions until it comes back, or its session ends. Whoever comes back has them since
+    epoch 0, so that commits of the old member id are refused.
+    """
+    assigned = {topic_id: dict.fromkeys(held, JOIN_EPOCH) for topic_id, held in member.assigned.items()}
+    away = member._replace(epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=NOTHING_ASSIGNED)
+    machine.append(step, [records.current_record(group.group_id, away)])

@@ -1,0 +1,98 @@
+"""One member of a consumer group: an immutable value, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.spec import Assignment
+
+# Topic id -> partition -> the member epoch at which it was assigned (KIP-1251). No empty inner mapping.
+AssignedEpochs = Mapping[UUID, Mapping[int, int]]
+NOTHING_ASSIGNED: Final[AssignedEpochs] = {}
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+# A static member that will come back.
+STATIC_LEAVE_EPOCH: Final = -2
+NO_REBALANCE_TIMEOUT_MS: Final = -1
+
+
+class MemberState(IntEnum):
+    """The states of Kafka's records."""
+
+    STABLE = 0
+    """It has its part of an assignment; this may not be the newest one."""
+    UNREVOKED_PARTITIONS = 1
+    """It still has to give up partitions."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have to give up."""
+    UNKNOWN = 127
+    """A state of a newer Kafka."""
+
+    @classmethod
+    def of(cls, value: int) -> MemberState:
+        return cls(value) if value in _STATES else cls.UNKNOWN
+
+
+_STATES = frozenset(map(int, MemberState))
+
+
+class ClassicMembership(NamedTuple):
+    """The part of a member that uses the classic protocol; `protocols` are names with the metadata of a JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class ConsumerMember(NamedTuple):
+    """`assigned` and `revoking` are disjoint; the member holds both until it has given the latter up. `previous_epoch`
+    is accepted too, because the answer with `epoch` may be lost.
+    """
+
+    member_id: str
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = NO_REBALANCE_TIMEOUT_MS
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str | None = ""
+    assignor: str | None = None
+    assigned: AssignedEpochs = NOTHING_ASSIGNED
+    revoking: AssignedEpochs = NOTHING_ASSIGNED
+    classic: ClassicMembership | None = None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def assigned_at(self, topic_id: UUID, partition: int) -> int | None:
+        """The epoch since which the member has the partition, also if it has to give it up; None if it has not."""
+        for held in (self.assigned, self.revoking):
+            epoch = held.get(topic_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None
+
+
+def with_epoch(assignment: Assignment, epoch: int) -> AssignedEpochs:
+    """All partitions as assigned at one epoch."""
+    return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in assignment.items()}
+
+
+def without_epochs(assigned: AssignedEpochs) -> Assignment:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in assigned.items()}
+
+
+def united(parts: Iterable[AssignedEpochs]) -> AssignedEpochs:
+    """The partitions of all parts."""
+    found: dict[UUID, dict[int, int]] = {}
+    for part in parts:
+        for topic_id, partitions in part.items():
+            found.setdefault(topic_id, {}).update(partitions)
+    return found

@@ -1,0 +1,156 @@
+"""Subscriptions by regular expressions (KIP-848): which topics they match, looked up in the background.
+
+All expressions of a group are matched together, so that one rebalance follows. That happens if an expression is new, if
+topics were created since, or after `group.consumer.regex.refresh.interval.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final
+
+from broker_cy.coordinator.consumer import records
+from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
+from broker_cy.coordinator.consumer.member import ConsumerMember
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.pattern import Pattern, PatternError
+from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now, Work, WorkFailed
+
+# Kafka's, which cannot be set.
+REFRESH_MIN_MS: Final = 10_000
+# The rights are read while they may change: the search begins again then.
+TRIES_MAX: Final = 5
+
+MayDescribe = Callable[[str], bool]
+"""Whether the member that begins the search may describe a topic."""
+
+
+class RegexChange(Enum):
+    NONE = 0
+    UNRESOLVED = 1
+    """The member has another expression, whose topics are not known yet."""
+    RESOLVED = 2
+    """The member has another expression, whose topics are known, or none any more."""
+
+
+def changed(
+    machine: GroupTable,
+    step: GroupStep,
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    member: ConsumerMember,
+    may_describe: MayDescribe | None,
+    now: Now,
+) -> RegexChange:
+    """The record of the member was appended: follow a change of its expression, and begin a search if one is due.
+    Raises KafkaError(INVALID_REGULAR_EXPRESSION).
+    """
+    old, new = before.regex or "", member.regex or ""
+    change = RegexChange.NONE
+    is_due = False
+    if old != new:
+        change = RegexChange.UNRESOLVED
+        if old and old not in group.regex_members:
+            machine.append(step, [records.regex_tombstone(group.group_id, old)])
+        if not new:
+            change = RegexChange.RESOLVED
+        elif group.regex_members[new] == 1:
+            _check(new)
+            is_due = True
+        elif new in group.resolved:
+            change = RegexChange.RESOLVED
+    _search_if_due(machine, step, group, may_describe, now, is_due=is_due)
+    return change
+
+
+def _check(regex: str) -> None:
+    try:
+        Pattern(regex)
+    except PatternError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex: {error}") from error
+
+
+def _search_if_due(
+    machine: GroupTable,
+    step: GroupStep,
+    group: ConsumerGroup,
+    may_describe: MayDescribe | None,
+    now: Now,
+    *,
+    is_due: bool,
+) -> None:
+    if not group.regex_members or group.is_searching:
+        return
+    newest = next(iter(group.resolved.values()), None)
+    if newest is not None and now.wall_ms <= newest.timestamp_ms + REFRESH_MIN_MS:
+        return
+    interval_ms = machine.settings.consumer.regex_refresh_interval_ms
+    if (
+        is_due
+        or newest is None
+        or len(group.regex_members) != len(group.resolved)
+        or newest.version < machine.topics_created_at
+        or now.wall_ms > newest.timestamp_ms + interval_ms
+    ):
+        group.is_searching = True
+        arguments = (tuple(group.regex_members), machine.image.topics.names(), may_describe)
+        about = (group.group_id, group.number, machine.image.offset, now.wall_ms)
+        step.work.append(Work(search, arguments, found, about))
+
+
+def search(
+    regexes: Sequence[str], topics: Sequence[str], may_describe: MayDescribe | None
+) -> dict[str, frozenset[str]]:
+    """The topics that each expression matches, and that may be described. Runs in the background."""
+    matched: dict[str, frozenset[str]] = {}
+    for regex in regexes:
+        pattern = Pattern(regex)
+        matched[regex] = frozenset(topic for topic in topics if pattern.matches(topic))
+    if may_describe is None:
+        return matched
+    visible = _visible(frozenset[str]().union(*matched.values()), may_describe)
+    return {regex: names & visible for regex, names in matched.items()}
+
+
+def _visible(names: frozenset[str], may_describe: MayDescribe) -> frozenset[str]:
+    for _ in range(TRIES_MAX - 1):
+        try:
+            return frozenset(filter(may_describe, names))
+        except RuntimeError:
+            # An ACL was changed meanwhile.
+            continue
+    return frozenset(filter(may_describe, names))
+
+
+def found(
+    machine: GroupTable,
+    step: GroupStep,
+    group_id: str,
+    number: int,
+    version: int,
+    wall_ms: int,
+    result: dict[str, frozenset[str]] | WorkFailed,
+    now: Now,
+) -> None:
+    """Keep the result for the expressions that the group still has; another epoch begins if their topics changed."""
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup) or group.number != number:
+        return
+    group.is_searching = False
+    if isinstance(result, WorkFailed):
+        return
+    has_changed = False
+    for regex, topics in result.items():
+        if regex not in group.regex_members:
+            continue
+        before = group.resolved.get(regex)
+        has_changed = has_changed or topics != (frozenset() if before is None else before.topics)
+        resolved = ResolvedRegex(topics, version, wall_ms)
+        machine.append(step, [records.regex_record(group_id, regex, resolved)])
+    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    if has_changed or metadata_hash != group.metadata_hash:
+        machine.append(step, [records.epoch_record(group_id, group.epoch + 1, metadata_hash)])
+        group.refreshed(now.mono_ms)

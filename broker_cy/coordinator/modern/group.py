@@ -1,0 +1,144 @@
+"""The common state of consumer and share groups: epochs, members, their subscriptions, and the target assignment.
+
+All of it follows from records, except the deadline of the next look at the metadata. Members are immutable values, so a
+record replaces one entry, and its undoing puts the old one back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
+from broker_cy.metadata.image import MetadataImage
+
+# As in Kafka: without a change of its topics, a group looks at the metadata again after 24 days.
+METADATA_REFRESH_MS: Final = (1 << 31) - 1
+# The epochs of a group without records: its first member makes 2 of them.
+FIRST_EPOCH: Final = 1
+NO_ASSIGNMENT_EPOCH: Final = 1
+UNKNOWN_TIME_MS: Final = 0
+NO_PARTITIONS: Final[Assignment] = {}
+
+
+class ModernMember(Protocol):
+    """A member of any of these groups."""
+
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def topics(self) -> frozenset[str]: ...
+    def is_reconciled_to(self, assignment_epoch: int) -> bool: ...
+
+
+M = TypeVar("M", bound=ModernMember)
+
+
+class ModernGroup(Group, Generic[M]):
+    """Invariants: `by_name[topic]` is the number of members that name the topic, never 0. `epoch` and
+    `assignment_epoch` only grow, and `assignment_epoch` is at most `epoch`.
+    """
+
+    __slots__ = (
+        "_refresh_at_ms",
+        "_refresh_epoch",
+        "assigned_at_ms",
+        "assignment_epoch",
+        "by_name",
+        "epoch",
+        "members",
+        "metadata_hash",
+        "target",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = NO_TOPICS_HASH
+        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        # Wall clock of the last assignment.
+        self.assigned_at_ms = UNKNOWN_TIME_MS
+        self.members: dict[str, M] = {}
+        # The newest result of the assignor, by member id.
+        self.target: dict[str, Assignment] = {}
+        self.by_name: dict[str, int] = {}
+        # Live state: when the metadata hash is computed again (monotonic), and the epoch of the group then. A later
+        # epoch than the group's was undone.
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+
+    # ---- subscriptions ----
+
+    def subscribed_topics(self) -> set[str]:
+        """The names of all topics that members read; they need not exist."""
+        return set(self.by_name)
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.by_name
+
+    def count_names(self, topics: frozenset[str], change: int) -> None:
+        """Count the subscription of one member in (1) or out (-1)."""
+        for topic in topics:
+            count = self.by_name.get(topic, 0) + change
+            if count:
+                self.by_name[topic] = count
+            else:
+                del self.by_name[topic]
+
+    # ---- metadata ----
+
+    def topics_changed(self) -> None:
+        """A subscribed topic was created, changed or deleted: the next heartbeat computes the metadata hash again."""
+        self._refresh_at_ms = 0
+
+    def is_refresh_due(self, mono_ms: int) -> bool:
+        return mono_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+
+    def refreshed(self, mono_ms: int) -> None:
+        """The metadata hash was computed."""
+        self._refresh_at_ms = mono_ms + METADATA_REFRESH_MS
+        self._refresh_epoch = self.epoch
+
+    def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
+        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet."""
+        found: dict[str, int] = {}
+        for name in self.subscribed_topics():
+            known = hashes.get(name)
+            if known is None:
+                topic = image.topics.by_name(name)
+                if topic is None:
+                    continue
+                known = hashes[name] = topic_hash(topic, image)
+            found[name] = known
+        return group_hash(found)
+
+    # ---- state ----
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self.members)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether every member has its part of the newest assignment."""
+        return self.epoch <= self.assignment_epoch and all(
+            member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()
+        )
+
+    def target_of(self, member_id: str) -> Assignment:
+        return self.target.get(member_id, NO_PARTITIONS)
+
+
+def topic_ids(names: frozenset[str], image: MetadataImage) -> frozenset[UUID]:
+    """The ids of those of the topics that exist."""
+    found = (image.topics.by_name(name) for name in names)
+    return frozenset(topic.topic_id for topic in found if topic is not None)
+
+
+def partition_counts(ids: frozenset[UUID], image: MetadataImage) -> Mapping[UUID, int]:
+    """The number of partitions of each of these topics that exists."""
+    found = (image.topics.by_id(each) for each in ids)
+    return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}

@@ -1,0 +1,143 @@
+"""The invariants of consumer groups: the coordinator's state against its members' knowledge, and against its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.consumer.member import STATIC_LEAVE_EPOCH, MemberState
+from broker_cy.coordinator.group_machine import GroupMachine
+from broker_cy.coordinator.step import Record
+from tests.broker_cy.coordinator.consumer_harness import Place
+from tests.broker_cy.coordinator.harness import durable, replayed
+from tests.sim.consumer_clients import MEMBERS_MAX, REBALANCE_MS, SESSION_MS
+
+if TYPE_CHECKING:
+    from tests.sim.consumer_world import ConsumerWorld
+
+
+# A replay costs as much as all steps before it.
+REPLAYED_SHARE = 0.1
+
+
+def groups_of(world: ConsumerWorld) -> list[ConsumerGroup]:
+    return [group for group in world.harness.machine.groups.values() if isinstance(group, ConsumerGroup)]
+
+
+def check(world: ConsumerWorld) -> None:
+    """Check the invariants after each step; the AssertionError names the violation."""
+    for group in groups_of(world):
+        check_owners(group)
+        _check_epochs(world, group)
+        _check_deadlines(world, group)
+        assert len(group.members) <= MEMBERS_MAX, f"{group.group_id} has {len(group.members)} members"
+    _check_readers(world)
+    machine = world.harness.machine
+    if not world.harness.held and world.rng.random() < REPLAYED_SHARE:
+        again = replayed(world.harness.log, world.harness.settings, world.harness.now, machine.image)
+        now_state = durable(machine)
+        wrong = {key for key, value in durable(again).items() if value != now_state[key]}
+        assert not wrong, f"a restart would restore other {wrong}"
+    if not world.harness.held:
+        for (group_id, topic, partition), offset in world.committed.items():
+            found = machine.offsets.get(group_id, topic, partition)
+            assert found is not None, f"an acknowledged commit of {group_id} in {topic}-{partition} is lost"
+            assert found.committed_offset == offset, "an acknowledged commit went back"
+
+
+def check_owners(group: ConsumerGroup) -> None:
+    """A partition has one owner, which the index names."""
+    owners: dict[tuple[object, int], str] = {}
+    for member in group.members.values():
+        for held in (member.assigned, member.revoking):
+            for topic_id, partitions in held.items():
+                for partition in partitions:
+                    before = owners.setdefault((topic_id, partition), member.member_id)
+                    assert before == member.member_id, f"{before} and {member.member_id} have {partition}"
+    index = {(topic_id, p): owner for topic_id, owned in group.owners.items() for p, owner in owned.items()}
+    assert index == owners, f"the owners of {group.group_id} are {owners}, and its index is {index}"
+
+
+def _check_epochs(world: ConsumerWorld, group: ConsumerGroup) -> None:
+    """Members have at most the epoch of the assignment, and no acknowledged epoch is taken back."""
+    assert group.assignment_epoch <= group.epoch
+    for member in group.members.values():
+        assert member.epoch <= group.assignment_epoch, f"{member.member_id} is ahead of the assignment"
+    newest = world.newest.get(group.group_id, 0)
+    assert group.epoch >= newest, f"a member has epoch {newest} of {group.group_id}, which has epoch {group.epoch}"
+
+
+def _check_deadlines(world: ConsumerWorld, group: ConsumerGroup) -> None:
+    """Members without a client, and members that do not give partitions up, are removed in time."""
+    now_ms = world.harness.mono_ms
+    alive = {client.member_id for client in world.clients if client.alive}
+    silent = {member_id for member_id in group.members if member_id not in alive}
+    stuck = {
+        member.member_id
+        for member in group.members.values()
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != STATIC_LEAVE_EPOCH
+    }
+    for known, found, limit_ms, what in (
+        (world.silent, silent, SESSION_MS, "has no client"),
+        (world.stuck, stuck, REBALANCE_MS, "has to give up partitions"),
+    ):
+        for key in [key for key in known if key[0] == group.group_id and key[1] not in found]:
+            del known[key]
+        for member_id in found:
+            epoch = group.members[member_id].epoch if known is world.stuck else 0
+            since_ms, at_epoch = known.setdefault((group.group_id, member_id), (now_ms, epoch))
+            if at_epoch != epoch:
+                known[group.group_id, member_id] = (now_ms, epoch)
+            else:
+                assert now_ms - since_ms <= limit_ms, f"{member_id} {what} for {now_ms - since_ms} ms"
+
+
+def _check_readers(world: ConsumerWorld) -> None:
+    """Two members never read one partition. A client that was removed may not know it yet."""
+    readers: dict[tuple[str, Place], str] = {}
+    machine = world.harness.machine
+    for client in world.clients:
+        group = machine.groups.get(client.group_id)
+        if not client.is_member or not isinstance(group, ConsumerGroup) or client.member_id not in group.members:
+            continue
+        for place in client.owned | client.lost:
+            before = readers.setdefault((client.group_id, place), client.name)
+            assert before == client.name, f"{before} and {client.name} read {place} of {client.group_id}"
+
+
+# ---- compacted logs ----
+
+# They have the offsets of records, which compaction keeps, and a list of records does not.
+OFFSETS = ("offsets", "pending")
+
+
+def compacted(log: list[Record], end: int, tombstones_end: int) -> list[Record]:
+    """The log after its first `end` records were compacted, and tombstones before `tombstones_end` removed."""
+    newest = {record.key: index for index, record in enumerate(log[:end])}
+    return [
+        record
+        for index, record in enumerate(log[:end])
+        if newest[record.key] == index and (record.value is not None or index >= tombstones_end)
+    ] + log[end:]
+
+
+def check_compaction(world: ConsumerWorld) -> None:
+    """A log that is compacted, also while it is read, loads and gives the same groups."""
+    log, rng = world.harness.log, world.rng
+    settings, now, image = world.harness.settings, world.harness.now, world.harness.machine.image
+    if not log:
+        return
+    end = rng.randrange(len(log) + 1)
+    cut = rng.randrange(end + 1)
+    short = compacted(log, end, rng.randrange(end + 1))
+    # The part before `cut` is read before the compaction, the rest after it. Tombstones stay for longer than that.
+    kept = {id(record) for record in compacted(log, end, 0)}
+    mixed = log[:cut] + [record for record in log[cut:] if id(record) in kept]
+    expected = durable(replayed(log, settings, now, image))
+    for found in (short, mixed):
+        try:
+            machine: GroupMachine = replayed(found, settings, now, image)
+        except Exception as error:
+            raise AssertionError(f"a compacted log cannot be loaded: {error!r}") from error
+        wrong = {key for key, value in durable(machine).items() if key not in OFFSETS and value != expected[key]}
+        assert not wrong, f"a compacted log has other {wrong}"

@@ -1,0 +1,255 @@
+"""Defects of consumer groups, which their simulation must find. Each is planted by replacing one function; those that
+another implementation had name its issue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from broker_cy.coordinator import commit
+from broker_cy.coordinator.consumer import fencing, heartbeat, reconcile, records, replay
+from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
+from broker_cy.coordinator.consumer.member import ConsumerMember, MemberState
+from broker_cy.coordinator.group_machine import GroupMachine
+from broker_cy.coordinator.modern import target
+from broker_cy.coordinator.modern.group import ModernGroup
+from broker_cy.coordinator.step import GroupStep
+from broker_cy.coordinator.timers import TimerKind, Timers
+from broker_cy.core.errors import ErrorCode, KafkaError
+from tests.sim.defects import Patch, Planter
+
+Held = Mapping[UUID, Mapping[int, int]]
+
+
+def revoked_partitions_are_free(patch: Patch) -> None:
+    """A partition that its member still has to give up is given to another one (KAFKA-16147)."""
+    right = ConsumerGroup._hold
+
+    def hold(self: ConsumerGroup, member_id: str, held: Held) -> None:
+        member = self.members.get(member_id)
+        if member is None or held is not member.revoking:
+            right(self, member_id, held)
+
+    patch.setattr(ConsumerGroup, "_hold", hold)
+    patch.setattr("tests.sim.consumer_checks.check_owners", lambda group: None)
+
+
+def tombstones_need_their_group(patch: Patch) -> None:
+    """A log cannot be loaded whose records of a deleted group were compacted away, but for tombstones (KAFKA-17306)."""
+    right = replay._group
+
+    def group(machine: Any, group_id: str, value: bytes | None) -> Any:
+        found = right(machine, group_id, value)
+        if found[0] is None:
+            raise ValueError(f"a tombstone of the group {group_id}, which does not exist")
+        return found
+
+    patch.setattr(replay, "_group", group)
+
+
+def owners_of_a_compacted_log_conflict(patch: Patch) -> None:
+    """A log cannot be loaded that is compacted meanwhile: two members have one partition (KAFKA-19862)."""
+    right = ConsumerGroup._hold
+
+    def hold(self: ConsumerGroup, member_id: str, held: Held) -> None:
+        for topic_id, partitions in held.items():
+            if any(self.owners.get(topic_id, {}).get(each, member_id) != member_id for each in partitions):
+                raise ValueError("two members have one partition")
+        right(self, member_id, held)
+
+    patch.setattr(ConsumerGroup, "_hold", hold)
+
+
+def offsets_decide_the_type_of_a_group(patch: Patch) -> None:
+    """After an offset that stands before the first record of its group, the group is a classic one (KAFKA-20254)."""
+    right = replay._group
+
+    def group(machine: Any, group_id: str, value: bytes | None) -> Any:
+        known = machine.groups.get(group_id)
+        if known is not None and not isinstance(known, ConsumerGroup):
+            return None, None
+        return right(machine, group_id, value)
+
+    patch.setattr(replay, "_group", group)
+
+
+def members_that_join_again_are_fenced(patch: Patch) -> None:
+    """A member that missed the answer to its join cannot join again (KAFKA-19233)."""
+
+    def check(member: ConsumerMember, epoch: int, owned: Any) -> None:
+        if epoch != member.epoch:
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH)
+
+    patch.setattr(heartbeat, "_check_epoch", check)
+
+
+def static_members_are_fenced_by_themselves(patch: Patch) -> None:
+    """A static member that missed the answer to its join cannot join again: its instance id is in use (KAFKA PR
+    23542).
+    """
+    right = heartbeat._member
+
+    def member(machine: Any, step: Any, group: ConsumerGroup, request: Any, member_id: str, *more: Any) -> Any:
+        holder = group.static_member(request.instance_id)
+        if holder is not None and request.member_epoch == 0 and holder.epoch != -2:
+            raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID)
+        return right(machine, step, group, request, member_id, *more)
+
+    patch.setattr(heartbeat, "_member", member)
+
+
+def commits_need_the_newest_epoch(patch: Patch) -> None:
+    """During a rebalance, a member cannot commit in its own partitions (KAFKA-20066)."""
+
+    def check(member: ConsumerMember, epoch: int) -> None:
+        if epoch != member.epoch:
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    patch.setattr("broker_cy.coordinator.consumer.group._commit_check", check)
+
+
+def stale_members_commit(patch: Patch) -> None:
+    """A member commits in a partition that another one has since its epoch."""
+    patch.setattr("broker_cy.coordinator.consumer.group._commit_check", lambda member, epoch: None)
+
+
+def fenced_members_commit(patch: Patch) -> None:
+    """A member that was removed can still commit."""
+    patch.setattr(commit, "_validate", lambda machine, request, version, now: None)
+
+
+def silent_members_stay(patch: Patch) -> None:
+    """A member whose session has ended stays."""
+    _without_timer(patch, TimerKind.SESSION)
+
+
+def slow_members_stay(patch: Patch) -> None:
+    """A member that does not give its partitions up in time stays."""
+    _without_timer(patch, TimerKind.REBALANCE)
+
+
+def _without_timer(patch: Patch, kind: TimerKind) -> None:
+    right = Timers.set
+
+    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> None:
+        if key.kind is not kind:
+            right(self, key, deadline_ms)
+
+    patch.setattr(Timers, "set", set_timer)
+
+
+def loaded_members_have_no_session(patch: Patch) -> None:
+    """After a start, members that are gone stay."""
+    patch.setattr(HookedConsumerGroup, "loaded", lambda *_: None)
+
+
+def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
+    """A member stays forever if the records that remove it could not be written."""
+    patch.setattr(fencing.MembersFenced, "failed", lambda *_: None)
+
+
+def leaving_begins_no_epoch(patch: Patch) -> None:
+    """The partitions of a member that leaves are read by nobody."""
+    right = GroupMachine.append
+    fence = fencing.fence
+    leaving = [False]
+
+    def append(self: GroupMachine, step: GroupStep, new: Any, *more: Any) -> None:
+        if leaving[0]:
+            new = [record for record in new if record.value is None]
+        right(self, step, new, *more)
+
+    def fence_quietly(*args: Any) -> None:
+        leaving[0] = True
+        fence(*args)
+        leaving[0] = False
+
+    patch.setattr(GroupMachine, "append", append)
+    patch.setattr(fencing, "fence", fence_quietly)
+
+
+def changed_topics_are_not_noticed(patch: Patch) -> None:
+    """A group does not read the partitions that a topic gets."""
+    patch.setattr(ModernGroup, "topics_changed", lambda self: None)
+
+
+def topic_hashes_are_kept(patch: Patch) -> None:
+    """The metadata hash has the topics as they were once."""
+    hashes: dict[str, int] = {}
+    right = ModernGroup.compute_metadata_hash
+    patch.setattr(ModernGroup, "compute_metadata_hash", lambda self, image, known: right(self, image, hashes))
+
+
+def unreleased_members_wait(patch: Patch) -> None:
+    """A member that waits for partitions does not get them when they are free."""
+    right = reconcile.reconciled
+
+    def reconciled(member: ConsumerMember, wanted: Any, *more: Any, **how: Any) -> ConsumerMember:
+        if member.state is MemberState.UNRELEASED_PARTITIONS and member.epoch == wanted.epoch:
+            return member
+        return right(member, wanted, *more, **how)
+
+    patch.setattr(heartbeat, "reconciled", reconciled)
+
+
+def partitions_are_taken_at_once(patch: Patch) -> None:
+    """A member loses partitions without having given them up."""
+    patch.setattr(reconcile, "_owns_any", lambda owned, revoking: False)
+
+
+def returning_static_members_get_nothing(patch: Patch) -> None:
+    """A static member that comes back has no partitions until the next rebalance."""
+    right = records.target_record
+
+    def replace(machine: Any, step: Any, group: Any, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        patch.setattr(records, "target_record", lambda group_id, member_id, target: right(group_id, member_id, {}))
+        try:
+            return replaced(machine, step, group, old, member_id)
+        finally:
+            patch.setattr(records, "target_record", right)
+
+    replaced = heartbeat.replace_static
+    patch.setattr(heartbeat, "replace_static", replace)
+
+
+def assignments_are_not_persisted(patch: Patch) -> None:
+    """After a start, members have other targets."""
+    right = target.target_records
+
+    def target_records(*args: Any) -> Any:
+        return right(*args)[1:]
+
+    patch.setattr(heartbeat, "target_records", target_records)
+
+
+def answers_are_sent_before_the_write(patch: Patch) -> None:
+    """A member learns of an epoch that is not in the log, and may never be."""
+    patch.setattr(GroupStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
+
+
+DEFECTS: list[Planter] = [
+    revoked_partitions_are_free,
+    tombstones_need_their_group,
+    owners_of_a_compacted_log_conflict,
+    offsets_decide_the_type_of_a_group,
+    members_that_join_again_are_fenced,
+    static_members_are_fenced_by_themselves,
+    commits_need_the_newest_epoch,
+    stale_members_commit,
+    fenced_members_commit,
+    silent_members_stay,
+    slow_members_stay,
+    loaded_members_have_no_session,
+    members_whose_removal_failed_have_no_session,
+    leaving_begins_no_epoch,
+    changed_topics_are_not_noticed,
+    topic_hashes_are_kept,
+    unreleased_members_wait,
+    partitions_are_taken_at_once,
+    returning_static_members_get_nothing,
+    assignments_are_not_persisted,
+    answers_are_sent_before_the_write,
+]
