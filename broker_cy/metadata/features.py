@@ -8,6 +8,9 @@ METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 
 # Levels of metadata.version at which the form of a record changed.
 MV_MIN: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts with
@@ -18,14 +21,18 @@ MV_DELEGATION_TOKENS: Final = 14  # 3.6-IV2: DelegationTokenRecord in KRaft
 MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord (KIP-919)
 MV_DIRECTORIES: Final = 17  # 3.7-IV2: directory ids (KIP-858)
 MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)
-MV_ELR_BY_DEFAULT: Final = 26  # 4.1-IV0: a new cluster has eligible leader replicas
 MV_CORDONED: Final = 30  # 4.3-IV0: cordoned log directories
 MV_LATEST: Final = 30
 
 # transaction.version: level 1 adds tagged fields to the coordinator's records, level 2 a new producer epoch for each
 # transaction (KIP-890).
 TV_LATEST: Final = 2
-MV_TV_BY_DEFAULT: Final = 24  # 4.0-IV2: a new cluster has transaction.version 2
+
+# The newest served level of each group protocol: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
+# With 1, new clusters have the feature as in Kafka (`releases.of_new_cluster`), and clusters with it can be joined.
+GROUP_VERSION_SERVED: Final = 0
+SHARE_VERSION_SERVED: Final = 0
+STREAMS_VERSION_SERVED: Final = 0
 
 # The supported levels of this broker, lowest and highest. A feature whose protocol is not served yet stays at level 0,
 # even if a log of Apache Kafka has finalized another level: clients then use the served protocols.
@@ -33,10 +40,10 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     METADATA_VERSION: (MV_MIN, MV_LATEST),
     KRAFT_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
-    "group.version": (0, 0),
+    GROUP_VERSION: (0, GROUP_VERSION_SERVED),
     TRANSACTION_VERSION: (0, TV_LATEST),
-    "share.version": (0, 0),
-    "streams.version": (0, 0),
+    SHARE_VERSION: (0, SHARE_VERSION_SERVED),
+    STREAMS_VERSION: (0, STREAMS_VERSION_SERVED),
 }
 
 
@@ -44,20 +51,10 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 # Kafka would refuse these levels in any cluster that once had a controller of ours: no record removes the registration
 # of a controller.
 KEPT_BY_CONTROLLERS: Final[dict[str, tuple[int, int]]] = {
-    "group.version": (0, 1),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
+    GROUP_VERSION: (0, 1),
+    SHARE_VERSION: (0, 1),
+    STREAMS_VERSION: (0, 1),
 }
-
-
-def of_new_cluster(metadata_version: int) -> dict[str, int]:
-    """The levels above 0 of a new cluster, in the order of Kafka's records."""
-    levels = {METADATA_VERSION: metadata_version}
-    if metadata_version >= MV_ELR_BY_DEFAULT:
-        levels[ELIGIBLE_LEADER_REPLICAS] = 1
-    if metadata_version >= MV_TV_BY_DEFAULT:
-        levels[TRANSACTION_VERSION] = TV_LATEST
-    return levels
 
 
 def supported() -> dict[str, tuple[int, int]]:
