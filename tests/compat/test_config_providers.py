@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from bench.launch import kafka_dist
 from broker_cy.config import BrokerConfig, ConfigError
 from broker_cy.config.providers import DIRECTORY, ENV, FILE
 from tests.support import needs
@@ -19,9 +20,15 @@ pytestmark = [pytest.mark.full, needs.kafka]
 TIMEOUT_S = 60.0
 
 
+class Peer(KafkaPeer):
+    """The JVM that runs the tools of all tests has the environment of its start. This test sets variables."""
+
+    run_tool = staticmethod(kafka_dist.run_tool)
+
+
 def described(directory: Path, settings: dict[str, str]) -> dict[str, str | None]:
     """The settings of Kafka's broker that was started with these."""
-    peer = KafkaPeer(directory, settings)
+    peer = Peer(directory, settings)
     try:
         peer.start()
         client = AdminClient({"bootstrap.servers": f"{peer.host}:{peer.port}"})
