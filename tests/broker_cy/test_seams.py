@@ -28,6 +28,7 @@ PACKAGES = (
     "coordinator",
     "security",
     "quotas",
+    "share",
     "client",
     "control",
     "network",
@@ -45,7 +46,7 @@ PACKAGES = (
     "shards",
 )
 # Packages that may use no seam.
-PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "quotas", "wire")
+PURE = ("replica", "quorum", "controller", "coordinator", "metadata", "security", "quotas", "share", "wire")
 # Modules that may use no seam, of packages whose other modules may.
 PURE_MODULES = (
     "client.group_member",

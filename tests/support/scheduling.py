@@ -31,6 +31,7 @@ KAFKA: Final = (
     "tests/broker_cy/commands/test_quotas.py",
     "tests/broker_cy/controller/test_like_kafka.py",
     "tests/broker_cy/quotas/test_like_kafka.py",
+    "tests/broker_cy/share/test_like_kafka.py",
     "tests/broker_cy/coordinator_services/test_kafka_on_our_groups.py",
     "tests/broker_cy/server/test_kafka_on_our_metadata.py",
     "tests/broker_cy/storage_tool/test_storage_tool.py",

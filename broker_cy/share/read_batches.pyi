@@ -1,0 +1,6 @@
+from collections.abc import Collection, Iterable
+
+class ReadBatches:
+    count: int
+    def __init__(self, bounds: Iterable[tuple[int, int]] = (), aborted: Collection[int] = ...) -> None: ...
+    def bounds(self) -> list[tuple[int, int, bool]]: ...
