@@ -62,12 +62,51 @@ class OffsetsCommitted(NamedTuple):
         """Nothing was committed."""
 
 
+class Call(NamedTuple):
+    """A request to another service of the broker, which the type of `request` (a NamedTuple) selects. When it is
+    answered, the operation `then(machine, step, *about, result, now)` runs; `result` is the answer, or a CallFailed.
+    The state has gone on meanwhile: `then` checks the parts of it that the result stands on.
+    """
+
+    request: Any
+    then: Callable[..., None]
+    about: tuple[Any, ...] = ()
+
+
+class CallFailed(NamedTuple):
+    """The result of a call that the service refused, or could not make."""
+
+    code: ErrorCode
+    reason: str
+
+
+class CallWhenWritten(NamedTuple):
+    """A call that stands on the records of its step: without them, it is not made."""
+
+    call: Call
+
+    def written(self, machine: Any, out: CoordinatorStep, now: Now) -> None:
+        out.calls.append(self.call)
+
+    def failed(self, machine: Any, out: CoordinatorStep, now: Now, code: ErrorCode) -> None:
+        """Nothing was requested."""
+
+
 @dataclass(slots=True)
 class CoordinatorStep(Step[Record]):
-    """`events` are for `__cluster_events`, `work` is for the background. Only deletions are not atomic."""
+    """`events` are for `__cluster_events`, `work` is for the background, `calls` are made at once. Only deletions are
+    not atomic.
+    """
 
     events: list[Event] = field(default_factory=list)
     work: list[Work] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def call_when_written(self, request: Any, then: Callable[..., None], *about: Any) -> None:
+        """Make a `Call` once the records are on disk. A new leader makes it again, if the records say that it is to be
+        made: it may be lost, and it may be made twice.
+        """
+        self.then(CallWhenWritten(Call(request, then, about)))
 
     def reply_when_written(self, token: Token, response: Any, refuse: Callable[..., Any], *about: Any) -> None:
         """Answer `response` once the records are on disk, or `refuse(*about, code)` if they cannot be written, where

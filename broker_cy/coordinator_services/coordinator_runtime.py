@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.base import StateMachine
-from broker_cy.coordinator.step import CoordinatorStep
+from broker_cy.coordinator.step import Call, CallFailed, CoordinatorStep
 from broker_cy.coordinator_services.record_writer import RecordWriter, size_bytes
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
@@ -57,6 +57,10 @@ S = TypeVar("S", bound=CoordinatorStep)
 Ts = TypeVarTuple("Ts")
 
 
+Service = Callable[[Any], Awaitable[Any]]
+NO_SERVICES: Mapping[type, Service] = {}
+
+
 class RuntimeContext(NamedTuple):
     """The common parts of a coordinator's runtimes. `executor` reads the logs; None: the loop's own."""
 
@@ -66,6 +70,8 @@ class RuntimeContext(NamedTuple):
     """Returns the topic's current max.message.bytes."""
     executor: Executor | None
     log_events: LogEvents
+    services: Mapping[type, Service] = NO_SERVICES
+    """The services that steps call, by the type of the request. They raise KafkaError."""
 
 
 class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
@@ -84,6 +90,9 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         """Called when it is no longer being loaded: it answers, or it never will."""
         self.on_event: Callable[[Event], None] = ignore
         self._executor = context.executor
+        self._services = context.services
+        # Bounded by the state: a step calls for a part of it, which waits for the answer.
+        self._calls: set[asyncio.Task[Any]] = set()
         self._log_events = context.log_events
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -250,6 +259,8 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         for work in step.work:
             done = self._loop.run_in_executor(self._executor, work.function, *work.arguments)
             done.add_done_callback(partial(self._worked, work))
+        for call in step.calls:
+            self._call(call)
         self._set_timer()
 
     def _worked(self, work: Work, done: asyncio.Future[Any]) -> None:
@@ -264,6 +275,27 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         result = done.result() if error is None else WorkFailed(repr(error))
         then: Any = work.then
         self.accept(self.machine.run(then, *work.about, result, self.now()))
+
+    def _call(self, call: Call) -> None:
+        """Call another service, unless this broker no longer coordinates the partition."""
+        if self.state is LoadState.ACTIVE:
+            task = self._loop.create_task(self._called(call))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _called(self, call: Call) -> None:
+        """Make the call, and run the operation with its result."""
+        result: Any
+        try:
+            result = await self._services[type(call.request)](call.request)
+        except KafkaError as error:
+            result = CallFailed(error.code, str(error))
+        except Exception as error:
+            self.logger.exception("a call of the %s failed", self.coordinator, extra=facts(request=repr(call.request)))
+            result = CallFailed(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
+        if self.state is LoadState.ACTIVE:
+            then: Any = call.then
+            self.accept(self.machine.run(then, *call.about, result, self.now()))
 
     # ---- outcomes ----
 
@@ -305,6 +337,8 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
             self.accept(self.machine.unload())
         self.state = LoadState.CLOSED
         self.on_loaded()
+        for task in self._calls:
+            task.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
