@@ -11,7 +11,7 @@ import pytest
 from broker_cy.control.active.active_controller import ActiveController
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
-from broker_cy.coordinator.assignors import uniform_homogeneous
+from broker_cy.coordinator.assignors import streams_sticky, uniform_homogeneous
 from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
@@ -78,6 +78,22 @@ def empty_log_begins_at_any_offset(patch: Patch) -> None:
 def extra_partitions_wander(patch: Patch) -> None:
     """The first members in the order take the extra partitions, whoever has them already (KAFKA-18688)."""
     patch.setattr(uniform_homogeneous, "_takes_extra", lambda has_it, members_left, extras: extras > 0)
+
+
+def standbys_search_the_first_process(patch: Patch) -> None:
+    """A standby task leaves its member if the first one that had it cannot take it (KAFKA-20899)."""
+    right = streams_sticky.least_loaded_holder
+
+    def first_only(members: list[Any], task: Any) -> Any:
+        return None if members and task in members[0].process.tasks else right(members, task)
+
+    patch.setattr(streams_sticky, "least_loaded_holder", first_only)
+
+
+def warmups_are_not_sticky(patch: Patch) -> None:
+    """The state that a warm-up task has restored does not count when tasks are assigned again (KAFKA-21001)."""
+    right = streams_sticky._with_state
+    patch.setattr(streams_sticky, "_with_state", lambda assigned: right(assigned._replace(warmup={})))
 
 
 def offsets_that_are_not_written_are_returned(patch: Patch) -> None:
@@ -240,6 +256,10 @@ DEFECTS: dict[Planter, str] = {
     appends_records_of_later_epochs: "replica/test_in_sync.py::test_a_follower_appends_what_belongs_to_its_fetch",
     empty_log_begins_at_any_offset: "replica/test_in_sync.py::test_an_empty_log_begins_within_no_batch",
     extra_partitions_wander: ("coordinator/assignors/test_uniform.py::test_extra_partitions_stay_with_their_members"),
+    standbys_search_the_first_process: (
+        "coordinator/assignors/test_streams_sticky.py::test_standby_stays_although_another_one_became_active"
+    ),
+    warmups_are_not_sticky: "coordinator/assignors/test_streams_sticky.py::test_active_task_goes_to_its_warmup",
     offsets_that_are_not_written_are_returned: (
         "coordinator/test_offsets.py::test_an_offset_is_visible_when_it_is_written"
     ),

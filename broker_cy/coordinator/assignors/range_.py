@@ -15,18 +15,18 @@ from broker_cy.coordinator.assignors.spec import Assignment, GroupSpec, MemberSp
 def assign(spec: GroupSpec) -> dict[str, Assignment]:
     """Return the target assignment of each member."""
     members = sorted(spec.members.items(), key=_place)
-    ranges: list[dict[UUID, frozenset[int]]] = [{} for _ in members]
+    target: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in spec.members}
     for topic_id, positions in subscribers(member.topics for _, member in members).items():
         count = partition_count(spec, topic_id)
         quota, extras = divmod(count, len(positions))
         start = 0
         for index, position in enumerate(positions[:count]):
             end = start + quota + (index < extras)
-            ranges[position][topic_id] = frozenset(range(start, end))
+            target[members[position][0]][topic_id] = frozenset(range(start, end))
             start = end
     return {
-        member_id: member.assigned if new == member.assigned else new
-        for (member_id, member), new in zip(members, ranges, strict=True)
+        member_id: member.assigned if target[member_id] == member.assigned else target[member_id]
+        for member_id, member in spec.members.items()
     }
 
 
