@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker_cy.control.controller_service import ControllerService
     from broker_cy.control.topics.auto_topics import AutoTopics
     from broker_cy.coordinator_services.group_service import GroupService
+    from broker_cy.coordinator_services.share_state_service import ShareStateService
     from broker_cy.coordinator_services.txn_markers import TxnMarkers
     from broker_cy.coordinator_services.txn_service import TransactionService
     from broker_cy.events.event_log import EventLog
@@ -109,6 +110,7 @@ class Broker:
         self.groups: GroupService
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
+        self.share_state: ShareStateService
         self.events: EventLog
         self.denials: Denials
         self.own_topics = OwnTopicLeader(

@@ -130,15 +130,20 @@ BROKER_QUOTAS: dict[str, Setting] = {
 
 # Internal settings of Kafka that this broker reads. As in Kafka, they are neither documented nor described.
 BROKER_INTERNAL: dict[str, Setting] = {
-    "group.consumer.regex.refresh.interval.ms": Setting(
-        "group.consumer.regex.refresh.interval.ms",
+    name: Setting(
+        name,
         ConfigType.INT,
-        600_000,
+        default,
         False,
-        from_column("[10000,...]", ConfigType.INT),
+        from_column(valid, ConfigType.INT),
         None,
         Support.EFFECTIVE,
         UpdateMode.READ_ONLY,
+    )
+    for name, default, valid in (
+        ("group.consumer.regex.refresh.interval.ms", 600_000, "[10000,...]"),
+        ("share.coordinator.cold.partition.snapshot.interval.ms", 300_000, "[1,...]"),
+        ("share.coordinator.state.topic.prune.interval.ms", 300_000, "[1,...]"),
     )
 }
 
@@ -159,8 +164,6 @@ INTERNAL = frozenset(
         "remote.log.manager.task.retry.backoff.ms",
         "remote.log.manager.task.retry.jitter",
         "server.max.startup.time.ms",
-        "share.coordinator.cold.partition.snapshot.interval.ms",
-        "share.coordinator.state.topic.prune.interval.ms",
         "unclean.leader.election.interval.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",

@@ -1,5 +1,5 @@
-"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic
-that this broker leads.
+"""The common part of the coordinators of groups, transactions and share state: one runtime for each partition of an
+internal topic that this broker leads.
 The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when this broker
 becomes the leader of its partition; until then, requests for its groups or transactional ids wait, and fail with
 COORDINATOR_LOAD_IN_PROGRESS if that takes long. It is closed when the leadership or its epoch changes: waiting requests

@@ -1,4 +1,6 @@
-"""The coordinators of this broker, for groups and for transactions, with their requests to other brokers."""
+"""The coordinators of this broker, for groups, transactions and the state of share groups, with their requests to other
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.coordinator_services.group_service import GroupService
 from broker_cy.coordinator_services.marker_sender import MarkerSender
+from broker_cy.coordinator_services.share_state_service import ShareStateService
 from broker_cy.coordinator_services.txn_markers import TxnMarkers
 from broker_cy.coordinator_services.txn_service import TransactionService
 from broker_cy.coordinator_services.txn_verifier import TxnVerifier
@@ -15,6 +18,7 @@ from broker_cy.network.broker_calls import BrokerCalls
 if TYPE_CHECKING:
     from broker_cy.client.outgoing import Outgoing
     from broker_cy.coordinator_services.coordinator_service import ServiceContext
+    from broker_cy.coordinator_services.share_state_runtime import DeleteBefore
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.partitions.openings import Openings
 
@@ -29,8 +33,11 @@ class Coordinators:
         image: Callable[[], MetadataImage],
         outgoing: Outgoing,
         next_producer_id: Callable[[], Awaitable[int]],
+        delete_before: DeleteBefore,
     ) -> None:
-        """`outgoing` has the connections to other brokers; `next_producer_id` as in TransactionService."""
+        """`outgoing` has the connections to other brokers; `next_producer_id` as in TransactionService, `delete_before`
+        as in ShareStateRuntime.
+        """
         config, loop, node_id = context.config, context.loop, context.config.node_id
         self.groups = GroupService(context)
         self.txn_markers = TxnMarkers(
@@ -40,11 +47,13 @@ class Coordinators:
         self.marker_sender = MarkerSender(node_id, loop, image, self.txn_markers, self._calls)
         self.verifier = TxnVerifier(loop, self._calls)
         self.transactions = TransactionService(context, self.marker_sender, next_producer_id, self.verifier)
+        self.share_state = ShareStateService(context, delete_before)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """The committed metadata have changed."""
         self.groups.apply(delta, image)
         self.transactions.apply(delta, image)
+        self.share_state.apply(delta, image)
         self.marker_sender.apply(delta, image)
         self.verifier.apply(delta, image)
 
@@ -52,11 +61,13 @@ class Coordinators:
         """A partition that was offline is served now."""
         self.groups.partition_online(topic, index)
         self.transactions.partition_online(topic, index)
+        self.share_state.partition_online(topic, index)
 
     def partition_led(self, topic: str) -> None:
         """This broker leads partitions of the topic later than the metadata say."""
         self.groups.partition_led(topic)
         self.transactions.partition_led(topic)
+        self.share_state.partition_led(topic)
 
     async def stop(self) -> None:
         """End them in this order: the end of a transaction may wait for a group coordinator."""
@@ -65,3 +76,4 @@ class Coordinators:
         await self.verifier.close()
         await self._calls.close()
         await self.groups.stop()
+        await self.share_state.stop()

@@ -2,7 +2,7 @@
 
 1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first request creates the
 coordinator's topic. A coordinator that is suspected to be gone is named only after the verdict of the controller
-(control.watch.suspects). Omissions: there is no coordinator for the state of share groups yet.
+(control.watch.suspects). As in Kafka, share coordinators are found whatever the level of share.version is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from broker_cy.access.authorization import MESSAGES
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
+from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator_services.coordinator_service import CoordinatorService
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import NO_LEADER
@@ -39,8 +40,7 @@ class Found(NamedTuple):
 @handler(
     ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
-    omissions="share coordinators get UNSUPPORTED_VERSION",
-    requires="DESCRIBE on the group or transactional id",
+    requires="DESCRIBE on the group or transactional id; CLUSTER_ACTION on the cluster for share coordinators",
 )
 async def find_coordinator(
     ctx: RequestContext, request: messages.FindCoordinatorRequest
@@ -71,25 +71,20 @@ async def find_coordinator(
 
 
 async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
-    if key_type == SHARE and ctx.version >= VERSION_SHARE:
-        if not ctx.allows_cluster(Operation.CLUSTER_ACTION):
-            return Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, MESSAGES[ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
-        return Found(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups yet")
-    if key_type not in (GROUP, TRANSACTION):
-        return Found(
-            ErrorCode.INVALID_REQUEST,
-            f"coordinator type {key_type} is not one of 0 (group), 1 (transaction) and, from version 6 on, 2 (share)",
-        )
-    kind = ResourceType.GROUP if key_type == GROUP else ResourceType.TRANSACTIONAL_ID
-    if not ctx.allows(Operation.DESCRIBE, kind, key):
-        denied = (
-            ErrorCode.GROUP_AUTHORIZATION_FAILED
-            if key_type == GROUP
-            else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        )
-        # As in Kafka, answers about several keys have no message.
-        return Found(denied, MESSAGES[denied] if ctx.version < VERSION_KEYS else "")
-    service: CoordinatorService[Any, Any] = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
+    refused = _refusal(ctx, key_type, key)
+    if refused is not None:
+        return refused
+    services: dict[int, CoordinatorService[Any, Any]] = {
+        GROUP: ctx.broker.groups,
+        TRANSACTION: ctx.broker.transactions,
+        SHARE: ctx.broker.share_state,
+    }
+    service = services[key_type]
+    if key_type == SHARE:
+        try:
+            key = SharePartitionKey.from_text(key).text
+        except ValueError as error:
+            return Found(ErrorCode.INVALID_REQUEST, str(error))
     code = await service.ensure_topic()
     if code is not ErrorCode.NONE:
         return Found(code, "the internal topic of the coordinator cannot be created")
@@ -101,6 +96,27 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
         await ctx.broker.suspects.verdict(lambda: [_leader(ctx, service.topic, index).node_id])
         found = _leader(ctx, service.topic, index)
     return found
+
+
+def _refusal(ctx: RequestContext, key_type: int, key: str) -> Found | None:
+    """Why this client gets no coordinator of this type; None if it does."""
+    if key_type == SHARE and ctx.version >= VERSION_SHARE:
+        if ctx.allows_cluster(Operation.CLUSTER_ACTION):
+            return None
+        return Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, MESSAGES[ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+    if key_type not in (GROUP, TRANSACTION):
+        return Found(
+            ErrorCode.INVALID_REQUEST,
+            f"coordinator type {key_type} is not one of 0 (group), 1 (transaction) and, from version 6 on, 2 (share)",
+        )
+    kind = ResourceType.GROUP if key_type == GROUP else ResourceType.TRANSACTIONAL_ID
+    if ctx.allows(Operation.DESCRIBE, kind, key):
+        return None
+    denied = (
+        ErrorCode.GROUP_AUTHORIZATION_FAILED if key_type == GROUP else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    )
+    # As in Kafka, answers about several keys have no message.
+    return Found(denied, MESSAGES[denied] if ctx.version < VERSION_KEYS else "")
 
 
 def _leader(ctx: RequestContext, name: str, index: int) -> Found:

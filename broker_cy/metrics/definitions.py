@@ -192,6 +192,19 @@ _TABLE: tuple[Metric, ...] = (
     Metric(
         "broker_cy_transaction_oldest_seconds", "gauge", (), "Age of the oldest open transaction; 0 if there is none."
     ),
+    Metric("broker_cy_share_partitions", "gauge", (), "Share partitions whose state this coordinator keeps."),
+    Metric(
+        "broker_cy_share_state_write_seconds",
+        "histogram",
+        (),
+        "Time of a write of share state, with its record (Kafka: write-rate, write-latency).",
+    ),
+    Metric(
+        "broker_cy_share_state_pruned_offset",
+        "gauge",
+        _PARTITION,
+        "Offset below which redundant share state was deleted last (Kafka: last-pruned-offset).",
+    ),
     # storage
     Metric("broker_cy_fetches_from_memory_total", "counter", (), "Fetches whose records were all in the page cache."),
     Metric("broker_cy_fetches_from_disk_total", "counter", (), "Fetches with records that were read from the disk."),

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.network.seams import Seams
+    from broker_cy.replica.partition import Partition
     from broker_cy.storage.data_directory import DataDirectory
     from broker_cy.telemetry.metrics_http import MetricsServer
 
@@ -248,7 +249,11 @@ class BrokerServer:
             return [
                 "this broker is not registered" if own is None else "this broker is fenced: clients are sent to others"
             ]
-        loading = {"group": self.broker.groups.is_loading, "transaction": self.broker.transactions.is_loading}
+        loading = {
+            "group": self.broker.groups.is_loading,
+            "transaction": self.broker.transactions.is_loading,
+            "share": self.broker.share_state.is_loading,
+        }
         return [f"the {name} coordinator is loading" for name, is_loading in loading.items() if is_loading]
 
     def _install_hot_handlers(self) -> None:
@@ -339,9 +344,15 @@ class BrokerServer:
             broker.log_events,
         )
         coordinators = self._coordinators = Coordinators(
-            context, broker.openings, lambda: broker.image, broker.outgoing, broker.controller.next_producer_id
+            context,
+            broker.openings,
+            lambda: broker.image,
+            broker.outgoing,
+            broker.controller.next_producer_id,
+            self._delete_before,
         )
         broker.groups, broker.transactions = coordinators.groups, coordinators.transactions
+        broker.share_state = coordinators.share_state
         broker.txn_markers = coordinators.txn_markers
         broker.events = EventLog(
             self.config,
@@ -358,6 +369,11 @@ class BrokerServer:
         self._core.leader_throttle = self._throttles.leader
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
+
+    def _delete_before(self, partition: Partition, offset: int) -> None:
+        """Delete records that a coordinator no longer needs. Raises KafkaError, StorageError."""
+        self.broker.log_manager.delete_records_before(partition.log, offset)
+        partition.tell_log_start()
 
     async def _start_services(self) -> None:
         """Load the metadata, join the quorum, and open the partitions."""

@@ -233,6 +233,13 @@ async def _coordinators(page: Page, broker: Broker) -> None:
         page.sample("broker_cy_transactional_ids", number, state)
     oldest_ms = 0 if counts.oldest_start_ms < 0 else max(0, broker.clock.wall_ms() - counts.oldest_start_ms)
     page.one("broker_cy_transaction_oldest_seconds", oldest_ms / 1000)
+    share_state = broker.share_state
+    page.one("broker_cy_share_partitions", sum(len(machine.entries) for machine in share_state.machines_now()))
+    page.family("broker_cy_share_state_write_seconds")
+    page.histogram("broker_cy_share_state_write_seconds", share_state.write_times.snapshot())
+    page.family("broker_cy_share_state_pruned_offset")
+    for index, offset in share_state.pruned_offsets().items():
+        page.sample("broker_cy_share_state_pruned_offset", offset, share_state.topic, str(index))
 
 
 def _storage(page: Page, broker: Broker, core: ServerCore) -> None:

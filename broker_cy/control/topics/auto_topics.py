@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker_cy.control.topics.internal_topics import creatable_topic, is_creatable
+from broker_cy.control.topics.internal_topics import creatable_topic
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.topic_names import invalid_reason
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class AutoTopics:
         """Start to create the topics that may be created and are not in progress yet; `ask` answers a
         CreateTopicsRequest of the client. Failures are logged; as in Kafka, clients do not receive the reason.
         """
-        wanted = [name for name in names if is_creatable(name) and name not in self._under_way]
+        wanted = [name for name in names if invalid_reason(name) is None and name not in self._under_way]
         if not wanted:
             return
         request = messages.CreateTopicsRequest(topics=[creatable_topic(name, self._config) for name in wanted])

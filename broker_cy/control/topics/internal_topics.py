@@ -8,18 +8,10 @@ from typing import Any, Final
 from broker_cy.metadata import topic_names
 from broker_cy.wire import messages
 
-# Internal topics whose coordinator is not part of this broker yet: they are never created automatically.
-_NOT_SERVED: Final = frozenset({topic_names.SHARE_GROUP_STATE})
-
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 # This broker's own topics, and their retention.
 OWN_TOPICS: Final = {topic_names.CLUSTER_EVENTS: 30 * _DAY_MS, topic_names.BROKER_METRICS: 7 * _DAY_MS}
 OWN_SEGMENT_BYTES: Final = 64 << 20
-
-
-def is_creatable(name: str) -> bool:
-    """Return whether the topic may be created because a client requested it."""
-    return topic_names.invalid_reason(name) is None and name not in _NOT_SERVED
 
 
 def creatable_topic(name: str, config: Mapping[str, Any]) -> messages.CreateTopicsRequest.CreatableTopic:
@@ -36,6 +28,17 @@ def creatable_topic(name: str, config: Mapping[str, Any]) -> messages.CreateTopi
             "compression.type": "uncompressed",
             "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
             "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+        }
+    elif name == topic_names.SHARE_GROUP_STATE:
+        partitions = config["share.coordinator.state.topic.num.partitions"]
+        replicas = config["share.coordinator.state.topic.replication.factor"]
+        settings = {
+            # The share coordinator itself deletes redundant records.
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "segment.bytes": str(config["share.coordinator.state.topic.segment.bytes"]),
+            "min.insync.replicas": str(config["share.coordinator.state.topic.min.isr"]),
+            "retention.ms": "-1",
         }
     elif name in OWN_TOPICS:
         partitions, replicas = 1, 1

@@ -42,13 +42,13 @@ def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "key_type", "code"),
     [
-        (6, 2, ErrorCode.UNSUPPORTED_VERSION),
+        (6, 2, ErrorCode.INVALID_REQUEST),
         (5, 2, ErrorCode.INVALID_REQUEST),
         (6, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: int, code: ErrorCode) -> None:
-    """If this fails, a share consumer waits for its timeout instead of getting an immediate error."""
+    """If this fails, a client waits for its timeout instead of getting an immediate error. The key is a group's."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

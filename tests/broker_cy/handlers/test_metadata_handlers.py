@@ -119,12 +119,11 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
 
         response = await broker.call(topics_request("no"), 9)
         assert errors(response) == {"no": "UNKNOWN_TOPIC_OR_PARTITION"}
-        response = await broker.call(topics_request("new", "bad/name", "__share_group_state", auto=True), 9)
+        response = await broker.call(topics_request("new", "bad/name", auto=True), 9)
         # As in Kafka, the response to the first request is that the topic does not exist yet.
         assert errors(response) == {
             "new": "UNKNOWN_TOPIC_OR_PARTITION",
             "bad/name": "INVALID_TOPIC_EXCEPTION",
-            "__share_group_state": "UNKNOWN_TOPIC_OR_PARTITION",
         }
         assert [p.leader_id for p in (await there("new")).partitions] == [1, 1]
         # Versions before 4 have no field for it: then creation is allowed.
@@ -147,7 +146,16 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
             "min.insync.replicas": "1",
             "segment.bytes": "104857600",
         }
-        internal = {"__consumer_offsets", "__transaction_state"}
+        await broker.call(topics_request("__share_group_state", auto=True), 9)
+        assert len((await there("__share_group_state")).partitions) == 50
+        assert broker.image.configs.topic("__share_group_state") == {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+            "min.insync.replicas": "1",
+            "retention.ms": "-1",
+        }
+        internal = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
         assert {topic.name for topic in broker.image.topics} == {"new", "old", "twice", *internal}
 
     with_broker(tmp_path, work, {"num.partitions": "2"})

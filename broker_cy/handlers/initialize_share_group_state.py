@@ -1,0 +1,33 @@
+"""InitializeShareGroupState, version 0: the state of share partitions begins, or begins again at an altered offset.
+
+For group coordinators. As in Kafka, the request is served whatever the level of share.version is.
+"""
+
+from __future__ import annotations
+
+from broker_cy.broker.context import RequestContext
+from broker_cy.broker.registry import handler
+from broker_cy.coordinator.share_state.answers import Outcome
+from broker_cy.coordinator.share_state.state import SharePartitionKey
+from broker_cy.handlers.shared.share_state import answered, parts_of
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+Request = messages.InitializeShareGroupStateRequest
+Response = messages.InitializeShareGroupStateResponse
+
+
+@handler(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions=(0, 0), requires="CLUSTER_ACTION on the cluster")
+async def initialize_share_group_state(ctx: RequestContext, request: Request) -> Response:
+    async def ask(key: SharePartitionKey, wanted: Request.PartitionData) -> Response.PartitionResult:
+        outcome = await ctx.broker.share_state.initialize(key, wanted.state_epoch, wanted.start_offset)
+        return _result(key.partition, outcome)
+
+    found = await answered(ctx, request.group_id, parts_of(request.topics), ask, _result, needs_partitions=False)
+    return Response(
+        results=[Response.InitializeStateResult(topic_id=topic_id, partitions=results) for topic_id, results in found]
+    )
+
+
+def _result(index: int, outcome: Outcome) -> Response.PartitionResult:
+    return Response.PartitionResult(partition=index, error_code=outcome.code, error_message=outcome.message)
