@@ -30,7 +30,7 @@ TV_LATEST: Final = 2
 
 # The newest served level of each group protocol: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
 # With 1, new clusters have the feature as in Kafka (`releases.of_new_cluster`), and clusters with it can be joined.
-GROUP_VERSION_SERVED: Final = 0
+GROUP_VERSION_SERVED: Final = 1
 SHARE_VERSION_SERVED: Final = 0
 STREAMS_VERSION_SERVED: Final = 0
 

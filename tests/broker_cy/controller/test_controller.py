@@ -57,12 +57,17 @@ def test_a_new_cluster() -> None:
     """If this fails, a new directory would hold something else than Kafka's bootstrap and an unfenced broker."""
     cluster = Cluster.started()
     image = cluster.image
-    levels = {"metadata.version": 30, "eligible.leader.replicas.version": 1, "transaction.version": 2}
+    levels = {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
     assert image.features.levels() == levels
     # As in the fixture of Kafka 4.3.1, whose log has it behind the levels of the features.
     assert image.configs.broker("") == {"min.insync.replicas": "1"}
     broker = image.brokers[1]
-    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 6, LISTENERS)
+    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 7, LISTENERS)
     assert same_content(cluster.replayed(), image)
 
 

@@ -1,0 +1,121 @@
+"""librdkafka's consumers with group.protocol=consumer (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.broker import Target
+from tests.support.confluent import close_consumer, new_consumer
+from tests.support.wait import until
+
+PARTITIONS = 4
+RECORDS = 40
+TIMEOUT_S = 60.0
+
+Make = Callable[..., Consumer]
+
+
+@pytest.fixture
+def make(broker: Target) -> Iterator[Make]:
+    """Consumers of the new protocol, subscribed to topics."""
+    made: list[Consumer] = []
+
+    def new(group: str, *topics: str, **settings: Any) -> Consumer:
+        made.append(new_consumer(broker.bootstrap, group, group_protocol="consumer", **settings))
+        made[-1].subscribe(list(topics))
+        return made[-1]
+
+    yield new
+    for consumer in made:
+        close_consumer(consumer)
+
+
+def topic(broker: Target, name: str, partitions: int = PARTITIONS) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(RECORDS):
+        producer.produce(name, b"%d" % number, partition=number % partitions)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def shared(*consumers: Consumer) -> list[int]:
+    """The number of partitions of each consumer, after a poll of each."""
+    for consumer in consumers:
+        message = consumer.poll(0.05)
+        error = None if message is None else message.error()
+        assert error is None or error.code() == KafkaError._PARTITION_EOF, error
+    return [len(consumer.assignment()) for consumer in consumers]
+
+
+def read(consumer: Consumer, count: int) -> set[bytes]:
+    """The values of the next `count` records."""
+    found: set[bytes] = set()
+
+    def has_all() -> bool:
+        message = consumer.poll(0.05)
+        if message is not None and message.error() is None:
+            found.add(message.value() or b"")
+        return len(found) == count
+
+    until(has_all, f"{count} records", TIMEOUT_S)
+    return found
+
+
+def test_two_consumers_share_the_partitions(broker: Target, make: Make) -> None:
+    """If this fails, an application with group.protocol=consumer does not scale, or loses partitions."""
+    topic(broker, "shared")
+    first = make("sharing", "shared")
+    until(lambda: shared(first) == [PARTITIONS], "all partitions", TIMEOUT_S)
+    second = make("sharing", "shared")
+    until(lambda: shared(first, second) == [2, 2], "two partitions each", TIMEOUT_S)
+    mine, other = (set(map(_place, each.assignment())) for each in (first, second))
+    assert not mine & other
+    close_consumer(second)
+    until(lambda: shared(first) == [PARTITIONS], "all partitions", TIMEOUT_S)
+
+
+def test_offsets_continue(broker: Target, make: Make) -> None:
+    """If this fails, a consumer that restarts reads everything again, or skips records."""
+    topic(broker, "continued")
+    first = make("continuing", "continued")
+    assert len(read(first, RECORDS)) == RECORDS
+    first.commit(asynchronous=False)
+    close_consumer(first)
+    topic_again = Producer({"bootstrap.servers": broker.bootstrap})
+    topic_again.produce("continued", b"last", partition=1)
+    assert topic_again.flush(TIMEOUT_S) == 0
+    second = make("continuing", "continued")
+    assert read(second, 1) == {b"last"}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (listed,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("continuing")]).values()
+    offsets = {each.partition: each.offset for each in listed.result().topic_partitions or []}
+    assert sum(offsets.values()) == RECORDS
+
+
+def test_a_regular_expression(broker: Target, make: Make) -> None:
+    """If this fails, a consumer of ^orders.* reads nothing, or not the topics that are created later."""
+    topic(broker, "orders.eu", 1)
+    topic(broker, "payments", 1)
+    consumer = make("patterns", "^orders\\..*")
+    until(lambda: shared(consumer) == [1], "the matching topic", TIMEOUT_S)
+    assert consumer.assignment()[0].topic == "orders.eu"
+
+
+def test_a_static_member_comes_back(broker: Target, make: Make) -> None:
+    """If this fails, each restart of a static member moves partitions."""
+    topic(broker, "static")
+    first = make("statics", "static", group_instance_id="one")
+    until(lambda: shared(first) == [PARTITIONS], "all partitions", TIMEOUT_S)
+    first.close()
+    second = make("statics", "static", group_instance_id="one")
+    until(lambda: shared(second) == [PARTITIONS], "its partitions", TIMEOUT_S)
+
+
+def _place(place: TopicPartition) -> tuple[str, int]:
+    return place.topic, place.partition
