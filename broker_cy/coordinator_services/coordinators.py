@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.coordinator_services.group_service import GroupService
 from broker_cy.coordinator_services.marker_sender import MarkerSender
+from broker_cy.coordinator_services.share_persister import SharePersister
 from broker_cy.coordinator_services.share_state_service import ShareStateService
 from broker_cy.coordinator_services.txn_markers import TxnMarkers
 from broker_cy.coordinator_services.txn_service import TransactionService
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from broker_cy.client.outgoing import Outgoing
     from broker_cy.coordinator_services.coordinator_service import ServiceContext
     from broker_cy.coordinator_services.share_state_runtime import DeleteBefore
+    from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.partitions.openings import Openings
 
@@ -34,9 +36,10 @@ class Coordinators:
         outgoing: Outgoing,
         next_producer_id: Callable[[], Awaitable[int]],
         delete_before: DeleteBefore,
+        randomness: Randomness,
     ) -> None:
         """`outgoing` has the connections to other brokers; `next_producer_id` as in TransactionService, `delete_before`
-        as in ShareStateRuntime.
+        as in ShareStateRuntime. `randomness` spreads repeated requests.
         """
         config, loop, node_id = context.config, context.loop, context.config.node_id
         self.groups = GroupService(context)
@@ -48,6 +51,7 @@ class Coordinators:
         self.verifier = TxnVerifier(loop, self._calls)
         self.transactions = TransactionService(context, self.marker_sender, next_producer_id, self.verifier)
         self.share_state = ShareStateService(context, delete_before)
+        self.share_persister = SharePersister(loop, self.share_state, self._calls, randomness)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """The committed metadata have changed."""
@@ -56,6 +60,7 @@ class Coordinators:
         self.share_state.apply(delta, image)
         self.marker_sender.apply(delta, image)
         self.verifier.apply(delta, image)
+        self.share_persister.apply(delta, image)
 
     def partition_online(self, topic: str, index: int) -> None:
         """A partition that was offline is served now."""
@@ -74,6 +79,7 @@ class Coordinators:
         await self.transactions.stop()
         await self.marker_sender.close()
         await self.verifier.close()
+        await self.share_persister.close()
         await self._calls.close()
         await self.groups.stop()
         await self.share_state.stop()

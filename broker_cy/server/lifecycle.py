@@ -350,9 +350,10 @@ class BrokerServer:
             broker.outgoing,
             broker.controller.next_producer_id,
             self._delete_before,
+            broker.randomness,
         )
         broker.groups, broker.transactions = coordinators.groups, coordinators.transactions
-        broker.share_state = coordinators.share_state
+        broker.share_state, broker.share_persister = coordinators.share_state, coordinators.share_persister
         broker.txn_markers = coordinators.txn_markers
         broker.events = EventLog(
             self.config,
