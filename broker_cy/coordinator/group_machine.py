@@ -157,21 +157,20 @@ class GroupMachine(GroupTable):
 
 
 class ClassicBefore(NamedTuple):
-    """The record of a classic group; None if it had none. `is_new`: the group begins to exist with the record that
-    replaced it.
-    """
+    """The record of a classic group; None if it had none."""
 
     group_id: str
     record: bytes | None
-    is_new: bool
 
     def restore(self, machine: GroupMachine) -> None:
         group = machine.classic(self.group_id)
         if group is not None:
-            group.record, group.is_new = self.record, self.is_new
+            group.record = self.record
 
     def undo(self, group: Group | None) -> Group | None:
-        return None if self.is_new else group
+        # A new group exists for reads from the JoinGroup on, whose answer does not wait for the record. In Kafka, a
+        # leader without followers has written the record before it reads the next request.
+        return group
 
 
 class ClassicRemoved(NamedTuple):
@@ -264,8 +263,8 @@ def _change_classic(machine: GroupMachine, offset: int, producer_id: int, key: b
     if value is None:
         del machine.groups[group_id]
         return ClassicRemoved(group)
-    before = ClassicBefore(group_id, group.record, group.is_new)
-    group.record, group.is_new = value, False
+    before = ClassicBefore(group_id, group.record)
+    group.record = value
     return before
 
 

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: classic groups, their state and members.
 
 3 can ask for the authorized operations, 4 has static members, 6 reports a group that does not exist as an error. Groups
-of other types have APIs of their own. A group exists, for this API, if its record is written.
+of other types have APIs of their own. Groups are shown as the written records leave them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.support.wait import until
 
 # Features whose protocols broker-cy does not serve yet: a cluster with them would refuse its brokers. The other
 # features have the levels of a new Kafka cluster, so that both kinds keep eligible leader replicas (KIP-966).
-FEATURES = ("group.version=0", "share.version=0", "streams.version=0")
+FEATURES = ("share.version=0", "streams.version=0")
 
 # Those fast settings of tests that also have to suit Kafka's brokers.
 AS_KAFKA = {

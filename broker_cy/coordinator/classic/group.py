@@ -27,7 +27,6 @@ class ClassicGroup(Group):
     __slots__ = (
         "generation",
         "initial_delay",
-        "is_new",
         "journal",
         "leader_id",
         "members",
@@ -50,8 +49,6 @@ class ClassicGroup(Group):
         super().__init__(group_id)
         # The value of its newest record; None for a group without one, which has only committed offsets or is new.
         self.record: bytes | None = None
-        # A member has joined it, and no record says that it exists; groups of offsets alone exist without a record.
-        self.is_new = False
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         # Wall clock of the last change of state; None in records of old Kafka versions.

@@ -67,7 +67,6 @@ def join(
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
         group = machine.add_group(HookedGroup(request.group_id, now.wall_ms))
-        group.is_new = True
     elif isinstance(group, ConsumerGroup):
         classic_members.join(machine, step, group, request, client, unique, token, now)
         return

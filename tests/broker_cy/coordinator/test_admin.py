@@ -34,6 +34,16 @@ def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
     assert group.members[0].member_metadata == b""
 
 
+def test_a_new_group_exists_from_the_join_on(h: Harness) -> None:
+    """If this fails, a tool does not find the group of a consumer that has just received its member id."""
+    h.hold = True
+    assert h.join("a").error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert h.describe().group_state == "Empty"
+    assert [group.group_id for group in h.list_groups()] == [GROUP]
+    h.fail()
+    assert h.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_unknown_group_is_dead(h: Harness, version: int, code: ErrorCode) -> None:
     """If this fails, tools take a mistyped name for a group without members."""

@@ -28,7 +28,6 @@ class Difference:
 
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
-_SHARE = "share groups are not served yet"
 _LATER = "not served yet, so not advertised"
 _AT_ONCE = (
     "topics and partitions are made before the answer is sent, however short the timeout; Kafka answers "
@@ -45,12 +44,12 @@ _ABORTED = (
 )
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
-# Moving replicas between directories, KIP-848, share and streams groups.
+# Moving replicas between directories, share and streams groups.
 _NOT_SERVED = (
     34,
-    *(68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92),
+    *(76, 77, 78, 79, 88, 89, 90, 91, 92),
 )
-_FEATURES = ("group.version", "share.version", "streams.version")
+_FEATURES = ("share.version", "streams.version")
 _API_VERSIONS = (
     "transaction_versions-*, then",
     "api_versions-*",
@@ -67,7 +66,6 @@ DELIBERATE: list[Difference] = [
     Difference("coordinators-*: type *", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v*: share*", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
-    Difference("coordinators_of_others-v6: share*", "*.error_code", 42, 35, _SHARE),
     *(
         Difference(f"create_names-*: timeout {what}", f".topics[0]{field}", theirs, ours, _AT_ONCE)
         for what in ("0", "negative")
