@@ -11,13 +11,18 @@ from broker_cy.launch.signals import ENDS, interruptible
 
 def test_a_program_is_interrupted() -> None:
     """If this fails, Ctrl-C leaves processes and files of a program behind."""
-    before = [signal.getsignal(number) for number in ENDS]
-    calls: list[None] = []
-    with interruptible(lambda: calls.append(None)):
-        for number in ENDS:
-            signal.raise_signal(number)
-        assert len(calls) == len(ENDS)
-    assert [signal.getsignal(number) for number in ENDS] == before
+    # The tests themselves may run under nohup.
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        before = [signal.getsignal(number) for number in ENDS]
+        calls: list[None] = []
+        with interruptible(lambda: calls.append(None)):
+            for number in ENDS:
+                signal.raise_signal(number)
+            assert len(calls) == len(ENDS)
+        assert [signal.getsignal(number) for number in ENDS] == before
+    finally:
+        signal.signal(signal.SIGHUP, hangup)
 
 
 def test_the_second_interruption_may_end_the_program() -> None:
