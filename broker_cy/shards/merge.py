@@ -29,6 +29,7 @@ SUMMED: Final = frozenset(
         "broker_cy_groups",
         "broker_cy_group_members",
         "broker_cy_transactional_ids",
+        "broker_cy_share_partitions",
         "broker_cy_unflushed_bytes",
     }
 )
