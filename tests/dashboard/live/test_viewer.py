@@ -161,7 +161,7 @@ def test_what_is_wrong_is_reported_and_nothing_else_changes() -> None:
         tab.subscribe()
         await tab.until(lambda: len(tab.ticks()) == 1)
         cases: list[tuple[Any, str]] = [
-            ({"subscribe": {"id": "x", "cluster": "elsewhere", "channel": "health", "params": {}}}, "no cluster"),
+            ({"subscribe": {"id": "x", "cluster": "elsewhere", "channel": "health", "params": {}}}, "unknown cluster"),
             ({"subscribe": {"id": "x", "cluster": CLUSTER, "channel": "nothing", "params": {}}}, "no channel"),
             (
                 {"subscribe": {"id": "x", "cluster": CLUSTER, "channel": "topics", "params": {"sort": "size2"}}},
