@@ -248,6 +248,12 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         for token, response in step.replies:
             if not token.done():
                 token.set_result(response)
+        # Also if the records cannot be written: the state may wait for the results.
+        for work in step.work:
+            done = self._loop.run_in_executor(self._executor, work.function, *work.arguments)
+            done.add_done_callback(partial(self._worked, work))
+        for call in step.calls:
+            self._call(call)
         if step.records:
             if step.atomic and size_bytes(step.records) > self._max_batch_bytes():
                 # The step is the newest one, so it can be undone alone.
@@ -256,11 +262,6 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
             self._queue(step)
         elif step.follows:
             self._follow_unwritten(step)
-        for work in step.work:
-            done = self._loop.run_in_executor(self._executor, work.function, *work.arguments)
-            done.add_done_callback(partial(self._worked, work))
-        for call in step.calls:
-            self._call(call)
         self._set_timer()
 
     def _worked(self, work: Work, done: asyncio.Future[Any]) -> None:
