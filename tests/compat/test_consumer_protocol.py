@@ -26,7 +26,7 @@ def make(broker: Target) -> Iterator[Make]:
     made: list[Consumer] = []
 
     def new(group: str, *topics: str, **settings: Any) -> Consumer:
-        made.append(new_consumer(broker.bootstrap, group, group_protocol="consumer", **settings))
+        made.append(new_consumer(broker.bootstrap, group, **{"group_protocol": "consumer", **settings}))
         made[-1].subscribe(list(topics))
         return made[-1]
 
@@ -115,6 +115,18 @@ def test_a_static_member_comes_back(broker: Target, make: Make) -> None:
     first.close()
     second = make("statics", "static", group_instance_id="one")
     until(lambda: shared(second) == [PARTITIONS], "its partitions", TIMEOUT_S)
+
+
+def test_a_group_changes_its_protocol_and_back(broker: Target, make: Make) -> None:
+    """If this fails, an application cannot move to the consumer protocol, or back, one instance after the other."""
+    topic(broker, "moving")
+    settings = {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 200}
+    first = make("moving", "moving", group_protocol="classic", **settings)
+    until(lambda: shared(first) == [PARTITIONS], "all partitions", TIMEOUT_S)
+    second = make("moving", "moving")
+    until(lambda: shared(first, second) == [2, 2], "two partitions each", TIMEOUT_S)
+    close_consumer(second)
+    until(lambda: shared(first) == [PARTITIONS], "all partitions again", TIMEOUT_S)
 
 
 def _place(place: TopicPartition) -> tuple[str, int]:

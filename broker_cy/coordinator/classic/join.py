@@ -57,9 +57,10 @@ def join(
     """Handle a JoinGroup. `unique` is the random part of a member id that may be created here."""
     is_unknown = request.member_id == ""
     group = machine.groups.get(request.group_id)
-    if is_unknown and isinstance(group, ConsumerGroup) and not group.members:
+    if isinstance(group, ConsumerGroup) and not group.members:
         # A consumer group without members leaves its id to a classic group.
-        machine.append(step, group.tombstones())
+        if is_unknown:
+            machine.append(step, group.tombstones())
         group = None
     is_new_group, begin = group is None, len(step.records)
     if group is None:

@@ -53,6 +53,9 @@ def join(
         step.reply(token, join_error(request.member_id, error.code))
         return
     assert member.classic is not None
+    if isinstance(machine.groups.get(request.group_id), ConsumerGroup):
+        # It is a member even if nothing can be answered in time.
+        deadlines.set_session(machine, group, member, now)
     response = messages.JoinGroupResponse(
         member_id=member_id,
         generation_id=member.epoch,

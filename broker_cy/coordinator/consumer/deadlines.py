@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, MemberState
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 
 _KINDS: Final = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
@@ -45,3 +47,19 @@ def start_timers(machine: GroupTable, group: ConsumerGroup, member_ids: Iterable
 def cancel_timers(machine: GroupTable, group_id: str, member_id: str) -> None:
     for kind in _KINDS:
         machine.timers.cancel(TimerKey(kind, group_id, member_id))
+
+
+class RebalanceTimerSet(NamedTuple):
+    """The record of a member that has to give up partitions, or has done so."""
+
+    group_id: str
+    member_id: str
+
+    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
+        """Nothing waits for it."""
+
+    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
+        """The member is as it was before, and gets its rebalance timeout again if it has to give up partitions."""
+        group = machine.groups.get(self.group_id)
+        if isinstance(group, ConsumerGroup) and self.member_id in group.members:
+            set_rebalance_timer(machine, self.group_id, group.members[self.member_id], now)

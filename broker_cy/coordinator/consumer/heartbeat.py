@@ -23,6 +23,7 @@ from broker_cy.coordinator.consumer.member import (
     STATIC_LEAVE_EPOCH,
     AssignedEpochs,
     ConsumerMember,
+    MemberState,
 )
 from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, reconciled
 from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
@@ -81,7 +82,11 @@ def _heartbeat(
     now: Now,
 ) -> Response:
     is_join = request.member_epoch == JOIN_EPOCH
+    known = machine.groups.get(request.group_id)
     group = _group(machine, step, request.group_id, is_join, now)
+    # The last generation of a classic group may have assigned nothing yet. Kafka 4.3 relies on the topic names of the
+    # member that joins, and it may have an expression instead.
+    is_upgraded = group.has_members and group is not known
     check_size(machine, group, request.member_id)
     member_id = request.member_id or unique
     owned = _owned(request)
@@ -90,7 +95,7 @@ def _heartbeat(
     change = update_member(machine, step, group, member, updated, may_describe, now)
     # The first record of a group creates it.
     group = consumer_group(machine, group.group_id)
-    update_epoch(machine, step, group, now, is_bumped=change.is_assignable)
+    update_epoch(machine, step, group, now, is_bumped=change.is_assignable or is_upgraded)
     update_target(machine, step, group, now)
     updated = reconcile(machine, step, group, updated, owned, now, is_subscription_changed=change.is_changed)
     deadlines.set_session(machine, group, updated, now)
@@ -363,6 +368,8 @@ def reconcile(
         machine.append(step, [records.current_record(group.group_id, found)])
         if found.classic is None:
             deadlines.set_rebalance_timer(machine, group.group_id, found, now)
+            if MemberState.UNREVOKED_PARTITIONS in (member.state, found.state):
+                step.then(deadlines.RebalanceTimerSet(group.group_id, member.member_id))
     return found
 
 

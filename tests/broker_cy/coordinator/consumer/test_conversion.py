@@ -147,6 +147,17 @@ def test_every_policy(policy: MigrationPolicy) -> None:
     assert isinstance(h.machine.groups[GROUP], ClassicGroup) is policy.is_downgrade_enabled
 
 
+def test_a_large_group_stays() -> None:
+    """If this fails, a group becomes a classic one with more members than `group.max.size` allows (KAFKA-16861)."""
+    h = harness(group_max_size=2)
+    h.enter("c", "C")
+    ids = [h.join_new(name, protocols=[("range", subscription())]) for name in ("x", "y", "z")]
+    h.beat("leaves", "C", -1)
+    assert h.consumers().classic_members == 3
+    h.leave("one less", (ids[0], None))
+    assert len(h.group().members) == 2
+
+
 def test_classic_members_join_a_consumer_group() -> None:
     """If this fails, a consumer of the classic protocol cannot join, or joins although that is not allowed."""
     h = harness(MigrationPolicy.DISABLED)
@@ -267,3 +278,26 @@ def test_an_empty_group_changes_its_type(h: ConsumerHarness) -> None:
     assert h.enter("again", "A").member_epoch == 2
     assert h.consumers().members["A"].state is MemberState.STABLE
     assert durable(replayed(h.log, h.settings, h.now, h.topics.image)) == durable(h.machine)
+
+
+def test_a_known_id_is_unknown_in_an_empty_group(h: ConsumerHarness) -> None:
+    """If this fails, a classic member is alone in a consumer group, which never becomes a classic one."""
+    h.enter("a", "A")
+    member_id = h.join("asks", protocols=[("range", subscription())]).member_id
+    h.beat("leaves", "A", -1)
+    assert rejoin(h, "too late", member_id).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.consumers().members == {}
+
+
+def test_an_upgrade_shares_partitions_again(h: ConsumerHarness) -> None:
+    """If this fails, a group that was just being shared out reads nothing after an upgrade by an expression that
+    matches no topic.
+    """
+    protocols = [("range", subscription())]
+    member_id = h.join_new("a", protocols=protocols)
+    h.advance(1)
+    assert h.group().state is GroupState.COMPLETING_REBALANCE
+    generation = h.group().generation
+    h.beat("c", "C", 0, regex="none", owned={}, rebalance_ms=5_000)
+    assert h.consumers().epoch == generation + 1
+    assert h.topics.places(h.consumers().target[member_id]) == ALL

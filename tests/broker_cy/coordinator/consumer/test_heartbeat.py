@@ -123,7 +123,7 @@ def test_an_operation_that_fails_changes_nothing(h: ConsumerHarness, monkeypatch
 
     two_members(h)
     before, log = durable(h.machine), list(h.log)
-    monkeypatch.setitem(CONSUMER_ASSIGNORS, "uniform", fail)  # type: ignore[arg-type]
+    monkeypatch.setitem(CONSUMER_ASSIGNORS, "uniform", fail)
     assert h.enter("c", "C").error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert durable(h.machine) == before
     assert h.log == log

@@ -6,6 +6,7 @@ import pytest
 
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import codec, messages
 from tests.broker_cy.coordinator.consumer_harness import REBALANCE_MS, ConsumerHarness, Topics
 from tests.broker_cy.coordinator.harness import durable, replayed
 
@@ -129,3 +130,26 @@ def test_names_and_an_expression(h: ConsumerHarness) -> None:
     h.work()
     assert settled(h, "a", "A") == {("orders", 0), ("payments", 0)}
     assert not h.consumers().is_homogeneous
+
+
+def test_an_expression_ends(h: ConsumerHarness) -> None:
+    """If this fails, the partitions of a member without a subscription are read by nobody (KAFKA-19899)."""
+    enter(h, "a", "A", "pay.*")
+    h.work()
+    settled(h, "a", "A")
+    epoch = h.consumers().epoch
+    h.beat("none", "A", epoch, regex="", owned=h.consumers().members["A"].assigned)
+    assert h.consumers().epoch == epoch + 1
+
+
+def test_a_classic_member_takes_the_place_of_an_expression(h: ConsumerHarness) -> None:
+    """If this fails, a group goes on reading the topics of an expression that no member has (KAFKA-19720)."""
+    h.beat("a", "A", 0, regex="pay.*", owned={}, rebalance_ms=REBALANCE_MS, instance_id="one")
+    h.enter("b", "B", "orders")
+    h.work()
+    assert set(h.consumers().resolved) == {"pay.*"}
+    value = messages.ConsumerProtocolSubscription(topics=["orders"])
+    h.join("classic", protocols=[("range", codec.encode_versioned(value, 1))], instance_id="one")
+    assert h.answers["classic"].error_code == ErrorCode.NONE
+    assert not h.consumers().resolved
+    assert not h.consumers().is_subscribed("payments")
