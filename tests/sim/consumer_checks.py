@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import STATIC_LEAVE_EPOCH, MemberState
+from broker_cy.coordinator.group import Group, GroupType
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Record
 from tests.broker_cy.coordinator.consumer_harness import Place
 from tests.broker_cy.coordinator.harness import durable, replayed
-from tests.sim.consumer_clients import MEMBERS_MAX, REBALANCE_MS, SESSION_MS
+from tests.sim.consumer_clients import MEMBERS_MAX, REBALANCE_MS, SESSION_MS, Consumer
 
 if TYPE_CHECKING:
     from tests.sim.consumer_world import ConsumerWorld
@@ -26,6 +28,7 @@ def groups_of(world: ConsumerWorld) -> list[ConsumerGroup]:
 
 def check(world: ConsumerWorld) -> None:
     """Check the invariants after each step; the AssertionError names the violation."""
+    _check_conversions(world)
     for group in groups_of(world):
         check_owners(group)
         _check_epochs(world, group)
@@ -43,6 +46,32 @@ def check(world: ConsumerWorld) -> None:
             found = machine.offsets.get(group_id, topic, partition)
             assert found is not None, f"an acknowledged commit of {group_id} in {topic}-{partition} is lost"
             assert found.committed_offset == offset, "an acknowledged commit went back"
+
+
+def _check_conversions(world: ConsumerWorld) -> None:
+    """A consumer group becomes a classic one if all of its members are, and if it is small enough."""
+    settings = world.harness.settings
+    for group_id in set(world.newest) - world.harness.machine.groups.keys():
+        del world.newest[group_id]
+    for group_id, group in world.harness.machine.groups.items():
+        before = world.kinds.get(group_id)
+        if before is not group.group_type and group_id in world.empty:
+            # A group without members leaves its id to another one.
+            world.newest.pop(group_id, None)
+        world.empty.discard(group_id)
+        if isinstance(group, ConsumerGroup | ClassicGroup) and not group.members:
+            world.empty.add(group_id)
+        if isinstance(group, ClassicGroup) and before is GroupType.CONSUMER and group.members:
+            assert len(group.members) <= settings.group_max_size, f"{group_id} has {len(group.members)} members now"
+        if before is not group.group_type:
+            # All sessions begin again.
+            world.silent = {key: since for key, since in world.silent.items() if key[0] != group_id}
+        world.kinds[group_id] = group.group_type
+        if isinstance(group, ConsumerGroup) and 0 < len(group.members) == group.classic_members:
+            assert (
+                not settings.consumer.migration_policy.is_downgrade_enabled
+                or len(group.members) > settings.group_max_size
+            ), f"{group_id} has only classic members, and is a consumer group"
 
 
 def check_owners(group: ConsumerGroup) -> None:
@@ -84,10 +113,15 @@ def _check_deadlines(world: ConsumerWorld, group: ConsumerGroup) -> None:
         for key in [key for key in known if key[0] == group.group_id and key[1] not in found]:
             del known[key]
         for member_id in found:
-            epoch = group.members[member_id].epoch if known is world.stuck else 0
-            since_ms, at_epoch = known.setdefault((group.group_id, member_id), (now_ms, epoch))
-            if at_epoch != epoch:
-                known[group.group_id, member_id] = (now_ms, epoch)
+            if world.harness.held and group.members[member_id].classic is not None:
+                # Its session begins when its join is written.
+                known.pop((group.group_id, member_id), None)
+                continue
+            # A change of the subscription may add partitions, with time of their own.
+            of = repr(group.members[member_id].revoking) if known is world.stuck else None
+            since_ms, before = known.setdefault((group.group_id, member_id), (now_ms, of))
+            if before != of:
+                known[group.group_id, member_id] = (now_ms, of)
             else:
                 assert now_ms - since_ms <= limit_ms, f"{member_id} {what} for {now_ms - since_ms} ms"
 
@@ -97,12 +131,25 @@ def _check_readers(world: ConsumerWorld) -> None:
     readers: dict[tuple[str, Place], str] = {}
     machine = world.harness.machine
     for client in world.clients:
-        group = machine.groups.get(client.group_id)
-        if not client.is_member or not isinstance(group, ConsumerGroup) or client.member_id not in group.members:
+        if not client.is_member or not is_current(client, machine.groups.get(client.group_id)):
             continue
         for place in client.owned | client.lost:
             before = readers.setdefault((client.group_id, place), client.name)
             assert before == client.name, f"{before} and {client.name} read {place} of {client.group_id}"
+
+
+def is_current(client: Consumer, group: Group | None) -> bool:
+    """Whether the client is a member. A static member of a classic group that does not join again stays one, and others
+    read its partitions.
+    """
+    if isinstance(group, ClassicGroup):
+        is_in_time = client.instance_id is None or client.epoch == group.generation
+        return client.is_classic and client.member_id in group.members and is_in_time
+    member = group.members.get(client.member_id) if isinstance(group, ConsumerGroup) else None
+    if member is None or not client.is_classic:
+        return member is not None
+    # One that was removed, and joined again before it knew, gives up the rest with its next assignment.
+    return client.phase != "sync" and client.epoch == member.epoch
 
 
 # ---- compacted logs ----

@@ -12,12 +12,16 @@ from tests.sim.real_partitions import Partitions
 GROUPS = ("k", "l")
 TOPICS = ("t", "u", "v")
 MEMBERS_MAX = 6
-SESSION_MS = 45_000
+SESSION_MS = CLASSIC_SESSION_MS = 45_000
 REBALANCE_MS = 20_000
-# Rounds of heartbeats after which a group without faults is stable: each of two revocations and assignments takes one,
-# and one more assignment begins when the first one is over.
-SETTLE_ROUNDS = 12
-ROUND_MS = 1_100
+# Rounds of heartbeats after which a group without faults is stable. They take longer than a rebalance timeout, because
+# a classic group waits for a member that has an id and does not join.
+SETTLE_ROUNDS = 16
+# The last of them without a change of the group.
+QUIET_ROUNDS = 6
+# Requests of a client in one round: a classic one joins, asks for its assignment, and is told to join again.
+ROUND_REQUESTS = 3
+ROUND_MS = 1_500
 
 
 class ConsumerCoordinator(LoggedHarness, ConsumerHarness):
@@ -52,6 +56,16 @@ class Consumer:
     alive: bool = True
     is_slow: bool = False
     """It never gives partitions up."""
+    regex: str | None = None
+    """It reads the topics that match, in place of `topics`."""
+    is_classic: bool = False
+    phase: str = ""
+    """"sync" after a join by the classic protocol."""
+    sent: str = ""
+    """The request of the classic protocol that it waits for, or sent last."""
+    must_join: bool = False
+    members: dict[str, bytes] = field(default_factory=dict)
+    """The members with their subscriptions, if it is the leader of a classic group."""
 
     @property
     def is_member(self) -> bool:
@@ -61,6 +75,7 @@ class Consumer:
         """It is no longer a member, and stops reading."""
         self.epoch, self.is_full = 0, True
         self.owned, self.lost = set(), set()
+        self.phase, self.must_join, self.members = "", False, {}
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.coordinator import commit
-from broker_cy.coordinator.consumer import fencing, heartbeat, reconcile, records, replay
+from broker_cy.coordinator.consumer import deadlines, downgrade, fencing, heartbeat, reconcile, records, replay
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, MemberState
-from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.modern import target
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.step import GroupStep
@@ -153,21 +152,15 @@ def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
 
 def leaving_begins_no_epoch(patch: Patch) -> None:
     """The partitions of a member that leaves are read by nobody."""
-    right = GroupMachine.append
-    fence = fencing.fence
-    leaving = [False]
-
-    def append(self: GroupMachine, step: GroupStep, new: Any, *more: Any) -> None:
-        if leaving[0]:
-            new = [record for record in new if record.value is None]
-        right(self, step, new, *more)
+    fence, right = fencing.fence, records.epoch_record
 
     def fence_quietly(*args: Any) -> None:
-        leaving[0] = True
-        fence(*args)
-        leaving[0] = False
+        patch.setattr(records, "epoch_record", lambda group_id, epoch, of: right(group_id, epoch - 1, of))
+        try:
+            fence(*args)
+        finally:
+            patch.setattr(records, "epoch_record", right)
 
-    patch.setattr(GroupMachine, "append", append)
     patch.setattr(fencing, "fence", fence_quietly)
 
 
@@ -225,6 +218,22 @@ def assignments_are_not_persisted(patch: Patch) -> None:
     patch.setattr(heartbeat, "target_records", target_records)
 
 
+def undone_handovers_have_no_deadline(patch: Patch) -> None:
+    """A member need not give its partitions up if the record that it has done so could not be written."""
+    patch.setattr(deadlines.RebalanceTimerSet, "failed", lambda *_: None)
+
+
+def replaced_static_members_keep_the_protocol(patch: Patch) -> None:
+    """A group stays a consumer group although its last consumer was replaced by a classic member (KAFKA-17317)."""
+    right = downgrade.downgrade
+
+    def keep(machine: Any, step: Any, group: Any, leaving: Any, now: Any, *, rebalances: bool) -> None:
+        if leaving:
+            right(machine, step, group, leaving, now, rebalances=rebalances)
+
+    patch.setattr(downgrade, "downgrade", keep)
+
+
 def answers_are_sent_before_the_write(patch: Patch) -> None:
     """A member learns of an epoch that is not in the log, and may never be."""
     patch.setattr(GroupStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
@@ -252,4 +261,6 @@ DEFECTS: list[Planter] = [
     returning_static_members_get_nothing,
     assignments_are_not_persisted,
     answers_are_sent_before_the_write,
+    undone_handovers_have_no_deadline,
+    replaced_static_members_keep_the_protocol,
 ]

@@ -1,5 +1,6 @@
-"""The world of consumer groups (KIP-848): members that join, leave, crash, hang and come back, topics that come, grow
-and go, late requests, failing disks, restarts, compaction, and coordinators that move.
+"""The world of consumer groups (KIP-848): members that join, leave, crash, hang and come back, members of the classic
+protocol and those that change it, regular expressions, topics that come, grow and go, late requests, failing disks,
+restarts, compaction, and coordinators that move.
 
 The coordinator's log is a partition of the broker, on files. The world keeps the members' knowledge apart from the
 coordinator's state, and compares the two after each step.
@@ -8,19 +9,26 @@ coordinator's state, and compares the two after each step.
 from __future__ import annotations
 
 import random
+import re
 from typing import Any, cast
 
 from broker_cy.coordinator import expiry
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.group import GroupType
+from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.consumer_harness import Place, Topics
+from tests.sim import consumer_classic
 from tests.sim.consumer_checks import check, check_compaction
 from tests.sim.consumer_clients import (
     GROUPS,
     MEMBERS_MAX,
+    QUIET_ROUNDS,
     REBALANCE_MS,
     ROUND_MS,
+    ROUND_REQUESTS,
     SESSION_MS,
     SETTLE_ROUNDS,
     TOPICS,
@@ -31,6 +39,7 @@ from tests.sim.consumer_clients import (
 from tests.sim.group_clients import LOG, PAST_MAX
 from tests.sim.real_partitions import Partitions
 
+REGEXES = ("t", "[tu]", "v.*")
 RETRIABLE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -45,20 +54,26 @@ class ConsumerWorld:
         self.rng = random.Random(seed)
         self.store = Partitions(root, {LOG[0]: 1})
         self.topics = Topics(t=4, u=3)
-        self.harness = ConsumerCoordinator(self.store, self.topics)
-        self.harness.settings = self.harness.settings._replace(
-            consumer=self.harness.settings.consumer._replace(
-                max_size=MEMBERS_MAX, assignment_interval_ms=self.rng.choice([0, 1_000])
-            )
+        consumer = ConsumerGroupSettings(
+            max_size=MEMBERS_MAX,
+            assignment_interval_ms=self.rng.choice([0, 1_000]),
+            migration_policy=self.rng.choice([MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy]),
         )
-        self.harness.restart()
+        self.harness = ConsumerCoordinator(
+            self.store, self.topics, consumer=consumer, group_max_size=self.rng.choice([2, MEMBERS_MAX])
+        )
+        self.retriable = RETRIABLE
+        # The type of each group after the last step.
+        self.kinds: dict[str, GroupType] = {}
+        # The groups without members after the last step.
+        self.empty: set[str] = set()
         self.clients: list[Consumer] = []
         self.past: list[Past] = []
         # The newest epoch that a member of each group has received.
         self.newest: dict[str, int] = {}
-        # Since when a member has no client, and since when (with its epoch) it has to give partitions up.
-        self.silent: dict[tuple[str, str], tuple[int, int]] = {}
-        self.stuck: dict[tuple[str, str], tuple[int, int]] = {}
+        # Since when a member has no client, and since when it has to give these partitions up.
+        self.silent: dict[tuple[str, str], tuple[int, object]] = {}
+        self.stuck: dict[tuple[str, str], tuple[int, object]] = {}
         self.committed: dict[tuple[str, str, int], int] = {}
         self.awaited_commits: dict[object, tuple[str, str, int, int]] = {}
         self.late_commits: list[tuple[str, str, int, int]] = []
@@ -93,6 +108,8 @@ class ConsumerWorld:
             (self.delete, 1),
             (self.sweep, 1),
             (self.compact, 1),
+            (self.work, 5),
+            (self.change_protocol, 2),
             (self.settle, 1),
         ]
         self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]()
@@ -104,15 +121,22 @@ class ConsumerWorld:
             return
         name = f"c{self.token()}"
         self.clients = [client for client in self.clients if client.alive]
+        is_classic = self.rng.random() < 0.35
+        static = self.rng.randrange(3) if self.rng.random() < 0.3 else None
+        topics = tuple(self.rng.sample(TOPICS, self.rng.choice([1, 1, 2]))) if self.rng.random() < 0.95 else ()
+        regex = self.rng.choice(REGEXES) if not is_classic and self.rng.random() < 0.3 else None
         self.clients.append(
             Consumer(
                 name,
                 self.rng.choice(GROUPS),
-                f"static-{self.rng.randrange(3)}" if self.rng.random() < 0.3 else None,
-                tuple(self.rng.sample(TOPICS, self.rng.choice([1, 1, 2]))) if self.rng.random() < 0.95 else (),
+                None if static is None else f"static-{static}",
+                # A classic group does not look at the topics of a static member that comes back.
+                topics if static is None else (TOPICS[static],),
                 self.rng.choice([None, None, "uniform", "range"]),
-                f"m-{name}",
+                "" if is_classic else f"m-{name}",
                 is_slow=self.rng.random() < 0.05,
+                regex=regex if static is None else None,
+                is_classic=is_classic,
             )
         )
 
@@ -125,8 +149,12 @@ class ConsumerWorld:
         client = self.pick(waiting=None)
         if client is None:
             return
-        if client.is_member and self.rng.random() < 0.03:
+        if client.is_classic:
+            consumer_classic.act(self, client)
+            return
+        if client.is_member and client.instance_id is None and self.rng.random() < 0.03:
             client.topics = tuple(self.rng.sample(TOPICS, self.rng.choice([1, 2])))
+            client.regex = self.rng.choice([None, None, *REGEXES])
             client.is_full = True
         if client.lost and not client.is_slow and self.rng.random() < 0.7:
             client.lost = set()
@@ -146,7 +174,8 @@ class ConsumerWorld:
             client.epoch,
             group_id=client.group_id,
             instance_id=client.instance_id,
-            names=client.topics if is_full else None,
+            names=None if not is_full else () if client.regex else client.topics,
+            regex=(client.regex or "") if is_full else None,
             assignor=client.assignor if is_full else None,
             rebalance_ms=REBALANCE_MS if is_full else -1,
             owned={} if client.epoch == 0 else owned,
@@ -171,15 +200,35 @@ class ConsumerWorld:
         if client is None or client.waiting is None:
             return
         client.waiting, client.is_full = None, True
+        client.must_join, client.phase = True, ""
         if self.rng.random() < 0.2:
             self.note_past(client)
             client.gone()
+            if client.is_classic:
+                client.member_id = ""
+
+    def change_protocol(self) -> None:
+        client = self.pick(waiting=None)
+        if client is not None and client.is_member:
+            consumer_classic.change_protocol(self, client)
+
+    def work(self) -> None:
+        """Let searches for topics end."""
+        self.harness.work()
+
+    def exists(self, place: Place) -> bool:
+        return self.topics.image.topics.by_name(place[0]) is not None
 
     def leave(self) -> None:
         client = self.pick(waiting=None)
         if client is None or not client.is_member:
             return
         self.note_past(client)
+        if client.is_classic:
+            consumer_classic.leave(self, client)
+            client.gone()
+            client.alive = False
+            return
         is_back_later = client.instance_id is not None and self.rng.random() < 0.7
         epoch = -2 if is_back_later else -1
         self.harness.beat(
@@ -242,7 +291,7 @@ class ConsumerWorld:
         if is_accepted and isinstance(group, ConsumerGroup):
             assert not others, f"a commit of {member_id} in {place} is accepted, and {others} own it"
             assert member_id in members, f"a commit of {member_id}, which is no member, is accepted"
-        if owner is not None and member_id in members:
+        if owner is not None and member_id in members and not owner.is_classic:
             assert is_accepted, f"a commit of {owner.name} in its own {place} is refused: {code}"
 
     # ---- the rest of the world ----
@@ -267,6 +316,9 @@ class ConsumerWorld:
                 client.owned = {place for place in client.owned if place[0] != name}
                 client.lost = {place for place in client.lost if place[0] != name}
         self.harness.change(delta)
+        for client in self.clients:
+            # The leader of a classic group shares the partitions again.
+            client.must_join = client.must_join or (client.is_classic and client.is_member)
 
     def toggle_hold(self) -> None:
         self.harness.hold = not self.harness.hold
@@ -303,6 +355,8 @@ class ConsumerWorld:
         for client in self.clients:
             if client.waiting is not None and client.waiting not in self.harness.answers:
                 client.waiting, client.is_full = None, True
+                client.must_join, client.phase = True, ""
+        self.harness.works = []
         self.awaited_commits.clear()
         self.late_commits.clear()
         self.forget_deadlines()
@@ -332,7 +386,7 @@ class ConsumerWorld:
     def delete(self) -> None:
         group_id = self.rng.choice(GROUPS)
         group = self.harness.machine.groups.get(group_id)
-        has_members = isinstance(group, ConsumerGroup) and bool(group.members)
+        has_members = isinstance(group, ConsumerGroup | ClassicGroup) and bool(group.members)
         codes = self.harness.delete_groups(self.token(), group_id)
         if has_members:
             assert codes.get(group_id) is not ErrorCode.NONE, f"{group_id} was deleted under its members"
@@ -370,30 +424,48 @@ class ConsumerWorld:
             self.deliver()
         for client in self.clients:
             client.is_slow = False
-        for _ in range(SETTLE_ROUNDS):
+        epochs: dict[str, object] = {}
+        for number in range(SETTLE_ROUNDS):
+            if number == SETTLE_ROUNDS - QUIET_ROUNDS:
+                epochs = {group_id: self.epoch_of(group_id) for group_id in GROUPS}
             self.harness.advance(ROUND_MS)
+            self.harness.work()
             for client in [client for client in self.clients if client.alive]:
                 client.lost = set()
-                if client.waiting is None:
-                    self.beat(client)
-                self.deliver()
+                for _ in range(ROUND_REQUESTS if client.is_classic else 1):
+                    if client.waiting is None and client.alive:
+                        if client.is_classic:
+                            consumer_classic.act(self, client)
+                        else:
+                            self.beat(client)
+                    self.deliver()
                 check(self)
         for group_id in GROUPS:
-            self.check_settled(group_id)
+            # Members that crashed before may be removed at any time, which begins another epoch.
+            if self.epoch_of(group_id) == epochs[group_id]:
+                self.check_settled(group_id)
         self.settled += 1
+
+    def epoch_of(self, group_id: str) -> object:
+        group = self.harness.machine.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group.number, group.generation
+        return (group.number, group.epoch) if isinstance(group, ConsumerGroup) else None
 
     def check_settled(self, group_id: str) -> None:
         clients = [client for client in self.clients if client.alive and client.group_id == group_id]
         group = self.harness.machine.groups.get(group_id)
-        if not clients or not isinstance(group, ConsumerGroup):
+        if not clients or not isinstance(group, ConsumerGroup | ClassicGroup):
             assert not clients, f"{group_id} does not exist, and has clients"
             return
         alive = {client.member_id for client in clients}
         for client in clients:
             assert client.member_id in group.members, f"{client.name} is not a member of {group_id}"
-            member = group.members[client.member_id]
-            assert client.epoch == member.epoch, f"{client.name} does not know its epoch"
-            assert client.owned == self.topics.places(member.assigned), f"{client.name} does not know its partitions"
+            if isinstance(group, ConsumerGroup):
+                member = group.members[client.member_id]
+                assert client.epoch == member.epoch, f"{client.name} does not know its epoch"
+                held = self.topics.places(member.assigned)
+                assert client.owned == held, f"{client.name} does not know its partitions"
         if alive != group.members.keys():
             # Others have crashed, and their sessions have not ended yet.
             return
@@ -401,8 +473,8 @@ class ConsumerWorld:
         wanted = {
             (topic.name, partition)
             for client in clients
-            for topic in map(self.topics.image.topics.by_name, client.topics)
-            if topic is not None
+            for topic in self.topics.image.topics
+            if (re.fullmatch(client.regex, topic.name) if client.regex else topic.name in client.topics)
             for partition in topic.partitions
         }
         owned = sorted(place for client in clients for place in client.owned)
@@ -415,7 +487,10 @@ class ConsumerWorld:
             if client.waiting is not None and client.waiting in self.harness.answers:
                 answer = self.harness.answers[client.waiting]
                 client.waiting = None
-                self.answered(client, answer)
+                if client.is_classic:
+                    consumer_classic.answered(self, client, answer)
+                else:
+                    self.answered(client, answer)
         for token in [t for t in self.awaited_commits if t in self.harness.answers]:
             group_id, topic, partition, offset = self.awaited_commits.pop(token)
             code = self.harness.answers[token].topics[0].partitions[0].error_code
@@ -436,7 +511,7 @@ class ConsumerWorld:
         if client.epoch != answer.member_epoch:
             self.note_past(client)
         client.epoch, client.is_full = answer.member_epoch, False
-        self.newest[client.group_id] = max(self.newest.get(client.group_id, 0), client.epoch)
+        self.learned(client)
         if answer.assignment is not None:
             self.assignments += 1
             places = self.topics.places({each.topic_id: each.partitions for each in answer.assignment.topic_partitions})
@@ -444,6 +519,12 @@ class ConsumerWorld:
             client.lost |= client.owned - places
             client.lost -= places
             client.owned = places
+
+    def learned(self, client: Consumer) -> None:
+        """A member has an epoch that the log has; it may have left its group since, or the group may be another one."""
+        group = self.harness.machine.groups.get(client.group_id)
+        if isinstance(group, ConsumerGroup | ClassicGroup) and client.member_id in group.members:
+            self.newest[client.group_id] = max(self.newest.get(client.group_id, 0), client.epoch)
 
     def refused(self, client: Consumer, code: ErrorCode) -> None:
         self.note_past(client)
@@ -454,6 +535,11 @@ class ConsumerWorld:
             holder = group.static_member(client.instance_id) if isinstance(group, ConsumerGroup) else None
             is_own = holder is not None and holder.member_id == client.member_id
             assert not is_own, f"{client.name} is refused because of its own instance id: {code.name}"
+            client.alive = False
+            return
+        if was_join and code is ErrorCode.GROUP_ID_NOT_FOUND and self.kinds.get(client.group_id) is GroupType.CLASSIC:
+            settings = self.harness.settings.consumer
+            assert not settings.migration_policy.is_upgrade_enabled, f"{client.group_id} cannot be upgraded"
             client.alive = False
             return
         assert code in (

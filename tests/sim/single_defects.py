@@ -12,6 +12,8 @@ from broker_cy.control.active.active_controller import ActiveController
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.coordinator.assignors import streams_sticky, uniform_homogeneous
+from broker_cy.coordinator.consumer import downgrade, heartbeat, records, regex
+from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
@@ -94,6 +96,57 @@ def warmups_are_not_sticky(patch: Patch) -> None:
     """The state that a warm-up task has restored does not count when tasks are assigned again (KAFKA-21001)."""
     right = streams_sticky._with_state
     patch.setattr(streams_sticky, "_with_state", lambda assigned: right(assigned._replace(warmup={})))
+
+
+def classic_members_get_stale_assignments(patch: Patch) -> None:
+    """A group that becomes a classic one does not share the partitions again (KAFKA-20273)."""
+    right = downgrade.downgrade
+
+    def stay(machine: Any, step: Any, group: Any, leaving: Any, now: Any, *, rebalances: bool) -> None:
+        right(machine, step, group, leaving, now, rebalances=False)
+
+    patch.setattr(downgrade, "downgrade", stay)
+
+
+def expressions_end_without_an_epoch(patch: Patch) -> None:
+    """The topics of an expression that a member gives up are not shared again (KAFKA-19899)."""
+    right = regex.changed
+
+    def changed(machine: Any, step: Any, group: Any, before: Any, member: Any, *more: Any) -> Any:
+        found = right(machine, step, group, before, member, *more)
+        return regex.RegexChange.UNRESOLVED if found is regex.RegexChange.RESOLVED and not member.regex else found
+
+    patch.setattr(regex, "changed", changed)
+
+
+def expressions_of_replaced_members_stay(patch: Patch) -> None:
+    """A group goes on reading the topics of an expression that no member has (KAFKA-19720)."""
+    patch.setattr(records, "regex_tombstone", lambda group_id, regex: records.partition_metadata_tombstone(group_id))
+
+
+def consumers_join_classic_groups_without_an_epoch(patch: Patch) -> None:
+    """An upgrade leaves the partitions unread that the last generation had not assigned."""
+    right = heartbeat.update_epoch
+
+    def update(machine: Any, step: Any, group: ConsumerGroup, now: Any, *, is_bumped: bool) -> None:
+        right(machine, step, group, now, is_bumped=is_bumped and not group.classic_members)
+
+    patch.setattr(heartbeat, "update_epoch", update)
+
+
+def large_groups_become_classic(patch: Patch) -> None:
+    """A consumer group becomes a classic one although it has more members than group.max.size (KAFKA-16861)."""
+    right = downgrade.is_due
+
+    def is_due(machine: Any, group: ConsumerGroup, leaving: Any) -> bool:
+        settings = machine.settings
+        machine.settings = settings._replace(group_max_size=1_000)
+        try:
+            return right(machine, group, leaving)
+        finally:
+            machine.settings = settings
+
+    patch.setattr(downgrade, "is_due", is_due)
 
 
 def offsets_that_are_not_written_are_returned(patch: Patch) -> None:
@@ -260,6 +313,15 @@ DEFECTS: dict[Planter, str] = {
         "coordinator/assignors/test_streams_sticky.py::test_standby_stays_although_another_one_became_active"
     ),
     warmups_are_not_sticky: "coordinator/assignors/test_streams_sticky.py::test_active_task_goes_to_its_warmup",
+    classic_members_get_stale_assignments: "coordinator/consumer/test_conversion.py::test_the_last_consumer_leaves",
+    expressions_end_without_an_epoch: "coordinator/consumer/test_regex.py::test_an_expression_ends",
+    expressions_of_replaced_members_stay: (
+        "coordinator/consumer/test_regex.py::test_a_classic_member_takes_the_place_of_an_expression"
+    ),
+    consumers_join_classic_groups_without_an_epoch: (
+        "coordinator/consumer/test_conversion.py::test_an_upgrade_shares_partitions_again"
+    ),
+    large_groups_become_classic: "coordinator/consumer/test_conversion.py::test_a_large_group_stays",
     offsets_that_are_not_written_are_returned: (
         "coordinator/test_offsets.py::test_an_offset_is_visible_when_it_is_written"
     ),
