@@ -36,6 +36,7 @@ cpdef list acquire(
     cdef list acquired = []
     cdef Request request
     cdef Py_ssize_t index
+    cdef bint is_gap
     if partition.status != ACTIVE:
         return acquired
     if max_records > 0 and read.count > 0 and limit_request(partition, read, fetch_offset, max_records, &request):
@@ -46,7 +47,15 @@ cpdef list acquire(
         if fetch_offset < request.first and partition.archive(fetch_offset, request.first - 1, AVAILABLE):
             # Compaction has removed them from the log.
             partition.may_have_available = True
+        index = partition.runs.first_from(fetch_offset)
+        is_gap = partition.has_gap() and index < partition.runs.count and partition.runs.at(index).first > fetch_offset
         acquire_read(partition, read, &request, acquired)
+        if fetch_offset <= partition.start_offset < request.first and partition.runs.count:
+            # The log has no records in a gap at the start offset. In Kafka 4.3.1 the start offset stays there for ever.
+            partition.move_start(min(request.first, partition.runs.at(0).first))
+        if is_gap and not acquired and request.left > 0:
+            # The log has no records in a gap. In Kafka 4.3.1 each further fetch begins at it.
+            partition.narrow_gap(request.last + 1)
         if acquired:
             partition.narrow_gap(acquired[len(acquired) - 1][1] + 1)
             for index in range(read.count):

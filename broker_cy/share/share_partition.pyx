@@ -8,8 +8,8 @@ A state that an acknowledgement gives is tentative until its write ends. A write
 persisted one is a write behind. Records whose lock ends change their state at once, and keep it even if the write of it fails.
 
 Differences from Kafka 4.3.1, each of which is a defect there: the start offset also moves when acquiring or the start of the log
-archived the records at it, never moves back, and does not wait for a gap that is no longer in the log; a tentative state survives
-that the start of the log moves into its batch.
+archived the records at it, never moves back, and does not wait for a gap whose records are no longer in the log; a tentative state
+survives that the start of the log moves into its batch.
 """
 
 from libc.stdint cimport INT64_MAX
@@ -126,7 +126,7 @@ cdef class SharePartition:
     cdef void narrow_gap(self, int64_t offset) noexcept:
         """Records before `offset` were acquired; holes after the gap's end do not have to be fetched."""
         if self.has_gap() and offset <= self.gap_end:
-            self.gap_start = offset
+            self.gap_start = max(offset, self.start_offset)
         else:
             self.gap_end = NO_GAP
 

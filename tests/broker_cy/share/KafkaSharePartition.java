@@ -369,6 +369,7 @@ public class KafkaSharePartition {
                 break;
             case "failed":
                 answer = end(Integer.parseInt(words[1]), Errors.COORDINATOR_NOT_AVAILABLE);
+                call("maybeUpdateCachedStateAndOffsets");
                 break;
             case "logstart":
                 logStart = Long.parseLong(words[1]);

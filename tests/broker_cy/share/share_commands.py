@@ -127,7 +127,8 @@ class Author:
 
     It leaves out what Kafka 4.3.1 does wrong: a log that begins within a batch whose write is under way, or in a hole;
     an acknowledgement that begins in a hole; a full share partition whose available records are no longer in the log;
-    an aborted batch that begins before the records in flight; a failed write of records that are no longer in the log.
+    an aborted batch that begins before the records in flight; a failed write of records that are no longer in the log;
+    a gap whose records are no longer in the log.
     """
 
     def __init__(self, seed: int) -> None:
@@ -190,6 +191,9 @@ class Author:
         if offset < read[0][0] and self._is_hazard(offset, read[0][0]):
             return
         runs = self.ours.partition.in_flight()
+        is_gap = offset < self.ours.partition.end_offset and not any(run[0] <= offset <= run[1] for run in runs)
+        if is_gap and offset < read[0][0]:
+            return
         first = runs[0][0] if runs else self.ours.partition.start_offset
         if any(aborted and (base < first or self._is_hazard(base, last + 1)) for base, last, aborted in read):
             return

@@ -71,15 +71,17 @@ def test_a_failed_write_locks_the_records_again() -> None:
     assert share.start_offset == 10
 
 
-@pytest.mark.parametrize(("deliveries", "state"), [(0, AVAILABLE), (LIMIT - 1, ARCHIVED)])
-def test_a_failed_write_releases_records_whose_lock_has_ended(deliveries: int, state: int) -> None:
+@pytest.mark.parametrize(("deliveries", "start_offset", "next_offset"), [(0, 0, 0), (LIMIT - 1, 1, 1)])
+def test_a_failed_write_releases_records_whose_lock_has_ended(
+    deliveries: int, start_offset: int, next_offset: int
+) -> None:
     """If this fails, a record stays locked for a consumer that is gone (KAFKA-19476)."""
     share = partition((0, 0, deliveries, AVAILABLE), (1, 1, 0, AVAILABLE))
     acquire(share, (0, 0))
     write = acknowledge(share, 0, 0, ACCEPT)
     assert acknowledging.expire(share, LOCK_MS) is None
-    assert undone(share, write) == (state == AVAILABLE)
-    assert states(share)[0] == (0, 0, state, deliveries + 1)
+    assert undone(share, write)
+    assert (share.start_offset, share.next_fetch_offset()) == (start_offset, next_offset)
 
 
 def test_a_lock_that_ends_changes_the_state_even_if_its_write_fails() -> None:
@@ -214,3 +216,14 @@ def test_an_acknowledgement_of_records_that_left_the_log_is_accepted() -> None:
     write = acknowledge(share, 0, 19, ACCEPT)
     assert write is not None
     assert write.batches == ((15, 19, 1, ACKNOWLEDGED),)
+
+
+def test_a_failed_write_that_archives_records_moves_the_start_offset() -> None:
+    """If this fails, a full share partition whose records were all archived stays full (Kafka 4.3.1)."""
+    share = partition((0, 0, LIMIT - 1, AVAILABLE), records_max=1)
+    acquire(share, (0, 0))
+    write = acknowledge(share, 0, 0, ACCEPT)
+    assert acknowledging.expire(share, LOCK_MS) is None
+    assert undone(share, write)
+    assert share.start_offset == 1
+    assert share.can_acquire()

@@ -11,8 +11,8 @@ import pytest
 from tests.broker_cy.share.share_commands import Author, Ours
 from tests.support import kafka_tools, needs, recorded
 
-RECORDED_SEEDS = range(60)
-LIVE_SEEDS = range(60, 260)
+RECORDED_SEEDS = tuple(seed for seed in range(60) if seed not in (9, 27))
+LIVE_SEEDS = (9, 27, *range(60, 260))
 STEPS = 120
 TIMEOUT_S = 240.0
 HARNESS = Path(__file__).with_name("KafkaSharePartition.java")

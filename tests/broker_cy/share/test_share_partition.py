@@ -196,3 +196,18 @@ def test_runs_become_one_again_and_members_are_forgotten() -> None:
         acquire(share, (0, 999), member=f"m{number}", most=1, is_record_limit=True)
         done(share, acknowledge(share, share.start_offset, share.start_offset, ACCEPT, member=f"m{number}"))
     assert share.members_held == 0
+
+
+def test_a_hole_at_the_start_that_the_log_does_not_have_is_passed() -> None:
+    """If this fails, the start offset stays at such a hole until too many records are in flight (Kafka 4.3.1)."""
+    share = partition((20, 29, 1, ACKNOWLEDGED), start=10)
+    assert acquire(share, (20, 29), fetch=10) == []
+    assert share.start_offset == share.next_fetch_offset() == 30
+
+
+def test_a_hole_that_the_log_does_not_have_is_read_once() -> None:
+    """If this fails, each fetch begins at the hole again, and the group gets no further records (Kafka 4.3.1)."""
+    share = partition((0, 9, 1, ACKNOWLEDGED), (20, 29, 1, ACKNOWLEDGED), (40, 49, 1, AVAILABLE))
+    assert share.next_fetch_offset() == 10
+    assert acquire(share, (20, 29)) == []
+    assert (share.start_offset, share.next_fetch_offset()) == (30, 30)
