@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import STATIC_LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.group import Group, GroupType
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import Record
 from tests.broker_cy.coordinator.consumer_harness import Place
-from tests.broker_cy.coordinator.harness import durable, replayed
+from tests.broker_cy.coordinator.harness import consumer_state, durable, replayed
 from tests.sim.consumer_clients import MEMBERS_MAX, REBALANCE_MS, SESSION_MS, Consumer
 
 if TYPE_CHECKING:
@@ -72,6 +73,22 @@ def _check_conversions(world: ConsumerWorld) -> None:
                 not settings.consumer.migration_policy.is_downgrade_enabled
                 or len(group.members) > settings.group_max_size
             ), f"{group_id} has only classic members, and is a consumer group"
+
+
+def check_written(world: ConsumerWorld, group_id: str) -> None:
+    """ConsumerGroupDescribe shows the group that a coordinator with the written records alone would show."""
+    machine = world.harness.machine
+    shown = world.harness.written().get(group_id)
+    again = replayed(world.harness.log, world.harness.settings, world.harness.now, machine.image)
+    written = again.groups.get(group_id)
+    if not any(isinstance(group, ConsumerGroup) for group in (shown, written)):
+        return
+    found = [describe(group, group_id, "uniform", machine.image) for group in (shown, written)]
+    for each in found:
+        each.members.sort(key=lambda member: member.member_id)
+    assert found[0] == found[1], f"{group_id} is shown as {found[0]}, and {found[1]} is written"
+    if isinstance(shown, ConsumerGroup) and isinstance(written, ConsumerGroup):
+        assert consumer_state(shown) == consumer_state(written), f"the written state of {group_id} is another one"
 
 
 def check_owners(group: ConsumerGroup) -> None:

@@ -19,6 +19,7 @@ from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKind, Timers
 from broker_cy.core.errors import ErrorCode, KafkaError
 from tests.sim.defects import Patch, Planter
+from tests.sim.group_defects import reads_show_what_is_not_written
 
 Held = Mapping[UUID, Mapping[int, int]]
 
@@ -240,6 +241,7 @@ def answers_are_sent_before_the_write(patch: Patch) -> None:
 
 
 DEFECTS: list[Planter] = [
+    reads_show_what_is_not_written,
     revoked_partitions_are_free,
     tombstones_need_their_group,
     owners_of_a_compacted_log_conflict,

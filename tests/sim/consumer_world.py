@@ -14,14 +14,13 @@ from typing import Any, cast
 
 from broker_cy.coordinator import expiry
 from broker_cy.coordinator.classic.group import ClassicGroup
-from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.consumer_harness import Place, Topics
 from tests.sim import consumer_classic
-from tests.sim.consumer_checks import check, check_compaction
+from tests.sim.consumer_checks import check, check_compaction, check_written
 from tests.sim.consumer_clients import (
     GROUPS,
     MEMBERS_MAX,
@@ -411,9 +410,7 @@ class ConsumerWorld:
 
     def compact(self) -> None:
         check_compaction(self)
-        group_id = self.rng.choice(GROUPS)
-        machine = self.harness.machine
-        describe(machine.groups.get(group_id), group_id, "uniform", machine.image)
+        check_written(self, self.rng.choice(GROUPS))
 
     # ---- stable groups ----
 
