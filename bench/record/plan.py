@@ -14,8 +14,9 @@ from broker_cy.client.toml_file import read
 FILE = Path(__file__).with_name("tables.toml")
 # These write {figure: number}, or {figure: [number of each repeat]}, as JSON.
 PROGRAMS = (
-    "bench.studies.analytics", "bench.studies.console", "bench.studies.dashboard", "bench.studies.lag",
-    "bench.studies.load", "bench.studies.many_partitions", "bench.studies.scrape", "bench.studies.security",
+    "bench.studies.analytics", "bench.studies.assignors", "bench.studies.console", "bench.studies.dashboard",
+    "bench.studies.lag", "bench.studies.load", "bench.studies.many_partitions", "bench.studies.scrape",
+    "bench.studies.security",
 )  # fmt: skip
 KINDS = ("value", "ratio", "sides")
 SECONDS_MAX = 24 * 3600.0
