@@ -92,11 +92,17 @@ def _answer(ctx: RequestContext, request: messages.MetadataRequest) -> messages.
         topics = [topic if topic.name is None else _with_operations(ctx, topic) for topic in topics]
     topics += refused
     also = frozenset() if every else _departed(ctx, topics)
+    visible = list(metadata_view.visible_brokers(image, ctx.listener, also=also))
+    if not visible:
+        # No broker is in service yet, and librdkafka forgets all brokers if a response has none: it may never come back
+        # to this one, whose transaction then hangs. So this broker, which runs, is shown while it is still fenced.
+        also = frozenset((ctx.broker.node_id,))
+        visible = list(metadata_view.visible_brokers(image, ctx.listener, also=also))
     brokers = [
         Response.MetadataResponseBroker(
             node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
         )
-        for broker, endpoint in metadata_view.visible_brokers(image, ctx.listener, also=also)
+        for broker, endpoint in visible
     ]
     response = Response(
         brokers=brokers,

@@ -270,7 +270,7 @@ def test_metadata_without_leader(tmp_path: Path) -> None:
         response = await broker.call(topics_request("t"), 9)
         (partition,) = response.topics[0].partitions
         assert (ErrorCode(partition.error_code).name, partition.leader_id) == ("LEADER_NOT_AVAILABLE", -1)
-        assert (response.brokers, response.controller_id) == ([], -1)
+        assert ([each.node_id for each in response.brokers], response.controller_id) == ([1], -1)
         response = await broker.call(topics_request("t", auto=True), 0)
         assert response.topics[0].partitions[0].replica_nodes == []
 
@@ -314,6 +314,24 @@ def test_a_refused_producer_is_reported(tmp_path: Path, caplog: pytest.LogCaptur
         assert (fields["operation"], fields["resource"]) == ("IDEMPOTENT_WRITE", "CLUSTER:kafka-cluster")
 
     with_broker(tmp_path, work, authorizer=Authorizer([ANONYMOUS]))
+
+
+def test_a_broker_shows_itself_before_any_broker_is_in_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, librdkafka forgets the only address that it has, and its transaction hangs, if it asks a single
+    node that has just been started again.
+    """
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        image = broker.image.copy()
+        image.brokers[1] = image.brokers[1]._replace(fenced=True)
+        monkeypatch.setattr(MetadataBroker, "image", image)
+        response = await broker.call(topics_request("t"), 12)
+        assert [each.node_id for each in response.brokers] == [1]
+        assert response.controller_id == -1
+        assert response.topics[0].partitions[0].leader_id == -1
+
+    with_broker(tmp_path, work)
 
 
 @pytest.mark.parametrize("version", range(3))

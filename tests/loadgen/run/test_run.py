@@ -355,5 +355,5 @@ def test_workers_that_do_not_come(own_broker: Target, topic: str, tmp_path: Path
         running.shows("creating topics")
         running.interrupt()
         run = running.end()
-    assert run.code == EXIT_FAILED
+    assert run.code == EXIT_INTERRUPTED
     assert "interrupted" in run.stderr
