@@ -534,3 +534,56 @@ def add_raft_voter(v: int, w: World) -> Any:
 @asks(ApiKey.REMOVE_RAFT_VOTER)
 def remove_raft_voter(v: int, w: World) -> Any:
     return m.RemoveRaftVoterRequest(voter_id=9)
+
+
+@asks(ApiKey.CONSUMER_GROUP_HEARTBEAT, SEEN, SHUT)
+def consumer_group_heartbeat(group: str, v: int, w: World) -> Any:
+    """The guest may not see one of the topics to which the member subscribes."""
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=[OPEN, SHUT],
+        topic_partitions=[],
+    )
+
+
+@asks(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe(v: int, w: World) -> Any:
+    return m.ConsumerGroupDescribeRequest(group_ids=[SHUT, NONE], include_authorized_operations=True)
+
+
+@asks(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
+def initialize_share_group_state(v: int, w: World) -> Any:
+    request = m.InitializeShareGroupStateRequest
+    partition = request.PartitionData(partition=0, state_epoch=1, start_offset=0)
+    return request(group_id=OPEN, topics=[request.InitializeStateData(topic_id=w.id_of(OPEN), partitions=[partition])])
+
+
+@asks(ApiKey.READ_SHARE_GROUP_STATE)
+def read_share_group_state(v: int, w: World) -> Any:
+    request = m.ReadShareGroupStateRequest
+    partition = request.PartitionData(partition=0, leader_epoch=0)
+    return request(group_id=OPEN, topics=[request.ReadStateData(topic_id=w.id_of(OPEN), partitions=[partition])])
+
+
+@asks(ApiKey.WRITE_SHARE_GROUP_STATE)
+def write_share_group_state(v: int, w: World) -> Any:
+    request = m.WriteShareGroupStateRequest
+    partition = request.PartitionData(partition=0, state_epoch=1, leader_epoch=0, start_offset=0, state_batches=[])
+    return request(group_id=OPEN, topics=[request.WriteStateData(topic_id=w.id_of(OPEN), partitions=[partition])])
+
+
+@asks(ApiKey.DELETE_SHARE_GROUP_STATE)
+def delete_share_group_state(v: int, w: World) -> Any:
+    request = m.DeleteShareGroupStateRequest
+    partition = request.PartitionData(partition=0)
+    return request(group_id=OPEN, topics=[request.DeleteStateData(topic_id=w.id_of(OPEN), partitions=[partition])])
+
+
+@asks(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
+def read_share_group_state_summary(v: int, w: World) -> Any:
+    request = m.ReadShareGroupStateSummaryRequest
+    partition = request.PartitionData(partition=0, leader_epoch=0)
+    return request(group_id=OPEN, topics=[request.ReadStateSummaryData(topic_id=w.id_of(OPEN), partitions=[partition])])
