@@ -178,6 +178,7 @@ LATE: dict[Plant, Planted] = {
         Planted(txn_defects.failed_markers_are_not_sent_again, 30, first=8, profile="transactions"),
         Planted(txn_defects.complete_before_all_markers, 30, first=8, profile="transactions"),
         Planted(txn_defects.failed_records_are_not_undone, 30, first=40, profile="transactions"),
+        Planted(txn_defects.response_is_sent_before_the_write, 30, first=200, profile="transactions"),
         # The disk has to refuse a record right after it took all markers.
         Planted(
             txn_defects.failed_last_record_is_not_written_again,
