@@ -36,7 +36,8 @@ from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, frame, messages
 
 # Events cannot be written here: no partition exists.
-QUIET = {"node.id": "1", "brokercy.events.enable": "false"}
+# Brokers that a test registers send no heartbeats, and must not be fenced while it runs.
+QUIET = {"node.id": "1", "brokercy.events.enable": "false", "broker.session.timeout.ms": "3600000"}
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 
 
