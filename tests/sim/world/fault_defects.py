@@ -56,6 +56,6 @@ ONLY: dict[str, Only] = {
     "delay": Only("groups: stale_generation_commits", 0),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
     "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
-    "fill_behind": Only("one outcome for all batches", 40),
+    "fill_behind": Only("one outcome for all batches", 0),
     "break_disk": Only("transactions: failed_records_are_not_undone", 17),
 }
