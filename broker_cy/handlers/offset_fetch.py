@@ -55,8 +55,8 @@ FetchedGroup = messages.OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 class _Started(NamedTuple):
-    """The fetch of one group. `asked` are all requested topics, of which some are not fetched: the `unknown` and the
-    `refused` ones. `found` is the answer for the others, of the coordinator or of the checks before it.
+    """The fetch of one group. `asked` are all requested topics; the `unknown` and the `refused` ones among them are not
+    fetched. `found` is the answer for the others, of the coordinator or of the checks before it.
     """
 
     group: FetchGroup

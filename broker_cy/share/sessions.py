@@ -12,7 +12,7 @@ from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 
-# Epochs of a request that are no counts: it opens a session, or closes one.
+# Two epochs of a request have another meaning: it opens a session, or closes one.
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1

@@ -3,7 +3,7 @@ protocol and those that change it, regular expressions, topics that come, grow a
 restarts, compaction, and coordinators that move.
 
 The coordinator's log is a partition of the broker, on files. The world keeps the members' knowledge apart from the
-coordinator's state, and compares the two after each step.
+coordinator's state, and compares the two after each step. The file is long because its acts share this one state.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Task = tuple[str, int]  # subtopology id, partition
 
 
 class Holder:
-    """A process or a member. Of two with equal load, the one with the lower index comes first."""
+    """A process or a member. Holders with equal load have the order of their indexes."""
 
     __slots__ = ("count", "index", "load")
 

@@ -231,7 +231,7 @@ def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _must_join(machine: GroupTable, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
-    """The member has its rebalance timeout to join again, from the first time that it is told so."""
+    """The member must join again within its rebalance timeout, from the first response that asks it to."""
     key = TimerKey(TimerKind.JOIN, group.group_id, member.member_id)
     if machine.timers.get(key) is None:
         machine.timers.set(key, now.mono_ms + member.rebalance_timeout_ms)

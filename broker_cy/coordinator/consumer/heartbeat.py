@@ -390,8 +390,8 @@ def _leave(machine: GroupTable, step: GroupStep, request: Request, now: Now) -> 
 
 
 def _leave_for_a_while(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member keeps its partitions until it comes back, or its session ends. Whoever comes back has them since
-    epoch 0, so that commits of the old member id are refused.
+    """A static member keeps its partitions until it comes back, or its session ends. The member that comes back has
+    them since epoch 0, so that commits of the old member id are refused.
     """
     assigned = {topic_id: dict.fromkeys(held, JOIN_EPOCH) for topic_id, held in member.assigned.items()}
     away = member._replace(epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=NOTHING_ASSIGNED)

@@ -22,7 +22,7 @@ from broker_cy.wire import codec, messages
 
 K = TypeVar("K", bound=codec.Message)
 
-# What a tombstone of the target's epoch leaves.
+# The epoch of the target after a tombstone of its record.
 TARGET_DELETED_EPOCH = -1
 
 

@@ -45,7 +45,9 @@ def initialize(
     token: Token,
     now: Now,
 ) -> None:
-    """Begin the state anew; answers `Outcome`. The lag of a known start offset can be computed: nothing is finished."""
+    """Replace the state by a new one; answers `Outcome`. No record behind a known start offset is complete, so that the
+    lag is known.
+    """
     try:
         _check_index(key)
         entry = machine.entries.get(key)

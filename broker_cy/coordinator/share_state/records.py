@@ -6,15 +6,17 @@ a snapshot and deletes both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from broker_cy.coordinator.share_state.batches import combine
 from broker_cy.coordinator.share_state.state import SharePartitionKey, ShareState, StateBatch
 from broker_cy.coordinator.step import Record
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
+
+Batch = TypeVar("Batch")
 
 VALUE_VERSION_MAX: Final = 0
 
@@ -61,12 +63,7 @@ def snapshot(key: SharePartitionKey, state: ShareState) -> Record:
         delivery_complete_count=state.delivery_complete_count,
         create_timestamp=state.create_ms,
         write_timestamp=state.write_ms,
-        state_batches=[
-            messages.ShareSnapshotValue.StateBatch(
-                first_offset=first, last_offset=last, delivery_count=count, delivery_state=delivery_state
-            )
-            for first, last, count, delivery_state in state.batches
-        ],
+        state_batches=_encoded(messages.ShareSnapshotValue.StateBatch, state),
     )
     return Record(_key(KeyType.SHARE_SNAPSHOT, key), codec.encode_versioned(value, 0))
 
@@ -78,14 +75,16 @@ def update(key: SharePartitionKey, state: ShareState) -> Record:
         leader_epoch=state.leader_epoch,
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
-        state_batches=[
-            messages.ShareUpdateValue.StateBatch(
-                first_offset=first, last_offset=last, delivery_count=count, delivery_state=delivery_state
-            )
-            for first, last, count, delivery_state in state.batches
-        ],
+        state_batches=_encoded(messages.ShareUpdateValue.StateBatch, state),
     )
     return Record(_key(KeyType.SHARE_UPDATE, key), codec.encode_versioned(value, 0))
+
+
+def _encoded(kind: Callable[..., Batch], state: ShareState) -> list[Batch]:
+    return [
+        kind(first_offset=first, last_offset=last, delivery_count=count, delivery_state=delivery_state)
+        for first, last, count, delivery_state in state.batches
+    ]
 
 
 def tombstone(key: SharePartitionKey) -> Record:

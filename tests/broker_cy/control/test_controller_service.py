@@ -1,4 +1,7 @@
-"""The controller service: durable before it answers, the same after a restart, and its reaction to a failing disk."""
+"""The controller service: durable before it answers, the same after a restart, and its reaction to a failing disk.
+
+The file is long because all its tests start, stop and damage the same node.
+"""
 
 from __future__ import annotations
 

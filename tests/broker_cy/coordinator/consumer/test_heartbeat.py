@@ -89,7 +89,7 @@ def test_a_lost_answer_can_be_asked_for_again(h: ConsumerHarness) -> None:
 
 
 def test_a_member_may_join_again_at_any_time(h: ConsumerHarness) -> None:
-    """If this fails, a consumer whose join was answered to nobody is fenced (KAFKA-19233)."""
+    """If this fails, a consumer that did not receive the answer to its join is fenced (KAFKA-19233)."""
     epoch = two_members(h)
     answer = h.enter("again", "A")
     assert (answer.error_code, answer.member_epoch) == (ErrorCode.NONE, epoch)
@@ -202,7 +202,7 @@ def test_a_static_member_that_does_not_come_back_is_removed(h: ConsumerHarness) 
 
 
 def test_a_silent_member_is_removed(h: ConsumerHarness) -> None:
-    """If this fails, nobody reads the partitions of a consumer that crashed."""
+    """If this fails, no consumer reads the partitions of one that crashed."""
     epoch = two_members(h)
     h.advance(SESSION_MS - 1)
     h.beat("b still", "B", epoch)
