@@ -1,7 +1,6 @@
 """The command line of `broker-bench`: modes, their options, and the bounds of each."""
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,15 +37,7 @@ def add_json(parser: argparse.ArgumentParser, text: str) -> None:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; exits with a message if it is invalid."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser()
-    options, unknown = parser.parse_known_args(given)
-    if unknown and f"--json {unknown[0]}" in " ".join(given):
-        # In earlier releases, --json took a file.
-        parser.error(cluster_options.old_json(unknown[0]))
-    if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return options
+    return _parser().parse_args(argv)
 
 
 def _parser() -> argparse.ArgumentParser:

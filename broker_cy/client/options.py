@@ -11,6 +11,7 @@ client.clusters turns them into addresses and security. Only the library of the 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
@@ -205,6 +206,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         name = self.prog.split()[0]
+        # In earlier releases, --json took a file.
+        unknown = message.removeprefix("unrecognized arguments: ").split()[:1]
+        if unknown and ["--json", *unknown] in [list(pair) for pair in itertools.pairwise(self.given)]:
+            message = old_json(unknown[0])
         self.exit(program.usage_error(name, message, self.given, self.format_usage()))
 
 
