@@ -3,13 +3,12 @@ protocol and those that change it, regular expressions, topics that come, grow a
 restarts, compaction, and coordinators that move.
 
 The coordinator's log is a partition of the broker, on files. The world keeps the members' knowledge apart from the
-coordinator's state, and compares the two after each step. The file is long because its acts share this one state.
+coordinator's state, and compares the two after each step.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from typing import Any, cast
 
 from broker_cy.coordinator import expiry
@@ -19,22 +18,19 @@ from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.consumer_harness import Place, Topics
-from tests.sim import consumer_classic
+from tests.sim import consumer_classic, consumer_protocol
 from tests.sim.consumer_checks import check, check_compaction, check_written
 from tests.sim.consumer_clients import (
     GROUPS,
     MEMBERS_MAX,
-    QUIET_ROUNDS,
     REBALANCE_MS,
-    ROUND_MS,
-    ROUND_REQUESTS,
     SESSION_MS,
-    SETTLE_ROUNDS,
     TOPICS,
     Consumer,
     ConsumerCoordinator,
     Past,
 )
+from tests.sim.consumer_settling import settle
 from tests.sim.group_clients import LOG, PAST_MAX
 from tests.sim.real_partitions import Partitions
 
@@ -109,7 +105,7 @@ class ConsumerWorld:
             (self.compact, 1),
             (self.work, 5),
             (self.change_protocol, 2),
-            (self.settle, 1),
+            (lambda: settle(self), 1),
         ]
         self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]()
         self.deliver()
@@ -157,29 +153,7 @@ class ConsumerWorld:
             client.is_full = True
         if client.lost and not client.is_slow and self.rng.random() < 0.7:
             client.lost = set()
-        self.beat(client)
-
-    def beat(self, client: Consumer) -> None:
-        client.waiting, client.waits_epoch = self.token(), client.epoch
-        owned: dict[Any, list[int]] = {}
-        for topic, partition in sorted(client.owned | client.lost):
-            known = self.topics.image.topics.by_name(topic)
-            if known is not None:
-                owned.setdefault(known.topic_id, []).append(partition)
-        is_full = client.is_full or client.epoch == 0
-        self.harness.beat(
-            client.waiting,
-            client.member_id,
-            client.epoch,
-            group_id=client.group_id,
-            instance_id=client.instance_id,
-            names=None if not is_full else () if client.regex else client.topics,
-            regex=(client.regex or "") if is_full else None,
-            assignor=client.assignor if is_full else None,
-            rebalance_ms=REBALANCE_MS if is_full else -1,
-            owned={} if client.epoch == 0 else owned,
-            client_id=client.name,
-        )
+        consumer_protocol.beat(self, client)
 
     def note_past(self, client: Consumer) -> None:
         if client.epoch > 0:
@@ -412,71 +386,6 @@ class ConsumerWorld:
         check_compaction(self)
         check_written(self, self.rng.choice(GROUPS))
 
-    # ---- stable groups ----
-
-    def settle(self) -> None:
-        """Without further faults, groups become stable, and each partition of their topics has one reader."""
-        if self.harness.hold:
-            self.toggle_hold()
-            self.deliver()
-        for client in self.clients:
-            client.is_slow = False
-        epochs: dict[str, object] = {}
-        for number in range(SETTLE_ROUNDS):
-            if number == SETTLE_ROUNDS - QUIET_ROUNDS:
-                epochs = {group_id: self.epoch_of(group_id) for group_id in GROUPS}
-            self.harness.advance(ROUND_MS)
-            self.harness.work()
-            for client in [client for client in self.clients if client.alive]:
-                client.lost = set()
-                for _ in range(ROUND_REQUESTS if client.is_classic else 1):
-                    if client.waiting is None and client.alive:
-                        if client.is_classic:
-                            consumer_classic.act(self, client)
-                        else:
-                            self.beat(client)
-                    self.deliver()
-                check(self)
-        for group_id in GROUPS:
-            # Members that crashed before may be removed at any time, which begins another epoch.
-            if self.epoch_of(group_id) == epochs[group_id]:
-                self.check_settled(group_id)
-        self.settled += 1
-
-    def epoch_of(self, group_id: str) -> object:
-        group = self.harness.machine.groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            return group.number, group.generation
-        return (group.number, group.epoch) if isinstance(group, ConsumerGroup) else None
-
-    def check_settled(self, group_id: str) -> None:
-        clients = [client for client in self.clients if client.alive and client.group_id == group_id]
-        group = self.harness.machine.groups.get(group_id)
-        if not clients or not isinstance(group, ConsumerGroup | ClassicGroup):
-            assert not clients, f"{group_id} does not exist, and has clients"
-            return
-        alive = {client.member_id for client in clients}
-        for client in clients:
-            assert client.member_id in group.members, f"{client.name} is not a member of {group_id}"
-            if isinstance(group, ConsumerGroup):
-                member = group.members[client.member_id]
-                assert client.epoch == member.epoch, f"{client.name} does not know its epoch"
-                held = self.topics.places(member.assigned)
-                assert client.owned == held, f"{client.name} does not know its partitions"
-        if alive != group.members.keys():
-            # Others have crashed, and their sessions have not ended yet.
-            return
-        assert group.state_name == "Stable", f"{group_id} is {group.state_name} after {SETTLE_ROUNDS} rounds"
-        wanted = {
-            (topic.name, partition)
-            for client in clients
-            for topic in self.topics.image.topics
-            if (re.fullmatch(client.regex, topic.name) if client.regex else topic.name in client.topics)
-            for partition in topic.partitions
-        }
-        owned = sorted(place for client in clients for place in client.owned)
-        assert owned == sorted(wanted), f"{group_id} reads {owned} of {sorted(wanted)}"
-
     # ---- answers ----
 
     def deliver(self) -> None:
@@ -487,7 +396,7 @@ class ConsumerWorld:
                 if client.is_classic:
                     consumer_classic.answered(self, client, answer)
                 else:
-                    self.answered(client, answer)
+                    consumer_protocol.answered(self, client, answer)
         for token in [t for t in self.awaited_commits if t in self.harness.answers]:
             group_id, topic, partition, offset = self.awaited_commits.pop(token)
             code = self.harness.answers[token].topics[0].partitions[0].error_code
@@ -496,52 +405,8 @@ class ConsumerWorld:
             elif code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self.late_commits.append((group_id, topic, partition, offset))
 
-    def answered(self, client: Consumer, answer: Any) -> None:
-        code = ErrorCode(answer.error_code)
-        if code in RETRIABLE:
-            client.is_full = True
-            return
-        if code is not ErrorCode.NONE:
-            self.refused(client, code)
-            return
-        assert answer.member_epoch >= client.waits_epoch, f"the epoch of {client.name} went back"
-        if client.epoch != answer.member_epoch:
-            self.note_past(client)
-        client.epoch, client.is_full = answer.member_epoch, False
-        self.learned(client)
-        if answer.assignment is not None:
-            self.assignments += 1
-            places = self.topics.places({each.topic_id: each.partitions for each in answer.assignment.topic_partitions})
-            places = {place for place in places if self.topics.image.topics.by_name(place[0]) is not None}
-            client.lost |= client.owned - places
-            client.lost -= places
-            client.owned = places
-
     def learned(self, client: Consumer) -> None:
         """A member has an epoch that the log has; it may have left its group since, or the group may be another one."""
         group = self.harness.machine.groups.get(client.group_id)
         if isinstance(group, ConsumerGroup | ClassicGroup) and client.member_id in group.members:
             self.newest[client.group_id] = max(self.newest.get(client.group_id, 0), client.epoch)
-
-    def refused(self, client: Consumer, code: ErrorCode) -> None:
-        self.note_past(client)
-        was_join = client.waits_epoch == 0
-        client.gone()
-        if code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED):
-            group = self.harness.machine.groups.get(client.group_id)
-            holder = group.static_member(client.instance_id) if isinstance(group, ConsumerGroup) else None
-            is_own = holder is not None and holder.member_id == client.member_id
-            assert not is_own, f"{client.name} is refused because of its own instance id: {code.name}"
-            client.alive = False
-            return
-        if was_join and code is ErrorCode.GROUP_ID_NOT_FOUND and self.kinds.get(client.group_id) is GroupType.CLASSIC:
-            settings = self.harness.settings.consumer
-            assert not settings.migration_policy.is_upgrade_enabled, f"{client.group_id} cannot be upgraded"
-            client.alive = False
-            return
-        assert code in (
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            ErrorCode.GROUP_ID_NOT_FOUND,
-        ), code
-        assert not was_join, f"{client.name} cannot join: {code.name}"
