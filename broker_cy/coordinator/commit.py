@@ -111,7 +111,7 @@ def _check_partitions(machine: GroupMachine, request: messages.OffsetCommitReque
     for topic in request.topics:
         for partition in topic.partitions:
             if not _is_too_large(partition.committed_metadata or "", units_max):
-                check(topic.topic_id, partition.partition_index)
+                check(topic.name, topic.topic_id, partition.partition_index)
 
 
 def _validate(
@@ -199,7 +199,7 @@ def _check_transactional_partitions(
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         for partition in topic.partitions:
             if not _is_too_large(partition.committed_metadata or "", units_max):
-                check(known.topic_id, partition.partition_index)
+                check(topic.name, known.topic_id, partition.partition_index)
 
 
 def _validate_transactional(machine: GroupMachine, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:

@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
-from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings
+from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, StreamsGroupConfig
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.coordinator.timers import TimerKey
@@ -27,9 +27,11 @@ from broker_cy.metadata.image import RESOURCE_GROUP
 from broker_cy.wire import messages
 
 G = TypeVar("G", bound="Group")
+# The settings of one group of some type.
+C = TypeVar("C")
 
-# Checks one partition (topic id, index) of a commit; raises KafkaError if this sender may not commit there.
-CommitCheck = Callable[[UUID, int], None]
+# Checks one partition (topic, its id, index) of a commit; raises KafkaError if this sender may not commit there.
+CommitCheck = Callable[[str, UUID, int], None]
 
 UNKNOWN_OFFSET: Final = -1
 # Deletions wait this long after a failed write.
@@ -185,20 +187,28 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         self.topics_created_at = UNKNOWN_OFFSET
         """Offset of the metadata in which topics were created last: regular expressions may match them."""
         # The settings of groups that have settings of their own, with what they were made of.
-        self._consumer_configs: dict[str, tuple[Mapping[str, str], GroupSettings, ConsumerGroupConfig]] = {}
+        self._configs: dict[str, tuple[Mapping[str, str], GroupSettings, Callable[..., Any], Any]] = {}
 
     def consumer_config(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group now."""
+        return self._config(group_id, GroupSettings.consumer_config)
+
+    def streams_config(self, group_id: str) -> StreamsGroupConfig:
+        """The settings of a streams group now."""
+        return self._config(group_id, GroupSettings.streams_config)
+
+    def _config(self, group_id: str, make: Callable[[GroupSettings, Mapping[str, str]], C]) -> C:
+        """The settings of a group, which `make` computes from the broker's and the group's own."""
         overrides = self.image.configs.resource(RESOURCE_GROUP, group_id)
         if not overrides:
-            self._consumer_configs.pop(group_id, None)
-            return self.settings.consumer_config(overrides)
-        found = self._consumer_configs.get(group_id)
-        # Both are replaced when they change.
-        if found is None or found[0] is not overrides or found[1] is not self.settings:
-            config = self.settings.consumer_config(overrides)
-            found = self._consumer_configs[group_id] = (overrides, self.settings, config)
-        return found[2]
+            self._configs.pop(group_id, None)
+            return make(self.settings, overrides)
+        known = self._configs.get(group_id)
+        # The first two are replaced when they change.
+        if known is None or known[0] is not overrides or known[1] is not self.settings or known[2] is not make:
+            known = self._configs[group_id] = (overrides, self.settings, make, make(self.settings, overrides))
+        config: C = known[3]
+        return config
 
     def add_group(self, group: G) -> G:
         """Add a group, in place of the one that has its id."""

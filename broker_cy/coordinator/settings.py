@@ -82,6 +82,45 @@ class ConsumerGroupConfig(NamedTuple):
     """How long an assignment stays at least; members that come meanwhile share the next one."""
 
 
+class StreamsGroupSettings(NamedTuple):
+    """The broker's settings of streams groups. Defaults are Kafka's."""
+
+    max_size: int = 2147483647
+    """`group.streams.max.size`: members of one group; further ones get GROUP_MAX_SIZE_REACHED."""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    initial_rebalance_delay_ms: int = 3_000
+    standby_replicas: int = 0
+    """Of groups without settings of their own: `group.streams.session.timeout.ms` and so on."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> StreamsGroupSettings:
+        return cls(
+            max_size=config["group.streams.max.size"],
+            session_timeout_ms=config["group.streams.session.timeout.ms"],
+            heartbeat_interval_ms=config["group.streams.heartbeat.interval.ms"],
+            assignment_interval_ms=config["group.streams.assignment.interval.ms"],
+            initial_rebalance_delay_ms=config["group.streams.initial.rebalance.delay.ms"],
+            standby_replicas=config["group.streams.num.standby.replicas"],
+        )
+
+
+class StreamsGroupConfig(NamedTuple):
+    """The settings of one streams group."""
+
+    session_timeout_ms: int
+    """How long a member may send nothing."""
+    heartbeat_interval_ms: int
+    """How often members send heartbeats: part of each answer."""
+    assignment_interval_ms: int
+    """How long an assignment stays at least; members that come meanwhile share the next one."""
+    initial_rebalance_delay_ms: int
+    """How long the first assignment of an empty group waits for more members."""
+    standby_replicas: int
+    """How many copies of its state each stateful task has besides its own."""
+
+
 class GroupSettings(NamedTuple):
     """Defaults are Kafka's. Each field names the broker setting it stands for."""
 
@@ -103,6 +142,7 @@ class GroupSettings(NamedTuple):
     offsets_commit_timeout_ms: int = 5_000
     """`offsets.commit.timeout.ms`: how long a request waits until its records are committed."""
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    streams: StreamsGroupSettings = StreamsGroupSettings()
     limits: Mapping[str, Any] = _KAFKAS_LIMITS
     """The broker's settings that are defaults or limits of the settings of one group, by Kafka's names."""
 
@@ -120,6 +160,7 @@ class GroupSettings(NamedTuple):
             offsets_topic_compression_codec=config["offsets.topic.compression.codec"],
             offsets_commit_timeout_ms=config["offsets.commit.timeout.ms"],
             consumer=ConsumerGroupSettings.from_config(config),
+            streams=StreamsGroupSettings.from_config(config),
             limits=MappingProxyType(group_bounds(config)),
         )
 
@@ -135,4 +176,24 @@ class GroupSettings(NamedTuple):
             values["consumer.session.timeout.ms"],
             values["consumer.heartbeat.interval.ms"],
             values["consumer.assignment.interval.ms"],
+        )
+
+    def streams_config(self, overrides: Mapping[str, str]) -> StreamsGroupConfig:
+        """The settings of a streams group with these settings of its own."""
+        if not overrides:
+            streams = self.streams
+            return StreamsGroupConfig(
+                streams.session_timeout_ms,
+                streams.heartbeat_interval_ms,
+                streams.assignment_interval_ms,
+                streams.initial_rebalance_delay_ms,
+                streams.standby_replicas,
+            )
+        values = effective_group_settings(overrides, self.limits)
+        return StreamsGroupConfig(
+            values["streams.session.timeout.ms"],
+            values["streams.heartbeat.interval.ms"],
+            values["streams.assignment.interval.ms"],
+            values["streams.initial.rebalance.delay.ms"],
+            values["streams.num.standby.replicas"],
         )

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType, names_member
+from broker_cy.coordinator.modern.commits import for_producers, stale_for_producers
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -134,20 +135,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """As in any group; a stale epoch is ILLEGAL_GENERATION, which the producer knows."""
         if not names_member(request) or (request.generation_id < 0 and not self.members):
             return None
-        try:
+        with stale_for_producers():
             check = _commit_check(self.member(request.member_id), request.generation_id)
-        except KafkaError as error:
-            raise _for_producers(error) from error
         if check is None:
             return None
-
-        def check_partition(topic_id: UUID, partition: int) -> None:
-            try:
-                check(topic_id, partition)
-            except KafkaError as error:
-                raise _for_producers(error) from error
-
-        return check_partition
+        return for_producers(check)
 
     def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
         if request.member_id is None and request.member_epoch < 0:
@@ -160,13 +152,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return True
 
     # ---- members ----
-
-    def member(self, member_id: str) -> ConsumerMember:
-        """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of the group {self.group_id}")
-        return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -271,7 +256,7 @@ def _commit_check(member: ConsumerMember, epoch: int) -> CommitCheck | None:
     if epoch > member.epoch:
         raise KafkaError(_stale(member), f"member epoch {epoch} is newer than the epoch {member.epoch} of the member")
 
-    def check(topic_id: UUID, partition: int) -> None:
+    def check(_: str, topic_id: UUID, partition: int) -> None:
         assigned_at = member.assigned_at(topic_id, partition)
         if assigned_at is None or epoch < assigned_at:
             raise KafkaError(
@@ -280,11 +265,6 @@ def _commit_check(member: ConsumerMember, epoch: int) -> CommitCheck | None:
             )
 
     return check
-
-
-def _for_producers(error: KafkaError) -> KafkaError:
-    is_stale = error.code is ErrorCode.STALE_MEMBER_EPOCH
-    return KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) if is_stale else error
 
 
 def _count(counts: dict[str, int], old: str | None, new: str | None) -> None:

@@ -7,7 +7,7 @@ members may hold a partition for a while. The newest record is right, and nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer import records
@@ -16,14 +16,10 @@ from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import LEAVE_EPOCH, NOTHING_ASSIGNED, ConsumerMember
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
 from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS
+from broker_cy.coordinator.modern.replay import TARGET_DELETED_EPOCH, first, read_key
 from broker_cy.coordinator.records import KeyType
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec, messages
-
-K = TypeVar("K", bound=codec.Message)
-
-# The epoch of the target after a tombstone of its record.
-TARGET_DELETED_EPOCH = -1
 
 
 class MemberBefore(NamedTuple):
@@ -112,24 +108,6 @@ class ConsumerRemoved(NamedTuple):
         machine.put_back(self.group)
 
 
-class FirstRecord(NamedTuple):
-    """A record that created its group."""
-
-    added: GroupAdded
-    before: Before
-
-    @property
-    def group_id(self) -> str:
-        return self.added.group_id
-
-    def undo(self, group: Group | None) -> Group | None:
-        return self.added.undo(group)
-
-    def restore(self, machine: GroupTable) -> None:
-        self.before.restore(machine)
-        self.added.restore(machine)
-
-
 # ---- changes with the index of subscribed topics ----
 
 
@@ -177,10 +155,6 @@ def _scalars(group: ConsumerGroup) -> ScalarsBefore:
 # ---- the types of records ----
 
 
-def _key(cls: type[K], key: bytes) -> K:
-    return codec.decode(cls, 0, key[2:])
-
-
 def _group(machine: GroupTable, group_id: str, value: bytes | None) -> tuple[ConsumerGroup | None, GroupAdded | None]:
     """The group, which a value creates; then the second part is what it replaced. None for a tombstone without one."""
     group = machine.groups.get(group_id)
@@ -191,12 +165,8 @@ def _group(machine: GroupTable, group_id: str, value: bytes | None) -> tuple[Con
     return machine.add_group(HookedConsumerGroup(group_id)), GroupAdded(group_id, group)
 
 
-def _first(added: GroupAdded | None, before: Before) -> Before:
-    return before if added is None else FirstRecord(added, before)
-
-
 def _change_epoch(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group_id = _key(messages.ConsumerGroupMetadataKey, key).group_id
+    group_id = read_key(messages.ConsumerGroupMetadataKey, key).group_id
     group, added = _group(machine, group_id, value)
     if group is None:
         return UNCHANGED
@@ -206,22 +176,22 @@ def _change_epoch(machine: GroupTable, offset: int, producer_id: int, key: bytes
     before = _scalars(group)
     data, _ = codec.decode_versioned(messages.ConsumerGroupMetadataValue, value)
     group.epoch, group.metadata_hash = data.epoch, data.metadata_hash
-    return _first(added, before)
+    return first(added, before)
 
 
 def _change_partition_metadata(
     machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
 ) -> Before:
-    group, added = _group(machine, _key(messages.ConsumerGroupPartitionMetadataKey, key).group_id, value)
+    group, added = _group(machine, read_key(messages.ConsumerGroupPartitionMetadataKey, key).group_id, value)
     if group is None:
         return UNCHANGED
     before = _scalars(group)
     group.has_partition_metadata = value is not None
-    return _first(added, before)
+    return first(added, before)
 
 
 def _change_target_epoch(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group, added = _group(machine, _key(messages.ConsumerGroupTargetAssignmentMetadataKey, key).group_id, value)
+    group, added = _group(machine, read_key(messages.ConsumerGroupTargetAssignmentMetadataKey, key).group_id, value)
     if group is None:
         return UNCHANGED
     before = _scalars(group)
@@ -230,21 +200,21 @@ def _change_target_epoch(machine: GroupTable, offset: int, producer_id: int, key
     else:
         data, _ = codec.decode_versioned(messages.ConsumerGroupTargetAssignmentMetadataValue, value)
         group.assignment_epoch, group.assigned_at_ms = data.assignment_epoch, data.assignment_timestamp
-    return _first(added, before)
+    return first(added, before)
 
 
 def _change_target(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    names = _key(messages.ConsumerGroupTargetAssignmentMemberKey, key)
+    names = read_key(messages.ConsumerGroupTargetAssignmentMemberKey, key)
     group, added = _group(machine, names.group_id, value)
     if group is None:
         return UNCHANGED
     before = TargetBefore(names.group_id, names.member_id, group.target.get(names.member_id))
     _put_target(group, names.member_id, None if value is None else records.target_of(value))
-    return _first(added, before)
+    return first(added, before)
 
 
 def _change_member(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    names = _key(messages.ConsumerGroupMemberMetadataKey, key)
+    names = read_key(messages.ConsumerGroupMemberMetadataKey, key)
     group, added = _group(machine, names.group_id, value)
     if group is None:
         return UNCHANGED
@@ -253,11 +223,11 @@ def _change_member(machine: GroupTable, offset: int, producer_id: int, key: byte
     if value is not None:
         new = records.with_metadata(old or ConsumerMember(names.member_id), value)
     _put_member(machine, group, names.member_id, new)
-    return _first(added, MemberBefore(names.group_id, names.member_id, old))
+    return first(added, MemberBefore(names.group_id, names.member_id, old))
 
 
 def _change_current(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    names = _key(messages.ConsumerGroupCurrentMemberAssignmentKey, key)
+    names = read_key(messages.ConsumerGroupCurrentMemberAssignmentKey, key)
     group, added = _group(machine, names.group_id, value)
     old = None if group is None else group.members.get(names.member_id)
     if group is None or (old is None and value is None):
@@ -271,11 +241,11 @@ def _change_current(machine: GroupTable, offset: int, producer_id: int, key: byt
             epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING_ASSIGNED, revoking=NOTHING_ASSIGNED
         )
     _put_member(machine, group, names.member_id, new)
-    return _first(added, MemberBefore(names.group_id, names.member_id, old))
+    return first(added, MemberBefore(names.group_id, names.member_id, old))
 
 
 def _change_regex(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    names = _key(messages.ConsumerGroupRegularExpressionKey, key)
+    names = read_key(messages.ConsumerGroupRegularExpressionKey, key)
     group, added = _group(machine, names.group_id, value)
     if group is None:
         return UNCHANGED
@@ -286,7 +256,7 @@ def _change_regex(machine: GroupTable, offset: int, producer_id: int, key: bytes
         data, _ = codec.decode_versioned(messages.ConsumerGroupRegularExpressionValue, value)
         new = ResolvedRegex(frozenset(data.topics), data.version, data.timestamp)
     _put_regex(machine, group, regex, new)
-    return _first(added, before)
+    return first(added, before)
 
 
 CHANGES: dict[KeyType, Callable[[Any, int, int, bytes, bytes | None], Before]] = {

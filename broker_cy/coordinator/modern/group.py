@@ -1,4 +1,5 @@
-"""The common state of consumer and share groups: epochs, members, their subscriptions, and the target assignment.
+"""The common state of consumer, share and streams groups: epochs, members, and the target assignment; for the first
+two, also the subscriptions of their members.
 
 All of it follows from records, except the deadline of the next look at the metadata. Members are immutable values, so a
 record replaces one entry, and its undoing puts the old one back.
@@ -6,6 +7,7 @@ record replaces one entry, and its undoing puts the old one back.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Final, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -13,6 +15,7 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
 
 # As in Kafka: without a change of its topics, a group looks at the metadata again after 24 days.
@@ -24,30 +27,35 @@ UNKNOWN_TIME_MS: Final = 0
 NO_PARTITIONS: Final[Assignment] = {}
 
 
-class ModernMember(Protocol):
+class EpochMember(Protocol):
     """A member of any of these groups."""
 
     @property
     def member_id(self) -> str: ...
-    @property
-    def topics(self) -> frozenset[str]: ...
     def is_reconciled_to(self, assignment_epoch: int) -> bool: ...
 
 
+class ModernMember(EpochMember, Protocol):
+    """A member that subscribes to topics itself."""
+
+    @property
+    def topics(self) -> frozenset[str]: ...
+
+
+E = TypeVar("E", bound=EpochMember)
 M = TypeVar("M", bound=ModernMember)
+# The target assignment of one member.
+T = TypeVar("T")
 
 
-class ModernGroup(Group, Generic[M]):
-    """Invariants: `by_name[topic]` is the number of members that name the topic, never 0. `epoch` and
-    `assignment_epoch` only grow, and `assignment_epoch` is at most `epoch`.
-    """
+class EpochGroup(Group, Generic[E, T]):
+    """Invariants: `epoch` and `assignment_epoch` only grow, and `assignment_epoch` is at most `epoch`."""
 
     __slots__ = (
         "_refresh_at_ms",
         "_refresh_epoch",
         "assigned_at_ms",
         "assignment_epoch",
-        "by_name",
         "epoch",
         "members",
         "metadata_hash",
@@ -61,34 +69,19 @@ class ModernGroup(Group, Generic[M]):
         self.assignment_epoch = NO_ASSIGNMENT_EPOCH
         # Wall clock of the last assignment.
         self.assigned_at_ms = UNKNOWN_TIME_MS
-        self.members: dict[str, M] = {}
+        self.members: dict[str, E] = {}
         # The newest result of the assignor, by member id.
-        self.target: dict[str, Assignment] = {}
-        self.by_name: dict[str, int] = {}
+        self.target: dict[str, T] = {}
         # Live state: when the metadata hash is computed again (monotonic), and the epoch of the group then. A later
         # epoch than the group's was undone.
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
 
-    # ---- subscriptions ----
-
-    def subscribed_topics(self) -> set[str]:
-        """The names of all topics that members read; they need not exist."""
-        return set(self.by_name)
-
-    def is_subscribed(self, topic: str) -> bool:
-        return topic in self.by_name
-
-    def count_names(self, topics: frozenset[str], change: int) -> None:
-        """Count the subscription of one member in (1) or out (-1)."""
-        for topic in topics:
-            count = self.by_name.get(topic, 0) + change
-            if count:
-                self.by_name[topic] = count
-            else:
-                del self.by_name[topic]
-
     # ---- metadata ----
+
+    @abstractmethod
+    def subscribed_topics(self) -> set[str]:
+        """The names of all topics whose metadata the assignment depends on; they need not exist."""
 
     def topics_changed(self) -> None:
         """A subscribed topic was created, changed or deleted: the next heartbeat computes the metadata hash again."""
@@ -121,12 +114,45 @@ class ModernGroup(Group, Generic[M]):
     def has_members(self) -> bool:
         return bool(self.members)
 
+    def member(self, member_id: str) -> E:
+        """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of the group {self.group_id}")
+        return found
+
     @property
     def is_stable(self) -> bool:
         """Whether every member has its part of the newest assignment."""
         return self.epoch <= self.assignment_epoch and all(
             member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()
         )
+
+
+class ModernGroup(EpochGroup[M, Assignment]):
+    """Invariant: `by_name[topic]` is the number of members that name the topic, never 0."""
+
+    __slots__ = ("by_name",)
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.by_name: dict[str, int] = {}
+
+    def subscribed_topics(self) -> set[str]:
+        """The names of all topics that members read."""
+        return set(self.by_name)
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.by_name
+
+    def count_names(self, topics: frozenset[str], change: int) -> None:
+        """Count the subscription of one member in (1) or out (-1)."""
+        for topic in topics:
+            count = self.by_name.get(topic, 0) + change
+            if count:
+                self.by_name[topic] = count
+            else:
+                del self.by_name[topic]
 
     def target_of(self, member_id: str) -> Assignment:
         return self.target.get(member_id, NO_PARTITIONS)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from broker_cy.config import BrokerConfig
 from broker_cy.coordinator.classic.hooks import HookedGroup
-from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, MigrationPolicy
+from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, MigrationPolicy, StreamsGroupConfig
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.metadata.image import RESOURCE_GROUP, ImageDelta, MetadataImage, TopicDelta
 from broker_cy.metadata.topics import TopicImage
@@ -46,6 +46,21 @@ def test_a_group_has_its_own_settings_at_once() -> None:
     assert h.machine.consumer_config("other").assignment_interval_ms == 3
     image.configs.clear(RESOURCE_GROUP, GROUP)
     assert h.machine.consumer_config(GROUP) == BROKERS._replace(assignment_interval_ms=3)
+
+
+def test_a_streams_group_has_its_own_settings() -> None:
+    """If this fails, an application keeps no copies of its state although its operator has asked for some."""
+    h = Harness()
+    image = MetadataImage()
+    h.machine.take_image(image)
+    assert h.machine.streams_config(GROUP) == StreamsGroupConfig(45_000, 5_000, 1_000, 3_000, 0)
+    image.configs.set(RESOURCE_GROUP, GROUP, "streams.num.standby.replicas", "7")
+    image.configs.set(RESOURCE_GROUP, GROUP, "streams.initial.rebalance.delay.ms", "9")
+    # The broker allows 2 copies.
+    assert h.machine.streams_config(GROUP) == StreamsGroupConfig(45_000, 5_000, 1_000, 9, 2)
+    # A group whose type has changed.
+    assert h.machine.consumer_config(GROUP) == BROKERS
+    assert h.machine.streams_config(GROUP).standby_replicas == 2
 
 
 def test_the_defaults_are_those_of_a_broker() -> None:
