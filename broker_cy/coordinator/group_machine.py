@@ -25,6 +25,7 @@ from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
 from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.share import replay as share_replay
 from broker_cy.coordinator.step import GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
@@ -294,6 +295,7 @@ _CHANGES: dict[bytes, Callable[[GroupMachine, int, int, bytes, bytes | None], Be
         ((KeyType.GROUP_METADATA,), _change_classic),
         (GROUP_TYPES, _change_other),
         *(((kind,), change) for kind, change in consumer_replay.CHANGES.items()),
+        *(((kind,), change) for kind, change in share_replay.CHANGES.items()),
     )
     for kind in kinds
 }

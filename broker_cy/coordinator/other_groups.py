@@ -1,4 +1,4 @@
-"""Groups of types this broker does not serve yet: share (KIP-932) and streams (KIP-1071).
+"""Groups of the type that this broker does not serve yet: streams (KIP-1071).
 
 Their records stay in the log and are never rewritten. Only the fields that ListGroups needs are read. Such a group is
 not a classic group: clients cannot join it. Its committed offsets can be fetched, and they do not expire.
@@ -22,12 +22,6 @@ from broker_cy.wire import messages
 class OtherKeyType(IntEnum):
     """Types of keys that belong to such groups."""
 
-    SHARE_GROUP_MEMBER_METADATA = 10
-    SHARE_GROUP_METADATA = 11
-    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA = 12
-    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER = 13
-    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
-    SHARE_GROUP_STATE_PARTITION_METADATA = 15
     STREAMS_GROUP_METADATA = 17
     STREAMS_GROUP_MEMBER_METADATA = 19
     STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
@@ -41,7 +35,6 @@ GROUP_TYPES: dict[int, GroupType] = {key: GroupType[key.name.split("_")[0]] for 
 # A group has the members that have a record of one of these.
 _MEMBER_KEYS = frozenset(
     {
-        OtherKeyType.SHARE_GROUP_MEMBER_METADATA,
         OtherKeyType.STREAMS_GROUP_MEMBER_METADATA,
     }
 )
@@ -86,34 +79,26 @@ class OtherGroup(Group):
         return None
 
     def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
-        if names_member(request) or self.group_type is GroupType.SHARE:
+        if names_member(request):
             self._check_epoch(request.generation_id)
         return None
 
     def _check_epoch(self, member_epoch: int) -> None:
         """An administrator may commit in an empty group."""
-        if self.group_type is GroupType.SHARE:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if member_epoch >= 0 or self.has_members:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
         """As in any group. These types check the member (from version 9 on)."""
-        if self.group_type is GroupType.SHARE:
-            return False
         if request.member_id is not None or request.member_epoch >= 0:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return True
 
     def check_offset_deletion(self) -> None:
-        if self.group_type is GroupType.SHARE:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        """Offsets of topics without subscription may be deleted at any time."""
 
     def check_deletion(self) -> ErrorCode:
-        if self.has_members:
-            return ErrorCode.NON_EMPTY_GROUP
-        # A share group has state in another internal topic, which would stay behind.
-        return ErrorCode.UNSUPPORTED_VERSION if self.group_type is GroupType.SHARE else ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP if self.has_members else ErrorCode.NONE
 
     def is_subscribed(self, topic: str) -> bool:
         """The subscriptions of its members are not decoded: while it has members, all of its topics count as read."""
@@ -137,8 +122,6 @@ class OtherGroup(Group):
         """The state Kafka would derive from these records alone."""
         if not self.has_members:
             return "Empty"
-        if self.group_type is GroupType.SHARE:
-            return "Stable"
         # The topology is matched with the topics when a member is heard of, which none can be.
         return "NotReady"
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.coordinator.consumer.group import ConsumerGroup
-from broker_cy.coordinator.consumer.member import STATIC_LEAVE_EPOCH, MemberState
+from broker_cy.coordinator.consumer.member import STATIC_LEAVE_EPOCH
 from broker_cy.coordinator.group import Group, GroupType
 from broker_cy.coordinator.group_machine import GroupMachine
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.step import Record
 from tests.broker_cy.coordinator.consumer_harness import Place
 from tests.broker_cy.coordinator.harness import consumer_state, durable, replayed

@@ -9,12 +9,14 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.coordinator import commit
-from broker_cy.coordinator.consumer import deadlines, downgrade, fencing, heartbeat, reconcile, records, replay
+from broker_cy.coordinator.consumer import deadlines, downgrade, fencing, heartbeat, reconcile, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
-from broker_cy.coordinator.consumer.member import ConsumerMember, MemberState
+from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.modern import target
 from broker_cy.coordinator.modern.group import ModernGroup
+from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKind, Timers
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -39,15 +41,15 @@ def revoked_partitions_are_free(patch: Patch) -> None:
 
 def tombstones_need_their_group(patch: Patch) -> None:
     """A log cannot be loaded whose records of a deleted group were compacted away, but for tombstones (KAFKA-17306)."""
-    right = replay._group
+    right = ModernReplay.group
 
-    def group(machine: Any, group_id: str, value: bytes | None) -> Any:
-        found = right(machine, group_id, value)
+    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
+        found = right(self, machine, group_id, value)
         if found[0] is None:
             raise ValueError(f"a tombstone of the group {group_id}, which does not exist")
         return found
 
-    patch.setattr(replay, "_group", group)
+    patch.setattr(ModernReplay, "group", group)
 
 
 def owners_of_a_compacted_log_conflict(patch: Patch) -> None:
@@ -65,15 +67,15 @@ def owners_of_a_compacted_log_conflict(patch: Patch) -> None:
 
 def offsets_decide_the_type_of_a_group(patch: Patch) -> None:
     """After an offset that stands before the first record of its group, the group is a classic one (KAFKA-20254)."""
-    right = replay._group
+    right = ModernReplay.group
 
-    def group(machine: Any, group_id: str, value: bytes | None) -> Any:
+    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
         known = machine.groups.get(group_id)
         if known is not None and not isinstance(known, ConsumerGroup):
             return None, None
-        return right(machine, group_id, value)
+        return right(self, machine, group_id, value)
 
-    patch.setattr(replay, "_group", group)
+    patch.setattr(ModernReplay, "group", group)
 
 
 def members_that_join_again_are_fenced(patch: Patch) -> None:

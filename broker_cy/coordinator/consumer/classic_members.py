@@ -12,8 +12,9 @@ from broker_cy.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE
 from broker_cy.coordinator.classic.rebalance import join_error, sync_error
 from broker_cy.coordinator.consumer import deadlines, downgrade, embedded, fencing, heartbeat
 from broker_cy.coordinator.consumer.group import ConsumerGroup
-from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, MemberState, without_epochs
+from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, without_epochs
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import MigrationPolicy
 from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from broker_cy.coordinator.consumer.group import ConsumerGroup
-from broker_cy.coordinator.consumer.member import ConsumerMember, MemberState
+from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode

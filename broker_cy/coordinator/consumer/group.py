@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
@@ -62,13 +62,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         # Live state: whether the topics of its expressions are being looked up.
         self.is_searching = False
 
-    def copied(self) -> ConsumerGroup:
-        found = type(self)(self.group_id)
-        found.number = self.number
-        found.epoch, found.metadata_hash = self.epoch, self.metadata_hash
-        found.assignment_epoch, found.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
-        found.members, found.target = dict(self.members), dict(self.target)
-        found.by_name, found.by_regex = dict(self.by_name), dict(self.by_regex)
+    def copied(self) -> Self:
+        found = super().copied()
+        found.by_regex = dict(self.by_regex)
         found.static_members = dict(self.static_members)
         found.owners = {topic_id: dict(partitions) for topic_id, partitions in self.owners.items()}
         found.regex_members, found.resolved = dict(self.regex_members), dict(self.resolved)
@@ -161,13 +157,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """Whether a member holds the partition, also if it has been asked to give it up."""
         return partition in self.owners.get(topic_id, ())
 
-    def put_member(self, member_id: str, new: ConsumerMember | None) -> None:
-        """Add, replace or (None) remove a member."""
-        if new is None:
-            old = self.members.pop(member_id, None)
-        else:
-            old = self.members.get(member_id)
-            self.members[member_id] = new
+    def put_member(self, member_id: str, new: ConsumerMember | None) -> ConsumerMember | None:
+        old = super().put_member(member_id, new)
         self._count(old, new)
         if old is not None:
             self._release(member_id, old)
@@ -179,12 +170,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._hold(member_id, new.revoking)
             if new.instance_id is not None:
                 self.static_members[new.instance_id] = member_id
+        return old
 
     def _count(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        before, after = (frozenset() if each is None else each.topics for each in (old, new))
-        if before != after:
-            self.count_names(before, -1)
-            self.count_names(after, 1)
         _count(self.regex_members, old and old.regex, new and new.regex)
         _count(self.assignors, old and old.assignor, new and new.assignor)
         was, is_now = (None if each is None else each.classic for each in (old, new))
@@ -231,10 +219,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     @property
     def is_homogeneous(self) -> bool:
         """Whether all members read the same topics: all by the same names, or all by one expression."""
-        everyone = len(self.members)
         if not self.regex_members:
-            return all(count == everyone for count in self.by_name.values())
-        if next(iter(self.regex_members.values())) != everyone:
+            return self.has_equal_names
+        if next(iter(self.regex_members.values())) != len(self.members):
             return False
         return not self.by_name and all(count == 1 for count in self.by_regex.values())
 

@@ -16,20 +16,18 @@ from broker_cy.coordinator.consumer import deadlines, fencing, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     NO_REBALANCE_TIMEOUT_MS,
     NOTHING_ASSIGNED,
     STATIC_LEAVE_EPOCH,
     AssignedEpochs,
     ConsumerMember,
-    MemberState,
 )
 from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, reconciled
 from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
 from broker_cy.coordinator.consumer.upgrade import upgrade
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError

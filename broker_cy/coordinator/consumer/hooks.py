@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker_cy.coordinator.consumer import deadlines, fencing, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
-from broker_cy.coordinator.consumer.member import MemberState
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState
 
 # Topic id -> partition -> the member epoch at which it was assigned (KIP-1251). No empty inner mapping.
 AssignedEpochs = Mapping[UUID, Mapping[int, int]]
 NOTHING_ASSIGNED: Final[AssignedEpochs] = {}
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
 # A static member that will come back.
 STATIC_LEAVE_EPOCH: Final = -2
 NO_REBALANCE_TIMEOUT_MS: Final = -1
-
-
-class MemberState(IntEnum):
-    """The states of Kafka's records."""
-
-    STABLE = 0
-    """It has its part of an assignment; this may not be the newest one."""
-    UNREVOKED_PARTITIONS = 1
-    """It still has to give up partitions."""
-    UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have to give up."""
-    UNKNOWN = 127
-    """A state of a newer Kafka."""
-
-    @classmethod
-    def of(cls, value: int) -> MemberState:
-        return cls(value) if value in _STATES else cls.UNKNOWN
-
-
-_STATES = frozenset(map(int, MemberState))
 
 
 class ClassicMembership(NamedTuple):

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember, MemberState
+from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # Partitions by topic id, as a member reports them; None if its request has none.

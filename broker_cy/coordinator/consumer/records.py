@@ -9,13 +9,8 @@ from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
-from broker_cy.coordinator.consumer.member import (
-    NOTHING_ASSIGNED,
-    AssignedEpochs,
-    ClassicMembership,
-    ConsumerMember,
-    MemberState,
-)
+from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ClassicMembership, ConsumerMember
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.step import Record
 from broker_cy.wire import codec, messages

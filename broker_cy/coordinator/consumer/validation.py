@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from broker_cy.coordinator.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    NO_REBALANCE_TIMEOUT_MS,
-    STATIC_LEAVE_EPOCH,
-)
+from broker_cy.coordinator.consumer.member import NO_REBALANCE_TIMEOUT_MS, STATIC_LEAVE_EPOCH
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -77,6 +77,14 @@ class EpochGroup(Group, Generic[E, T]):
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
 
+    def copied(self) -> Self:
+        found = type(self)(self.group_id)
+        found.number = self.number
+        found.epoch, found.metadata_hash = self.epoch, self.metadata_hash
+        found.assignment_epoch, found.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
+        found.members, found.target = dict(self.members), dict(self.target)
+        return found
+
     # ---- metadata ----
 
     @abstractmethod
@@ -114,6 +122,21 @@ class EpochGroup(Group, Generic[E, T]):
     def has_members(self) -> bool:
         return bool(self.members)
 
+    def put_member(self, member_id: str, new: E | None) -> E | None:
+        """Add, replace or (None) remove a member; returns the old one."""
+        if new is None:
+            return self.members.pop(member_id, None)
+        old = self.members.get(member_id)
+        self.members[member_id] = new
+        return old
+
+    def put_target(self, member_id: str, new: T | None) -> None:
+        """Set the target assignment of a member, or (None) remove it."""
+        if new is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = new
+
     def member(self, member_id: str) -> E:
         """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
         found = self.members.get(member_id)
@@ -138,6 +161,17 @@ class ModernGroup(EpochGroup[M, Assignment]):
         super().__init__(group_id)
         self.by_name: dict[str, int] = {}
 
+    def copied(self) -> Self:
+        found = super().copied()
+        found.by_name = dict(self.by_name)
+        return found
+
+    @property
+    def has_equal_names(self) -> bool:
+        """Whether all members name the same topics."""
+        everyone = len(self.members)
+        return all(count == everyone for count in self.by_name.values())
+
     def subscribed_topics(self) -> set[str]:
         """The names of all topics that members read."""
         return set(self.by_name)
@@ -145,7 +179,15 @@ class ModernGroup(EpochGroup[M, Assignment]):
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.by_name
 
-    def count_names(self, topics: frozenset[str], change: int) -> None:
+    def put_member(self, member_id: str, new: M | None) -> M | None:
+        old = super().put_member(member_id, new)
+        before, after = (frozenset() if each is None else each.topics for each in (old, new))
+        if before != after:
+            self._count_names(before, -1)
+            self._count_names(after, 1)
+        return old
+
+    def _count_names(self, topics: frozenset[str], change: int) -> None:
         """Count the subscription of one member in (1) or out (-1)."""
         for topic in topics:
             count = self.by_name.get(topic, 0) + change

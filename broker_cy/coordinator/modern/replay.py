@@ -1,17 +1,99 @@
-"""The common part of the replay of records of consumer, share and streams groups."""
+"""How records change the groups of the newer types, one record at a time: the parts that several types have.
+
+A log may be compacted while it is read: a tombstone may name a group or a member that no earlier record shows, and two
+members may hold a partition for a while. The newest record is right, and nothing here fails because of such a log.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
-from broker_cy.core.step import Before
+from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS, EpochGroup, ModernGroup, ModernMember
+from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec
 
 K = TypeVar("K", bound=codec.Message)
+M = TypeVar("M", bound=ModernMember)
 
 # The epoch of the target after a tombstone of its record.
-TARGET_DELETED_EPOCH = -1
+TARGET_DELETED_EPOCH: Final = -1
+
+
+# ---- state that a record replaced ----
+
+
+class MemberBefore(NamedTuple):
+    """A member; None if there was none."""
+
+    group_id: str
+    member_id: str
+    member: Any | None
+
+    def undo(self, group: Group | None) -> Group | None:
+        if isinstance(group, ModernGroup):
+            group.put_member(self.member_id, self.member)
+        return group
+
+    def restore(self, machine: GroupTable) -> None:
+        group = machine.groups[self.group_id]
+        if isinstance(group, ModernGroup):
+            put_member(machine, group, self.member_id, self.member)
+
+
+class TargetBefore(NamedTuple):
+    """The target assignment of a member; None if it had none."""
+
+    group_id: str
+    member_id: str
+    target: Assignment | None
+
+    def undo(self, group: Group | None) -> Group | None:
+        if isinstance(group, ModernGroup):
+            group.put_target(self.member_id, self.target)
+        return group
+
+    def restore(self, machine: GroupTable) -> None:
+        self.undo(machine.groups[self.group_id])
+
+
+class EpochsBefore(NamedTuple):
+    """The epochs of a group, and what belongs to them."""
+
+    group_id: str
+    epoch: int
+    metadata_hash: int
+    assignment_epoch: int
+    assigned_at_ms: int
+
+    @classmethod
+    def of(cls, group: EpochGroup[Any, Any]) -> EpochsBefore:
+        return cls(group.group_id, group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_at_ms)
+
+    def undo(self, group: Group | None) -> Group | None:
+        if isinstance(group, EpochGroup):
+            group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
+            group.assignment_epoch, group.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
+        return group
+
+    def restore(self, machine: GroupTable) -> None:
+        self.undo(machine.groups[self.group_id])
+
+
+class GroupRemoved(NamedTuple):
+    """The group that a tombstone removed."""
+
+    group_id: str
+    group: EpochGroup[Any, Any]
+
+    def undo(self, group: Group | None) -> Group | None:
+        return self.group.copied()
+
+    def restore(self, machine: GroupTable) -> None:
+        machine.put_back(self.group)
 
 
 class FirstRecord(NamedTuple):
@@ -32,11 +114,140 @@ class FirstRecord(NamedTuple):
         self.added.restore(machine)
 
 
+def first(added: GroupAdded | None, before: Before) -> Before:
+    """The state before a record that may have created its group."""
+    return before if added is None else FirstRecord(added, before)
+
+
+# ---- changes with the index of subscribed topics ----
+
+
+def put_member(machine: GroupTable, group: ModernGroup[M], member_id: str, new: M | None) -> None:
+    """Add, replace or (None) remove a member."""
+    old = group.put_member(member_id, new)
+    before, after = (frozenset() if each is None else each.topics for each in (old, new))
+    if before != after:
+        index_topics(machine, group, before ^ after)
+
+
+def index_topics(machine: GroupTable, group: ModernGroup[Any], topics: Iterable[str]) -> None:
+    """The group may have begun or ceased to subscribe to these topics."""
+    for topic in topics:
+        if group.is_subscribed(topic):
+            machine.subscribers.subscribe(group.group_id, topic)
+        else:
+            machine.subscribers.unsubscribe(group.group_id, topic)
+
+
+# ---- the types of records ----
+
+
 def read_key(cls: type[K], key: bytes) -> K:
     """The key of a record, without its type. Raises WireError if it is malformed."""
     return codec.decode(cls, 0, key[2:])
 
 
-def first(added: GroupAdded | None, before: Before) -> Before:
-    """The state before a record that may have created its group."""
-    return before if added is None else FirstRecord(added, before)
+@dataclass(frozen=True, slots=True)
+class ModernReplay(Generic[M]):
+    """The changes by the records of consumer or share groups, given their classes of messages. `hooked` is the class of
+    these groups in a table. `with_metadata` and `with_current` read the value of a record; `left` is a member after the
+    tombstone of its assignment.
+    """
+
+    hooked: type[ModernGroup[M]]
+    epoch_key: type[Any]
+    epoch_value: type[Any]
+    target_epoch_key: type[Any]
+    target_epoch_value: type[Any]
+    target_key: type[Any]
+    target_of: Callable[[bytes], Assignment]
+    member_key: type[Any]
+    new_member: Callable[[str], M]
+    with_metadata: Callable[[M, bytes], M]
+    current_key: type[Any]
+    with_current: Callable[[M, bytes], M]
+    left: Callable[[M], M]
+
+    def group(
+        self, machine: GroupTable, group_id: str, value: bytes | None
+    ) -> tuple[ModernGroup[M] | None, GroupAdded | None]:
+        """The group, which a value creates; then the second part is what it replaced. None for a tombstone without a
+        group.
+        """
+        group = machine.groups.get(group_id)
+        if isinstance(group, self.hooked):
+            return group, None
+        if value is None:
+            return None, None
+        return machine.add_group(self.hooked(group_id)), GroupAdded(group_id, group)
+
+    def change_epoch(
+        self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
+    ) -> Before:
+        group_id: str = read_key(self.epoch_key, key).group_id
+        group, added = self.group(machine, group_id, value)
+        if group is None:
+            return UNCHANGED
+        if value is None:
+            del machine.groups[group_id]
+            return GroupRemoved(group_id, group)
+        before = EpochsBefore.of(group)
+        data, _ = codec.decode_versioned(self.epoch_value, value)
+        group.epoch, group.metadata_hash = data.epoch, data.metadata_hash
+        return first(added, before)
+
+    def change_target_epoch(
+        self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
+    ) -> Before:
+        group, added = self.group(machine, read_key(self.target_epoch_key, key).group_id, value)
+        if group is None:
+            return UNCHANGED
+        before = EpochsBefore.of(group)
+        if value is None:
+            group.assignment_epoch, group.assigned_at_ms = TARGET_DELETED_EPOCH, UNKNOWN_TIME_MS
+        else:
+            data, _ = codec.decode_versioned(self.target_epoch_value, value)
+            group.assignment_epoch, group.assigned_at_ms = data.assignment_epoch, data.assignment_timestamp
+        return first(added, before)
+
+    def change_target(
+        self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
+    ) -> Before:
+        names = read_key(self.target_key, key)
+        group, added = self.group(machine, names.group_id, value)
+        if group is None:
+            return UNCHANGED
+        before = TargetBefore(names.group_id, names.member_id, group.target.get(names.member_id))
+        group.put_target(names.member_id, None if value is None else self.target_of(value))
+        return first(added, before)
+
+    def change_member(
+        self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
+    ) -> Before:
+        names = read_key(self.member_key, key)
+        group, added = self.group(machine, names.group_id, value)
+        if group is None:
+            return UNCHANGED
+        old = group.members.get(names.member_id)
+        new = None
+        if value is not None:
+            new = self.with_metadata(old or self.new_member(names.member_id), value)
+        put_member(machine, group, names.member_id, new)
+        return first(added, MemberBefore(names.group_id, names.member_id, old))
+
+    def change_current(
+        self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
+    ) -> Before:
+        names = read_key(self.current_key, key)
+        group, added = self.group(machine, names.group_id, value)
+        old = None if group is None else group.members.get(names.member_id)
+        if group is None or (old is None and value is None):
+            return UNCHANGED
+        if value is not None:
+            new = self.with_current(old or self.new_member(names.member_id), value)
+        else:
+            assert old is not None
+            # The tombstone of the member itself follows.
+            new = self.left(old)
+        put_member(machine, group, names.member_id, new)
+        return first(added, MemberBefore(names.group_id, names.member_id, old))

@@ -12,8 +12,10 @@ from broker_cy.coordinator.classic import join, membership, sync
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
+from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.other_groups import OtherGroup
 from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.step import ClientFacts, GroupStep, Place, Record
 from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
@@ -363,11 +365,18 @@ def consumer_state(group: ConsumerGroup) -> tuple[Any, ...]:
     return (
         (group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_at_ms),
         group.has_partition_metadata,
-        group.members,
-        group.target,
-        group.resolved,
-        (group.owners, group.static_members, group.by_name, group.by_regex, group.regex_members, group.assignors),
-        (group.classic_members, group.classic_protocols),
+        (dict(group.members), dict(group.target), dict(group.resolved), dict(group.static_members)),
+        {topic_id: dict(partitions) for topic_id, partitions in group.owners.items()},
+        (dict(group.by_name), dict(group.by_regex), dict(group.regex_members), dict(group.assignors)),
+        (group.classic_members, dict(group.classic_protocols)),
+    )
+
+
+def share_state(group: ShareGroup) -> tuple[Any, ...]:
+    """Return the durable state of a share group, for comparison."""
+    return (
+        (group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_at_ms),
+        (dict(group.members), dict(group.target), dict(group.by_name), group.share_partitions),
     )
 
 
@@ -393,10 +402,13 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
             for group in machine.groups.values()
             if isinstance(group, ConsumerGroup)
         },
+        "share": {
+            group.group_id: share_state(group) for group in machine.groups.values() if isinstance(group, ShareGroup)
+        },
         "subscribers": {
             topic: set(machine.subscribers.of(topic))
             for group in machine.groups.values()
-            if isinstance(group, ConsumerGroup)
+            if isinstance(group, ModernGroup)
             for topic in group.subscribed_topics()
         },
         "pending": sorted(machine.offsets.pending_offsets(), key=repr),

@@ -23,6 +23,7 @@ from broker_cy.coordinator.offset_record import (
 )
 from broker_cy.coordinator.other_groups import OtherKeyType
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
+from broker_cy.coordinator.share import records as share_records
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.records import decode_batches
@@ -286,7 +287,8 @@ def test_member_of_a_group_whose_deletion_fails_is_answered() -> None:
 def test_share_groups_are_kept_and_refused() -> None:
     """If this fails, deleting a share group leaves its state behind, or its offsets pass for those of consumers."""
     h = Harness()
-    h.machine.apply(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
+    record = share_records.epoch_record("shared", 1, 0)
+    h.machine.apply(0, -1, record.key, record.value)
     h.machine.loaded(h.now)
     assert [g.group_type for g in h.list_groups()] == ["share"]
     assert h.commit("c", 1, group_id="shared") is ErrorCode.GROUP_ID_NOT_FOUND

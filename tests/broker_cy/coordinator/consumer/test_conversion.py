@@ -9,7 +9,7 @@ import pytest
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.consumer.group import ConsumerGroup
-from broker_cy.coordinator.consumer.member import MemberState
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import codec, messages

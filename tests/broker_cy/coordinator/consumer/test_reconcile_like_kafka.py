@@ -9,8 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember, MemberState
+from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.consumer.reconcile import Wanted, reconciled
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.core.errors import KafkaError
 from tests.support import kafka_tools, needs, recorded
 

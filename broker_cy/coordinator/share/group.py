@@ -1,0 +1,104 @@
+"""A share group: its members, and its share partitions. All of it follows from records, but for the live state of
+initializations and deletions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, Self
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType
+from broker_cy.coordinator.modern.group import ModernGroup
+from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.share.member import ShareMember
+from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS, SharePartitions
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
+from broker_cy.wire import messages
+
+
+class ShareGroup(ModernGroup[ShareMember]):
+    """It stays without members, until it is deleted, and commits no offsets."""
+
+    __slots__ = ("asked_at_ms", "has_unassigned", "share_partitions", "under_way")
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.share_partitions: SharePartitions = NO_SHARE_PARTITIONS
+        # Live state, by topic: when the state of its initializing partitions was last asked for (monotonic), and the
+        # number of requests to the share coordinator that are under way.
+        self.asked_at_ms: dict[UUID, int] = {}
+        self.under_way: dict[UUID, int] = {}
+        # Whether partitions that the group may read are assigned to no member; None: not known.
+        self.has_unassigned: bool | None = None
+
+    def copied(self) -> Self:
+        found = super().copied()
+        found.share_partitions = self.share_partitions
+        return found
+
+    # ---- what any group has ----
+
+    @property
+    def group_type(self) -> GroupType:
+        return GroupType.SHARE
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return "share"
+
+    @property
+    def is_unused(self) -> bool:
+        return False
+
+    def check_deletion(self) -> ErrorCode:
+        # The group has state in another internal topic, which would stay behind.
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.UNSUPPORTED_VERSION
+
+    # ---- offsets: share groups commit none ----
+
+    def check_commit(
+        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> CommitCheck | None:
+        self._refuse()
+
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
+        self._refuse()
+
+    def check_offset_deletion(self) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
+
+    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+        return False
+
+    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
+        return None
+
+    # ---- members ----
+
+    def put_member(self, member_id: str, new: ShareMember | None) -> ShareMember | None:
+        self.has_unassigned = None
+        return super().put_member(member_id, new)
+
+    def put_target(self, member_id: str, new: Assignment | None) -> None:
+        self.has_unassigned = None
+        super().put_target(member_id, new)
+
+    def topics_changed(self) -> None:
+        self.has_unassigned = None
+        super().topics_changed()
+
+    # ---- share partitions ----
+
+    def put_share_partitions(self, new: SharePartitions) -> None:
+        self.has_unassigned = None
+        self.share_partitions = new

@@ -1,0 +1,99 @@
+"""The share partitions of a group that have state at the share coordinator, and those that are to get or lose it.
+
+A share partition gets its state before members get the partition: it is `initializing` while the share coordinator is
+asked for that, and `initialized` from its answer on. Topics are `deleting` while the state of all their partitions is
+being deleted. Each of these is in the log of the group before the share coordinator is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+from uuid import UUID
+
+Partitions = Mapping[UUID, frozenset[int]]
+"""The partitions of each topic id; no set is empty."""
+
+
+class SharePartitions(NamedTuple):
+    """The value of a ShareGroupStatePartitionMetadata record. `names` has the name of each of its topics, as it was
+    when the record was written. Bounded by the partitions of the topics that the group has read.
+    """
+
+    initializing: Partitions
+    initialized: Partitions
+    deleting: frozenset[UUID]
+    names: Mapping[UUID, str]
+
+    @property
+    def topic_ids(self) -> frozenset[UUID]:
+        return frozenset((*self.initializing, *self.initialized, *self.deleting))
+
+    def began(self, partitions: Partitions, names: Mapping[UUID, str]) -> SharePartitions:
+        """The state of these partitions is requested. A topic that gets state again is not deleted any more."""
+        initializing = united(self.initializing, partitions)
+        return self._made(initializing, self.initialized, self.deleting - initializing.keys(), names)
+
+    def ended(self, asked: Partitions, done: Partitions) -> SharePartitions:
+        """Of the partitions that were asked for, these have state now; the others are to be asked for again. Partitions
+        that are not initializing any more are left out: their topic was deleted meanwhile.
+        """
+        found = common(self.initializing, done)
+        return self._made(without(self.initializing, asked), united(self.initialized, found), self.deleting)
+
+    def removing(self, topic_ids: Collection[UUID]) -> SharePartitions:
+        """The state of these topics is to be deleted."""
+        initializing, initialized = (
+            {topic_id: each for topic_id, each in partitions.items() if topic_id not in topic_ids}
+            for partitions in (self.initializing, self.initialized)
+        )
+        return self._made(initializing, initialized, self.deleting | frozenset(topic_ids))
+
+    def removed(self, topic_ids: Collection[UUID]) -> SharePartitions:
+        """The state of these topics was deleted."""
+        return self._made(self.initializing, self.initialized, self.deleting - frozenset(topic_ids))
+
+    def forgotten(self, topic_ids: Collection[UUID]) -> SharePartitions:
+        """These topics do not exist any more."""
+        return self.removing(topic_ids).removed(topic_ids)
+
+    def _made(
+        self,
+        initializing: Partitions,
+        initialized: Partitions,
+        deleting: frozenset[UUID],
+        names: Mapping[UUID, str] | None = None,
+    ) -> SharePartitions:
+        known = {**self.names, **(names or {})}
+        kept = {topic_id: known[topic_id] for topic_id in (*initializing, *initialized, *deleting)}
+        return SharePartitions(initializing, initialized, deleting, kept)
+
+
+NO_SHARE_PARTITIONS: Final = SharePartitions({}, {}, frozenset(), {})
+
+
+def united(*parts: Partitions) -> Partitions:
+    """The partitions of all parts."""
+    found: dict[UUID, frozenset[int]] = {}
+    for part in parts:
+        for topic_id, partitions in part.items():
+            found[topic_id] = found.get(topic_id, frozenset()) | partitions
+    return found
+
+
+def without(partitions: Partitions, others: Partitions) -> Partitions:
+    left = ((topic_id, each - others.get(topic_id, frozenset())) for topic_id, each in partitions.items())
+    return {topic_id: each for topic_id, each in left if each}
+
+
+def common(partitions: Partitions, others: Partitions) -> Partitions:
+    both = ((topic_id, each & others.get(topic_id, frozenset())) for topic_id, each in partitions.items())
+    return {topic_id: each for topic_id, each in both if each}
+
+
+def by_topic(places: Iterable[tuple[UUID, int]]) -> Partitions:
+    """The partitions of each topic id."""
+    found: dict[UUID, set[int]] = {}
+    for topic_id, partition in places:
+        found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
