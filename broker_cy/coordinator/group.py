@@ -186,8 +186,9 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         """Hashes of the metadata of topics, by name, as groups have computed them; those of changed topics are gone."""
         self.topics_created_at = UNKNOWN_OFFSET
         """Offset of the metadata in which topics were created last: regular expressions may match them."""
-        # The settings of groups that have settings of their own, with what they were made of.
+        # The settings of groups that have settings of their own, with what they were made of; and those of all others.
         self._configs: dict[str, tuple[Mapping[str, str], GroupSettings, Callable[..., Any], Any]] = {}
+        self._defaults: dict[Callable[..., Any], tuple[GroupSettings, Any]] = {}
 
     def consumer_config(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group now."""
@@ -200,14 +201,19 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
     def _config(self, group_id: str, make: Callable[[GroupSettings, Mapping[str, str]], C]) -> C:
         """The settings of a group, which `make` computes from the broker's and the group's own."""
         overrides = self.image.configs.resource(RESOURCE_GROUP, group_id)
+        config: C
         if not overrides:
             self._configs.pop(group_id, None)
-            return make(self.settings, overrides)
+            default = self._defaults.get(make)
+            if default is None or default[0] is not self.settings:
+                default = self._defaults[make] = (self.settings, make(self.settings, overrides))
+            config = default[1]
+            return config
         known = self._configs.get(group_id)
         # The first two are replaced when they change.
         if known is None or known[0] is not overrides or known[1] is not self.settings or known[2] is not make:
             known = self._configs[group_id] = (overrides, self.settings, make, make(self.settings, overrides))
-        config: C = known[3]
+        config = known[3]
         return config
 
     def add_group(self, group: G) -> G:

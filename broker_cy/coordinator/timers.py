@@ -24,6 +24,9 @@ class TimerKind(IntEnum):
     REBALANCE = 3
     """The time in which a member has to give up partitions."""
 
+    # Keys are hashed with each heartbeat, and the hash of an enumeration's member is computed in Python.
+    __hash__ = int.__hash__
+
 
 class TimerKey(NamedTuple):
     """`member_id` is "" for the timers of a group."""

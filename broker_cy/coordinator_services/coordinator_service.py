@@ -309,6 +309,11 @@ class CoordinatorService(Generic[S, M]):
             raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
         return runtime
 
+    def active_runtime(self, key: str) -> S | None:
+        """`runtime_for` of a broker that answers for the key now; None if it does not."""
+        runtime = self.runtimes.get(self.partition_for(key)) if self.partition_count else None
+        return runtime if runtime is not None and runtime.state is LoadState.ACTIVE else None
+
     async def ready(self, key: str) -> S:
         """`runtime_for`, which waits while the coordinator is being loaded, or is about to be, LOAD_WAIT_S at most."""
         try:

@@ -127,6 +127,10 @@ class FeaturesImage:
         served = {name: min(level, features.SUPPORTED.get(name, (0, 0))[1]) for name, level in self._levels.items()}
         return {name: level for name, level in served.items() if level > 0}
 
+    def served(self, name: str) -> int:
+        """The level of one feature in `finalized`; 0 if it has none."""
+        return min(self.level(name), features.SUPPORTED.get(name, (0, 0))[1])
+
     @property
     def metadata_version(self) -> int:
         """Level of metadata.version; 0 before the first record."""

@@ -14,7 +14,13 @@ from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 
-_KINDS: Final = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
+# Attributes of an enumeration are slow to look up.
+_SESSION: Final = TimerKind.SESSION
+_KINDS: Final = (_SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
+
+
+def session_key(group: ConsumerGroup, member: ConsumerMember) -> TimerKey:
+    return TimerKey(_SESSION, group.group_id, member.member_id)
 
 
 def set_session(machine: GroupTable, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
@@ -23,7 +29,7 @@ def set_session(machine: GroupTable, group: ConsumerGroup, member: ConsumerMembe
         timeout_ms = machine.consumer_config(group.group_id).session_timeout_ms
     else:
         timeout_ms = member.classic.session_timeout_ms
-    machine.timers.set(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now.mono_ms + timeout_ms)
+    machine.timers.set(session_key(group, member), now.mono_ms + timeout_ms)
 
 
 def set_rebalance_timer(machine: GroupTable, group_id: str, member: ConsumerMember, now: Now) -> None:

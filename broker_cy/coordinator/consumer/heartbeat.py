@@ -24,6 +24,7 @@ from broker_cy.coordinator.consumer.member import (
 )
 from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, reconciled
 from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
+from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.consumer.upgrade import upgrade
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import topic_ids
@@ -55,6 +56,10 @@ def heartbeat(
     """Handle a request that `validation.check_request` has passed. `unique` is the member id of a new member without
     one. `may_describe` are its rights on topics; None: on all.
     """
+    steady = steady_heartbeat(machine, request, client, now)
+    if steady is not None:
+        step.reply_when_written(token, steady, heartbeat_error)
+        return
     try:
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             response = _leave(machine, step, request, now)

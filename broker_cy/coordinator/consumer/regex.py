@@ -50,7 +50,7 @@ def changed(
     """
     old, new = before.regex or "", member.regex or ""
     change = RegexChange.NONE
-    is_due = False
+    has_new = False
     if old != new:
         change = RegexChange.UNRESOLVED
         if old and old not in group.regex_members:
@@ -59,10 +59,11 @@ def changed(
             change = RegexChange.RESOLVED
         elif group.regex_members[new] == 1:
             _check(new)
-            is_due = True
+            has_new = True
         elif new in group.resolved:
             change = RegexChange.RESOLVED
-    _search_if_due(machine, step, group, may_describe, now, is_due=is_due)
+    if is_search_due(machine, group, now, has_new=has_new):
+        _search(machine, step, group, may_describe, now)
     return change
 
 
@@ -73,32 +74,33 @@ def _check(regex: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex: {error}") from error
 
 
-def _search_if_due(
-    machine: GroupTable,
-    step: GroupStep,
-    group: ConsumerGroup,
-    may_describe: MayDescribe | None,
-    now: Now,
-    *,
-    is_due: bool,
-) -> None:
+def is_search_due(machine: GroupTable, group: ConsumerGroup, now: Now, *, has_new: bool = False) -> bool:
+    """Whether the topics of the group's expressions have to be looked up; always if it `has_new` expressions, unless
+    that was done a moment ago.
+    """
     if not group.regex_members or group.is_searching:
-        return
+        return False
     newest = next(iter(group.resolved.values()), None)
-    if newest is not None and now.wall_ms <= newest.timestamp_ms + REFRESH_MIN_MS:
-        return
+    if newest is None:
+        return True
+    if now.wall_ms <= newest.timestamp_ms + REFRESH_MIN_MS:
+        return False
     interval_ms = machine.settings.consumer.regex_refresh_interval_ms
-    if (
-        is_due
-        or newest is None
+    return (
+        has_new
         or len(group.regex_members) != len(group.resolved)
         or newest.version < machine.topics_created_at
         or now.wall_ms > newest.timestamp_ms + interval_ms
-    ):
-        group.is_searching = True
-        arguments = (tuple(group.regex_members), machine.image.topics.names(), may_describe)
-        about = (group.group_id, group.number, machine.image.offset, now.wall_ms)
-        step.work.append(Work(search, arguments, found, about))
+    )
+
+
+def _search(
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, may_describe: MayDescribe | None, now: Now
+) -> None:
+    group.is_searching = True
+    arguments = (tuple(group.regex_members), machine.image.topics.names(), may_describe)
+    about = (group.group_id, group.number, machine.image.offset, now.wall_ms)
+    step.work.append(Work(search, arguments, found, about))
 
 
 def search(

@@ -11,4 +11,4 @@ _PROTOCOLS = "group.coordinator.rebalance.protocols"
 def is_served(ctx: RequestContext) -> bool:
     """Whether the cluster has finalized group.version, and the setting names the protocol."""
     broker = ctx.broker
-    return broker.image.features.finalized.get(GROUP_VERSION, 0) > 0 and "consumer" in broker.config[_PROTOCOLS]
+    return broker.image.features.served(GROUP_VERSION) > 0 and "consumer" in broker.config[_PROTOCOLS]
