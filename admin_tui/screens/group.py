@@ -13,7 +13,7 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Grid
-from broker_cy.admin.groups import GroupMember
+from broker_cy.admin.group_values import GroupMember
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups

@@ -11,7 +11,7 @@ from admin_tui.screens.view import ListView
 from admin_tui.tones import STYLES
 from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.grid import Grid
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.group_values import GroupListing
 from broker_cy.console.acts.groups import plan_delete_groups, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups

@@ -18,6 +18,7 @@ from broker_cy.admin.configs import ConfigCalls
 from broker_cy.admin.coordinators import Coordinators, CoordinatorType
 from broker_cy.admin.group_lag import LagCalls, RecordTimestamps
 from broker_cy.admin.group_offsets import GroupOffsetCalls
+from broker_cy.admin.group_positions import PositionCalls
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.log_dirs import LogDirCalls
 from broker_cy.admin.metadata import Metadata
@@ -31,6 +32,7 @@ from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.scram_users import ScramUserCalls
+from broker_cy.admin.share_offsets import ShareOffsetCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.tokens import TokenCalls
 from broker_cy.admin.topic_log import LogSettings, Take, TopicLog
@@ -93,7 +95,9 @@ class AdminClient:
         self.offsets = OffsetCalls(caller)
         self.groups = GroupCalls(caller, groups)
         self.group_offsets = GroupOffsetCalls(caller, groups)
-        self.reset = ResetCalls(self.groups, self.group_offsets, self.offsets)
+        self.share_offsets = ShareOffsetCalls(caller, groups)
+        self.positions = PositionCalls(self.groups, self.group_offsets, self.share_offsets)
+        self.reset = ResetCalls(self.groups, self.positions, self.offsets)
         self.log_dirs = LogDirCalls(caller)
         self.records = RecordCalls(caller, self.offsets)
         self.events = event_topic(self.records)
@@ -108,7 +112,7 @@ class AdminClient:
             MoverParts(self.cluster, self.reassignments, self.topics, self.log_dirs, self.throttles)
         )
         self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
-        self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
+        self.lag = LagCalls(self.offsets, self.positions, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)
         self.acls = AclCalls(caller)
         self.accesses = AccessCalls(self.events)

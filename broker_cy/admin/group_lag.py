@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
+from broker_cy.admin.group_offsets import Committed
+from broker_cy.admin.group_positions import PositionCalls
 from broker_cy.admin.lag import time_lag_ms
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.admin.records import RecordCalls
+from broker_cy.admin.share_offsets import ShareOffsets
 from broker_cy.client.errors import ClientError
 from broker_cy.client.turns import Turns
 
@@ -24,7 +26,8 @@ from broker_cy.client.turns import Turns
 class PartitionLag(NamedTuple):
     """A partition with a committed offset of a group. `start` and `end` are None if unknown; `problem` says why.
 
-    `commit_ms` is the time of the commit, None if unknown (Kafka does not report it).
+    `commit_ms` is the time of the commit, None if unknown (Kafka does not report it). For a share group, `committed` is
+    its start offset, and `incomplete` the number of records that it has not completed: it completes them in any order.
     """
 
     partition: TopicPartition
@@ -34,10 +37,13 @@ class PartitionLag(NamedTuple):
     metadata: str = ""
     problem: ClientError | None = None
     commit_ms: int | None = None
+    incomplete: int | None = None
 
     @property
     def lag(self) -> int | None:
         """Unread records (more exactly: offsets); None if the end is not known."""
+        if self.incomplete is not None:
+            return self.incomplete
         return None if self.end is None else max(0, self.end - self.committed)
 
     @property
@@ -66,7 +72,7 @@ class GroupLag:
     @property
     def is_complete(self) -> bool:
         """Whether the lag of every partition is known."""
-        return all(part.end is not None for part in self.partitions)
+        return all(part.lag is not None for part in self.partitions)
 
 
 class TimestampSource(Protocol):
@@ -93,26 +99,28 @@ class RecordTimestamps:
 class LagCalls:
     """`client.lag`."""
 
-    def __init__(self, offsets: OffsetCalls, group_offsets: GroupOffsetCalls, timestamps: TimestampSource) -> None:
+    def __init__(self, offsets: OffsetCalls, positions: PositionCalls, timestamps: TimestampSource) -> None:
         self._offsets = offsets
-        self._group_offsets = group_offsets
+        self._positions = positions
         self._timestamps = timestamps
 
     def using(self, timestamps: TimestampSource) -> LagCalls:
         """The same, with the time lag from another source."""
-        return LagCalls(self._offsets, self._group_offsets, timestamps)
+        return LagCalls(self._offsets, self._positions, timestamps)
 
     async def of(
         self, group_ids: Iterable[str], *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Outcome[str, GroupLag]:
-        """The lag of each group, in every partition with a committed offset.
+        """The lag of each group, in every partition with a committed offset, or with a start offset of a share group.
 
         One request fetches the offsets of many groups. Each partition's start and end are fetched once, after the
         commits, so that no lag is too small. A partition that cannot be examined (for example of a deleted topic) is
         reported with its problem.
         """
-        committed = await self._group_offsets.fetch(group_ids)
+        ids = list(dict.fromkeys(group_ids))
+        committed, shared = await self._positions.fetch_by_type(ids)
         partitions = {key for offsets in committed.found.values() for key in offsets}
+        partitions.update(key for offsets in shared.values() for key in offsets)
         starts, ends = await asyncio.gather(
             self._offsets.earliest(partitions), self._offsets.latest(partitions, isolation=isolation)
         )
@@ -122,7 +130,10 @@ class LagCalls:
         for group, offsets in committed.found.items():
             found[group] = _group_lag(group, offsets, starts, ends)
             await turns.pause()
-        return Outcome(found, committed.failed)
+        for group, known in shared.items():
+            found[group] = _share_lag(group, known, starts, ends)
+        # In the order of the request, whatever the types.
+        return Outcome({group: found[group] for group in ids if group in found}, committed.failed)
 
     async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:
         """The time lag of each partition in ms: 0 without lag; None if no timestamp is known."""
@@ -151,4 +162,23 @@ def _group_lag(
     ]
     # By partition, which is the first field and unique.
     parts.sort()
+    return GroupLag(group_id, tuple(parts))
+
+
+def _share_lag(
+    group_id: str, known: ShareOffsets, starts: Outcome[TopicPartition, int], ends: Outcome[TopicPartition, int]
+) -> GroupLag:
+    """Without the partitions that the group has not read yet."""
+    parts = [
+        PartitionLag(
+            key,
+            each.start,
+            starts.found.get(key),
+            ends.found.get(key),
+            problem=ends.failed.get(key),
+            incomplete=each.lag,
+        )
+        for key, each in sorted(known.items())
+        if each.start is not None
+    ]
     return GroupLag(group_id, tuple(parts))

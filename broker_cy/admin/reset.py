@@ -1,5 +1,4 @@
-"""Resetting the committed offsets of a group: first a plan with the old and new offset of each partition, then the
-commit."""
+"""Resetting the position of a group: first a plan with the old and new offset of each partition, then the commit."""
 
 from __future__ import annotations
 
@@ -9,15 +8,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
+from broker_cy.admin.group_offsets import Committed
+from broker_cy.admin.group_positions import PositionCalls
+from broker_cy.admin.group_values import WITHOUT_MEMBERS
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import plural
-
-_WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 
 
 class ResetKind(Enum):
@@ -68,9 +67,9 @@ class ResetStep:
 class ResetCalls:
     """`client.reset`."""
 
-    def __init__(self, groups: GroupCalls, group_offsets: GroupOffsetCalls, offsets: OffsetCalls) -> None:
+    def __init__(self, groups: GroupCalls, positions: PositionCalls, offsets: OffsetCalls) -> None:
         self._groups = groups
-        self._group_offsets = group_offsets
+        self._positions = positions
         self._offsets = offsets
 
     async def plan(
@@ -82,7 +81,7 @@ class ResetCalls:
         """
         await self._require_no_members(group_id)
         wanted_groups = [group_id, rule.group_id] if rule.kind is ResetKind.GROUP else [group_id]
-        committed = (await self._group_offsets.fetch(wanted_groups)).whole()
+        committed = (await self._positions.fetch(wanted_groups)).whole()
         old = committed[group_id]
         source = self._source(rule, committed)
         if partitions is not None:
@@ -106,8 +105,8 @@ class ResetCalls:
         return tuple(steps)
 
     async def apply(self, group_id: str, steps: Iterable[ResetStep]) -> Outcome[TopicPartition, int]:
-        """Commit a plan; the offsets that were committed."""
-        return await self._group_offsets.alter(group_id, {step.partition: step.new for step in steps})
+        """Commit a plan; the offsets that were committed, or that a share group starts at."""
+        return await self._positions.alter(group_id, {step.partition: step.new for step in steps})
 
     async def _require_no_members(self, group_id: str) -> None:
         described = await self._groups.describe([group_id])
@@ -118,7 +117,7 @@ class ResetCalls:
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
                 return
             raise error
-        if group.members or group.state not in _WITHOUT_MEMBERS:
+        if group.members or group.state not in WITHOUT_MEMBERS:
             clients = ", ".join(sorted({member.client_id for member in group.members})[:5])
             raise ClientError(
                 Failure.REFUSED,

@@ -11,7 +11,14 @@ from typing import Final
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
-from broker_cy.admin.groups import GroupDescription, GroupListing
+from broker_cy.admin.group_values import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+    GroupListing,
+)
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP
@@ -23,6 +30,7 @@ from broker_cy.commands.context import (
     dry_run_option,
     yes_option,
 )
+from broker_cy.commands.group_description import group_fields, print_group
 from broker_cy.commands.output import confirm, plain, print_json
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
@@ -58,7 +66,7 @@ STATE = click.Choice(
     ],
     case_sensitive=False,
 )
-TYPE = click.Choice(["classic", "consumer", "share", "streams"], case_sensitive=False)
+TYPE = click.Choice([CLASSIC, CONSUMER, SHARE, STREAMS], case_sensitive=False)
 
 
 def _listed(choice: click.Choice[str]) -> str:
@@ -105,14 +113,6 @@ _STEPS: Final[tuple[Column[ResetStep], ...]] = (
     Column("lag", "Lag after", lambda row: row.end - row.new, Kind.COUNT),
     Column("note", "", lambda row: "moved into the log" if row.is_moved_in else ""),
 )
-_MEMBERS: Final = (
-    columns.CLIENT_ID,
-    columns.INSTANCE_ID,
-    columns.HOST,
-    columns.MEMBER_ID,
-    columns.MEMBER_PARTITIONS,
-    columns.ASSIGNED,
-)
 
 
 @click.group("groups", epilog=EPILOG)
@@ -130,7 +130,7 @@ def command() -> None:
 async def list_groups(
     target: Target, client: AdminClient, match: re.Pattern[str] | None, states: Sequence[str], types: Sequence[str]
 ) -> int:
-    """List all groups, with state, type and coordinator."""
+    """List all groups, with state, type, protocol and coordinator."""
     outcome = await client.groups.list_all(states=states, types=types)
     found = sorted(
         (
@@ -157,21 +157,20 @@ async def list_groups(
 @cluster_command
 @groups_argument
 async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -> int:
-    """Show the state and the members of groups, and the partitions assigned to each member."""
+    """Show the state and the members of groups, their assignment, and the changes that are planned.
+
+    For a share group, also shows the start offset and the lag of each partition; for a streams group, its topology and
+    its tasks.
+    """
     outcome = await client.groups.describe(groups)
+    shared = [group.group_id for group in outcome.found.values() if group.group_type == SHARE]
+    offsets = await client.share_offsets.describe(shared)
     if target.as_json:
-        print_json(list(outcome.found.values()))
-        return target.tell_failures([outcome])
+        print_json([group_fields(group, offsets.found) for group in outcome.found.values()])
+        return target.tell_failures([outcome, offsets])
     for group in outcome.found.values():
-        assignor = f", {group.assignor}" if group.assignor else ""
-        place = f"coordinator {group.coordinator_id}"
-        click.echo(
-            f"group {group.group_id}: {group.group_type}, {group.state}{assignor}, {place}, "
-            f"{plural(len(group.members), 'member')}"
-        )
-        if group.members:
-            print_rows(_MEMBERS, group.members)
-    return target.tell_failures([outcome])
+        print_group(group, offsets.found.get(group.group_id, {}))
+    return target.tell_failures([outcome, offsets])
 
 
 @command.command("reset", epilog=EPILOG)
@@ -214,9 +213,10 @@ async def reset(
     yes: bool,
     **rules: object,
 ) -> int:
-    """Reset the committed offsets of a group without members. Shows old and new offsets, and asks for confirmation.
+    """Reset the offsets of a group without members: the committed ones, or the start offsets of a share group. Shows
+    old and new offsets, and asks for confirmation.
 
-    Without --topic, resets all partitions for which the group has committed an offset.
+    Without --topic, resets all partitions for which the group has an offset.
     """
     target.require_writable()
     rule = rule_of(rules)
@@ -295,14 +295,14 @@ def _report_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> 
 @dry_run_option
 @yes_option
 async def delete(target: Target, client: AdminClient, groups: Sequence[str], dry_run: bool, yes: bool) -> int:
-    """Delete groups that have no members, and their committed offsets."""
+    """Delete groups that have no members, and their offsets."""
     target.require_writable()
     described = await client.groups.describe(groups)
     code = target.tell_failures([described])
     names = list(described.found)
     if not names:
         return code
-    committed = (await client.group_offsets.fetch(names)).whole()
+    committed = (await client.positions.fetch(names)).whole()
     columns_of_deletion: tuple[Column[GroupDescription], ...] = (
         columns.GROUP.by(lambda row: row.group_id),
         columns.STATE.by(lambda row: row.state),
@@ -337,11 +337,13 @@ async def delete_offsets(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Delete a group's committed offsets for topics to which it is not subscribed."""
+    """Delete a group's committed offsets for topics to which it is not subscribed, or the offsets of a share group
+    without members for whole topics.
+    """
     target.require_writable()
     if not topics:
         raise click.UsageError("missing option --topic TOPIC, or --topic TOPIC:0,3-5")
-    committed = (await client.group_offsets.fetch([group])).whole()[group]
+    committed = (await client.positions.fetch([group])).whole()[group]
     wanted = dict(topics)
     keys = [
         key
@@ -359,7 +361,7 @@ async def delete_offsets(
     if dry_run:
         return 0
     confirm(f"Delete {plural(len(keys), 'committed offset')} of group {group}?", yes=yes)
-    outcome = await client.group_offsets.delete(group, keys)
+    outcome = await client.positions.delete(group, keys)
     if target.as_json:
         print_json([key._asdict() for key in outcome.found])
     else:

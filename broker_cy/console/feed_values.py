@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.groups import GroupDescription
+from broker_cy.admin.group_values import GroupDescription
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import TransactionListing

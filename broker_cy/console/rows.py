@@ -9,7 +9,7 @@ from typing import NamedTuple
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
 from broker_cy.admin.group_lag import PartitionLag
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.group_values import GroupListing
 from broker_cy.admin.lag import Status, Trend, catch_up_s, judge, trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk

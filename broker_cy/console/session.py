@@ -13,7 +13,7 @@ from broker_cy.admin.cluster import ClusterDescription, FeatureRange
 from broker_cy.admin.commit_notes import NotedTimestamps
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.group_lag import GroupLag, RecordTimestamps
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
@@ -234,7 +234,7 @@ class Session:
     async def _all_lags(self) -> dict[str, GroupSummary]:
         listed = await self._quick.groups.listed()
         ids = [group.group_id for group in listed]
-        members = {group.group_id: group.state not in ("Empty", "Dead") for group in listed if group.state}
+        members = {group.group_id: group.state not in WITHOUT_MEMBERS for group in listed if group.state}
         found: dict[str, GroupSummary] = {}
         readers: dict[str, dict[str, int]] = {}
         at_ms = now_ms()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.groups import GroupMember
+from broker_cy.admin.group_values import GroupMember
 from broker_cy.admin.lag import sum_of, worst
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
@@ -194,7 +194,7 @@ class ResetGroup(GroupAct):
 
     async def form(self, call: Call) -> Form:
         group_id = call.param("group")
-        committed = (await call.client.group_offsets.fetch([group_id])).whole()[group_id]
+        committed = (await call.client.positions.fetch([group_id])).whole()[group_id]
         topics = sorted({key.topic for key in committed if call.identity.scope.sees_topic(key.topic)})
         form = replace(reset_form(group_id, topics), note="The group must have no members.")
         if not call.rows:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
@@ -35,7 +35,6 @@ from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
 # How often the groups that a browser shows are described.
 MEMBERS_INTERVAL_S: Final = 5.0
-_WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 
 
 def seen_view(view: GroupView, scope: Scope) -> GroupView:
@@ -162,7 +161,7 @@ class Groups(TableChannel[Row]):
         described, lags, sees = self._described.value or {}, self._summaries, self.scope.sees_group
         for each in listed:
             if sees(each.group_id):
-                members = 0 if each.state in _WITHOUT_MEMBERS else described.get(each.group_id)
+                members = 0 if each.state in WITHOUT_MEMBERS else described.get(each.group_id)
                 yield Row(GroupRow(each, lags.get(each.group_id)), members)
 
     def row_id(self, row: Row) -> str:
@@ -174,7 +173,7 @@ class Groups(TableChannel[Row]):
 
     def _cells(self, row: Row) -> list[Any]:
         listing = row.group.listing
-        if listing.state not in _WITHOUT_MEMBERS:
+        if listing.state not in WITHOUT_MEMBERS:
             self._shown.append(listing.group_id)
         first, *rest = super()._cells(row)
         return [linked(first, page_path(self.hub.name, "group", group=listing.group_id)), *rest]
@@ -185,7 +184,7 @@ async def refuse_hidden_topics(call: Call, group_ids: Sequence[str], remedy: str
     scope = call.identity.scope
     if scope.topics == EVERYTHING or not group_ids:
         return
-    committed = (await call.client.group_offsets.fetch(group_ids)).whole()
+    committed = (await call.client.positions.fetch(group_ids)).whole()
     for group_id, offsets in committed.items():
         if not all(scope.sees_topic(key.topic) for key in offsets):
             raise ClientError(

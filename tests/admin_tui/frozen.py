@@ -10,7 +10,7 @@ from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ConfigSynonym, ResourceType
 from broker_cy.admin.group_lag import GroupLag, PartitionLag
-from broker_cy.admin.groups import GroupDescription, GroupListing, GroupMember
+from broker_cy.admin.group_values import GroupDescription, GroupListing, GroupMember
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition

@@ -7,7 +7,7 @@ bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -64,6 +64,8 @@ class FakeCluster:
     """The state, and a handler for each request. Each ListPartitionReassignments copies `step_bytes` of each moving
     replica.
     """
+
+    versions: Mapping[ApiKey, int] = VERSIONS
 
     def __init__(self, racks: dict[int, str | None], step_bytes: int = 10) -> None:
         self.racks = racks
@@ -404,7 +406,7 @@ class FakePool:
         return None
 
     async def link(self, peer: Any, deadline: Any) -> Any:
-        versions = {key: SimpleNamespace(low=0, high=high) for key, high in VERSIONS.items()}
+        versions = {key: SimpleNamespace(low=0, high=high) for key, high in self.cluster.versions.items()}
         return SimpleNamespace(versions=versions, name=peer.name)
 
     async def ask(
@@ -417,9 +419,9 @@ class FakePool:
         # Other tasks run while a request is in flight.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        if key not in VERSIONS:
+        if key not in self.cluster.versions:
             raise ClientError(Failure.UNSUPPORTED, f"no {key.name}", broker=peer.name)
-        version = min(VERSIONS[key], at_most)
+        version = min(self.cluster.versions[key], at_most)
         assert version >= at_least
         got = codec.decode(type(request), version, codec.encode(request, version))
         if isinstance(got, messages.DescribeLogDirsRequest):

@@ -56,7 +56,7 @@ class DeleteOffsets:
     partitions: tuple[TopicPartition, ...]
 
     async def run(self, client: AdminClient) -> Report:
-        outcome = await client.group_offsets.delete(self.group_id, self.partitions)
+        outcome = await client.positions.delete(self.group_id, self.partitions)
         deleted = plural(len(outcome.found), "partition")
         return Report.of(f"deleted the committed offsets of {deleted} of {self.group_id}", outcome)
 
@@ -210,7 +210,7 @@ async def plan_delete_groups(client: AdminClient, command: Command, group_ids: S
     if not group_ids:
         raise ClientError(Failure.INVALID, "no group is selected")
     described = (await client.groups.describe(group_ids)).whole()
-    committed = (await client.group_offsets.fetch(group_ids)).whole()
+    committed = (await client.positions.fetch(group_ids)).whole()
     busy = [group for group in described.values() if group.members]
     total = sum(len(offsets) for offsets in committed.values())
     name = group_ids[0] if len(group_ids) == 1 else f"{len(group_ids)} groups"
@@ -232,7 +232,7 @@ async def plan_delete_offsets(
     """Plan deleting the committed offsets of some partitions."""
     if not partitions:
         raise ClientError(Failure.INVALID, "no partition is selected")
-    committed = (await client.group_offsets.fetch([group_id])).whole()[group_id]
+    committed = (await client.positions.fetch([group_id])).whole()[group_id]
     by_topic: dict[str, list[int]] = {}
     for key in partitions:
         by_topic.setdefault(key.topic, []).append(key.partition)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from broker_cy.admin.groups import GroupListing, GroupMember
+from broker_cy.admin.group_values import GroupListing, GroupMember, StreamsFacts, Subtopology
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.console.feed_values import GroupSummary
+from broker_cy.console.members import MemberRow, TaskRow, difference_text, holder_name, parts_text, process_of
 from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, count, duration, short
@@ -82,6 +83,20 @@ def _target(row: GroupMember) -> str:
     if row.target is None or set(row.target) == set(row.assignment):
         return UNKNOWN
     return assignment_text(sorted(row.target)) or "none"
+
+
+def _epoch(row: GroupMember) -> str:
+    # A static member that has left for a while (KIP-848).
+    return {-2: "away", -1: UNKNOWN}.get(row.member_epoch) or str(row.member_epoch)
+
+
+def _subscription(row: GroupMember) -> str:
+    regex = (f"/{row.subscribed_regex}/",) if row.subscribed_regex else ()
+    return ", ".join((*row.subscribed, *regex))
+
+
+def _names(members: Iterable[GroupMember | None]) -> str:
+    return ", ".join(filter(None, map(holder_name, members)))
 
 
 GROUP: Final = Column[GroupListing]("group", "Group", lambda row: row.group_id, width=18)
@@ -199,6 +214,30 @@ LAST_COMMIT: Final = Column[LagRow](
 CLIENT_ID: Final = Column[GroupMember]("client", "Client id", lambda row: row.client_id, width=14)
 INSTANCE_ID: Final = Column[GroupMember]("instance", "Instance id", lambda row: row.instance_id or None, width=11)
 HOST: Final = Column[GroupMember]("host", "Host", lambda row: row.client_host.lstrip("/"), width=15)
+RACK: Final = Column[GroupMember]("rack", "Rack", lambda row: row.rack or None, width=8)
+MEMBER_PROTOCOL: Final = Column[GroupMember](
+    "protocol",
+    "Protocol",
+    lambda row: row.protocol or None,
+    hint="A consumer group with members of the classic protocol is being converted",
+    width=8,
+)
+MEMBER_EPOCH: Final = Column[GroupMember](
+    "epoch",
+    "Epoch",
+    lambda row: row.member_epoch if row.member_epoch != -1 else None,
+    Kind.NUMBER,
+    text=_epoch,
+    hint="Epoch of the member: its assignment is the one of this epoch of the group",
+    width=6,
+)
+SUBSCRIPTION: Final = Column[GroupMember](
+    "subscription",
+    "Subscription",
+    lambda row: _subscription(row) or None,
+    hint="Topics, or a regular expression between slashes",
+    width=16,
+)
 MEMBER_PARTITIONS: Final = Column[GroupMember]("partitions", "Partitions", lambda row: len(row.assignment), Kind.COUNT)
 ASSIGNED: Final = Column[GroupMember](
     "assigned", "Assigned", lambda row: assignment_text(row.assignment) or None, sorts=False, width=16
@@ -211,4 +250,87 @@ TO_BE_ASSIGNED: Final = Column[GroupMember](
     hint="For KIP-848 groups: the target assignment, if it differs from the present one",
     width=16,
 )
+DIFFERENCE: Final = Column[MemberRow](
+    "difference",
+    "Planned changes",
+    lambda row: difference_text(row) or None,
+    tone=lambda row: Tone.MUTED if row.is_settled else Tone.WARN,
+    sorts=False,
+    hint="The steps from the current to the planned assignment, and the members that have to release first",
+    width=22,
+)
 MEMBER_ID: Final = Column[GroupMember]("member", "Member id", lambda row: row.member_id, width=20)
+
+PROCESS: Final = Column[GroupMember](
+    "process",
+    "Process",
+    lambda row: row.streams and row.streams.process_id,
+    hint="Members of one process share its memory and disk",
+    width=12,
+)
+ENDPOINT: Final = Column[StreamsFacts](
+    "endpoint", "Endpoint", lambda row: row.endpoint, hint="Address for interactive queries", width=16
+)
+TOPOLOGY_EPOCH: Final = Column[StreamsFacts](
+    "topology", "Topology", lambda row: row.topology_epoch, Kind.NUMBER, hint="Epoch of the member's topology", width=8
+)
+ACTIVE_TASKS: Final = Column[StreamsFacts](
+    "active", "Active tasks", lambda row: parts_text(row.tasks.active) or None, sorts=False, width=16
+)
+STANDBY_TASKS: Final = Column[StreamsFacts](
+    "standby", "Standby tasks", lambda row: parts_text(row.tasks.standby) or None, sorts=False, width=14
+)
+WARMUP_TASKS: Final = Column[StreamsFacts](
+    "warmup", "Warm-up tasks", lambda row: parts_text(row.tasks.warmup) or None, sorts=False, width=14
+)
+
+TASK: Final = Column[TaskRow]("task", "Task", lambda row: str(row.task), sort=lambda row: row.task, width=8)
+TASK_STATE: Final = Column[TaskRow](
+    "state", "State", lambda row: "stateful" if row.is_stateful else "stateless", width=9
+)
+TASK_OWNER: Final = Column[TaskRow]("owner", "Active on", lambda row: _names([row.owner]) or None, width=16)
+TASK_PLANNED: Final = Column[TaskRow](
+    "planned",
+    "Planned on",
+    lambda row: None if row.planned is row.owner else _names([row.planned]) or "none",
+    tone=lambda row: Tone.MUTED if row.planned is row.owner else Tone.WARN,
+    hint="The member that is to have the task, if it is another one",
+    width=16,
+)
+TASK_STANDBYS: Final = Column[TaskRow](
+    "standbys",
+    "Standby on",
+    lambda row: _names(row.standbys) or None,
+    tone=lambda row: Tone.WARN if row.planned_standbys and not row.is_covered else Tone.PLAIN,
+    sorts=False,
+    width=16,
+)
+TASK_PLANNED_STANDBYS: Final = Column[TaskRow](
+    "planned_standbys",
+    "Standby planned on",
+    lambda row: None if row.has_planned_standbys else _names(row.planned_standbys) or "none",
+    sorts=False,
+    hint="The members that are to have standby copies, if they are others",
+    width=18,
+)
+TASK_PROCESS: Final = Column[TaskRow](
+    "process", "Process", lambda row: process_of(row.owner), hint="Process that has the task active", width=12
+)
+TASK_HOST: Final = Column[TaskRow](
+    "host", "Host", lambda row: None if row.owner is None else row.owner.client_host.lstrip("/"), width=15
+)
+
+SUBTOPOLOGY: Final = Column[Subtopology]("subtopology", "Subtopology", lambda row: row.subtopology_id, width=11)
+SOURCE_TOPICS: Final = Column[Subtopology](
+    "sources",
+    "Source topics",
+    lambda row: ", ".join((*row.source_topics, *(each.name for each in row.repartition_sources))) or None,
+    sorts=False,
+    width=20,
+)
+SINK_TOPICS: Final = Column[Subtopology](
+    "sinks", "Repartition topics written", lambda row: ", ".join(row.repartition_sinks) or None, sorts=False, width=20
+)
+CHANGELOGS: Final = Column[Subtopology](
+    "changelogs", "Changelog topics", lambda row: ", ".join(each.name for each in row.changelogs) or None, sorts=False
+)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from broker_cy.admin import AdminClient, ClientError
-from broker_cy.admin.groups import GroupDescription
+from broker_cy.admin.group_values import GroupDescription
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.core.errors import ErrorCode
@@ -84,10 +84,9 @@ def test_a_classic_group_with_members(run: Run, name: str, member: MakeMember) -
     run(job)
 
 
-@pytest.mark.parametrize("cluster", ["kafka"], indirect=True)
 def test_a_consumer_group_with_members(run: Run, name: str, member: MakeMember) -> None:
-    """If this fails, groups of the newer protocol (KIP-848), which broker-cy does not have yet, are shown as
-    missing.
+    """If this fails, groups of the newer protocol (KIP-848) are shown as missing, or without their epochs, or their
+    offsets are changed below the members.
     """
 
     async def job(client: AdminClient) -> None:
@@ -98,7 +97,15 @@ def test_a_consumer_group_with_members(run: Run, name: str, member: MakeMember) 
         (only,) = group.members
         assert (only.client_id, only.subscribed, only.target) == ("new", (name,), only.assignment)
         assert only.member_epoch == group.assignment_epoch
+        assert (only.protocol, group.protocols()) == ("consumer", {"consumer": 1})
         (listed,) = (each for each in await client.groups.listed(types=["consumer"]) if each.group_id == name)
         assert listed.state == "Stable"
+        key = TopicPartition(name, 0)
+        with pytest.raises(ClientError) as raised:
+            await client.positions.alter(name, {key: 0})
+        assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        subscribed = await client.positions.delete(name, [key])
+        assert subscribed.failed[key].code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        assert (await client.groups.delete([name])).failed[name].code is ErrorCode.NON_EMPTY_GROUP
 
     run(job)

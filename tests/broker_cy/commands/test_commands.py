@@ -145,6 +145,32 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
         assert "specify exactly one of --to-" in broker_cy("groups", "reset", name, *rules, code=2).err
 
 
+def test_a_consumer_group_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
+    """If this fails, a group of the newer protocol (KIP-848) is not shown, has no lag, or is reset while it reads."""
+    topic = new_topic(1)
+    broker_cy("produce", topic, stdin=b"x\n" * 5)
+    consumer = new_consumer(broker.bootstrap, name, client_id="the-client", group_protocol="consumer")
+    try:
+        consumer.subscribe([topic])
+        take(consumer, 5)
+        consumer.commit(asynchronous=False)
+        broker_cy("produce", topic, stdin=b"x\n" * 2)
+        listed = broker_cy("groups", "list", "--type", "consumer", "--json").json
+        assert [each["state"] for each in listed if each["group_id"] == name] == ["Stable"]
+        head, columns, member = broker_cy("groups", "describe", name).out.splitlines()
+        assert head.startswith(f"group {name}: consumer, Stable, uniform, coordinator 1, 1 member, epoch ")
+        assert columns.split()[-3:] == ["SUBSCRIPTION", "PARTITIONS", "ASSIGNED"]
+        assert member.split()[-4:] == [topic, "1", topic, "0"]
+        assert broker_cy("lag", name, "--json").json[0]["lag"] == 2
+        assert "1 member (the-client); stop them" in broker_cy("groups", "reset", name, "--to-latest", code=1).err
+    finally:
+        close_consumer(consumer)
+    until(lambda: broker_cy("groups", "describe", name, "--json").json[0]["state"] == "Empty", "the group to be empty")
+    broker_cy("groups", "reset", name, "--to-latest", "--yes")
+    assert broker_cy("lag", name, "--json").json[0]["lag"] == 0
+    assert broker_cy("groups", "delete", name, "--yes", "--json").json == {"deleted": [name]}
+
+
 def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
     """If this fails, an active group is reset or deleted while its members run, or its members are not shown."""
     topic = new_topic(1)

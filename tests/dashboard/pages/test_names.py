@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.group_values import GroupListing
 from broker_cy.client.errors import ClientError
 from dashboard.collector.names import NAMES_MAX, rank_of
 from tests.dashboard.pages.cluster_kit import plant, topic_of

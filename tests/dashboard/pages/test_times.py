@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.group_values import GroupListing
 from broker_cy.console.figures import Fact
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, FactsChannel, TableChannel, encoded_text, linked

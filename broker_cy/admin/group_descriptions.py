@@ -1,0 +1,289 @@
+"""Descriptions of groups. Each type has its own API, and answers for a group of another type as if the group did not
+exist; so the APIs are asked in turn for the groups that are still missing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from broker_cy.admin.caller import Caller
+from broker_cy.admin.group_values import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+    GroupMember,
+    InternalTopic,
+    StreamsFacts,
+    Subtopology,
+    Task,
+    Tasks,
+    Topology,
+)
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.consumer_protocol import PROTOCOL_TYPE, assignment_of, subscription_of
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import Problem, problem_of
+from broker_cy.client.pool import Peer
+from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+
+# From this version on DescribeGroups answers GROUP_ID_NOT_FOUND (KIP-1043); before, it reports a dead group.
+_NOT_FOUND_FROM: Final = 6
+_DEAD: Final = "Dead"
+# `member_type` of ConsumerGroupDescribe; -1 is unknown.
+_MEMBER_PROTOCOLS: Final = {0: CLASSIC, 1: CONSUMER}
+
+Described = dict[str, GroupDescription | Problem]
+
+
+class Descriptions:
+    """Describes groups at their coordinator."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        # Groups of the classic protocol are the most frequent ones, but every broker that has consumer groups reports a
+        # group in conversion as one.
+        self._by_api: tuple[tuple[ApiKey, Callable[[Peer, list[str], Deadline], Awaitable[Described]]], ...] = (
+            (ApiKey.CONSUMER_GROUP_DESCRIBE, self._consumer),
+            (ApiKey.DESCRIBE_GROUPS, self._classic),
+            (ApiKey.SHARE_GROUP_DESCRIBE, self._share),
+            (ApiKey.STREAMS_GROUP_DESCRIBE, self._streams),
+        )
+
+    async def of(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
+        link = await self._caller.pool.link(peer, deadline)
+        found: Described = {}
+        missing = keys
+        for api, describe in self._by_api:
+            if api not in link.versions or not missing:
+                continue
+            for key, answer in (await describe(peer, missing, deadline)).items():
+                if not _is_absent(answer):
+                    found[key] = answer
+                elif _code(answer) is ErrorCode.GROUP_ID_NOT_FOUND:
+                    found.setdefault(key, answer)
+            missing = [key for key in keys if _is_absent(found.get(key))]
+        return {key: found.get(key, Problem(ErrorCode.GROUP_ID_NOT_FOUND)) for key in keys}
+
+    async def _consumer(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
+        request = messages.ConsumerGroupDescribeRequest(group_ids=keys)
+        answer, _ = await self._caller.pool.ask(peer, request, messages.ConsumerGroupDescribeResponse, deadline)
+        return {
+            each.group_id: problem_of(each.error_code, each.error_message)
+            or GroupDescription(
+                each.group_id,
+                CONSUMER,
+                each.group_state,
+                PROTOCOL_TYPE,
+                each.assignor_name,
+                _node(peer),
+                each.group_epoch,
+                each.assignment_epoch,
+                tuple(_consumer_member(member) for member in each.members),
+            )
+            for each in answer.groups
+        }
+
+    async def _classic(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
+        request = messages.DescribeGroupsRequest(groups=keys)
+        answer, version = await self._caller.pool.ask(peer, request, messages.DescribeGroupsResponse, deadline)
+        out: Described = {}
+        for each in answer.groups:
+            problem = problem_of(each.error_code, each.error_message)
+            if problem is None and version < _NOT_FOUND_FROM and each.group_state == _DEAD:
+                problem = Problem(ErrorCode.GROUP_ID_NOT_FOUND)
+            members = tuple(_classic_member(member, each.protocol_type) for member in each.members)
+            out[each.group_id] = problem or GroupDescription(
+                each.group_id,
+                CLASSIC,
+                each.group_state,
+                each.protocol_type,
+                each.protocol_data,
+                _node(peer),
+                -1,
+                -1,
+                members,
+            )
+        return out
+
+    async def _share(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
+        request = messages.ShareGroupDescribeRequest(group_ids=keys)
+        answer, _ = await self._caller.pool.ask(peer, request, messages.ShareGroupDescribeResponse, deadline)
+        return {
+            each.group_id: problem_of(each.error_code, each.error_message)
+            or GroupDescription(
+                each.group_id,
+                SHARE,
+                each.group_state,
+                SHARE,
+                each.assignor_name,
+                _node(peer),
+                each.group_epoch,
+                each.assignment_epoch,
+                tuple(_share_member(member) for member in each.members),
+            )
+            for each in answer.groups
+        }
+
+    async def _streams(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
+        request = messages.StreamsGroupDescribeRequest(group_ids=keys)
+        answer, _ = await self._caller.pool.ask(peer, request, messages.StreamsGroupDescribeResponse, deadline)
+        return {
+            each.group_id: problem_of(each.error_code, each.error_message)
+            or GroupDescription(
+                each.group_id,
+                STREAMS,
+                each.group_state,
+                STREAMS,
+                "",
+                _node(peer),
+                each.group_epoch,
+                each.assignment_epoch,
+                tuple(_streams_member(member) for member in each.members),
+                _topology(each.topology),
+            )
+            for each in answer.groups
+        }
+
+
+def _node(peer: Peer) -> int:
+    return -1 if peer.node_id is None else peer.node_id
+
+
+def _code(described: GroupDescription | Problem | None) -> ErrorCode | None:
+    return described.code if isinstance(described, Problem) else None
+
+
+def _is_absent(described: GroupDescription | Problem | None) -> bool:
+    """Whether a group of another type may have this id. UNSUPPORTED_VERSION is the answer of an API that is switched
+    off.
+    """
+    return described is None or _code(described) in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _classic_member(member: messages.DescribeGroupsResponse.DescribedGroupMember, protocol_type: str) -> GroupMember:
+    subscribed: tuple[str, ...] = ()
+    assignment: list[TopicPartition] = []
+    # Other protocols, such as Connect's, put other data there, and a member may put anything: then there is nothing to
+    # show.
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            if member.member_metadata:
+                subscribed = tuple(sorted(subscription_of(member.member_metadata).topics))
+            assignment = list(itertools.starmap(TopicPartition, assignment_of(member.member_assignment)))
+        except WireError:
+            pass
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        None,
+        -1,
+        subscribed,
+        None,
+        tuple(sorted(assignment)),
+        None,
+        CLASSIC,
+    )
+
+
+def _consumer_member(member: messages.ConsumerGroupDescribeResponse.Member) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        member.member_epoch,
+        tuple(sorted(member.subscribed_topic_names)),
+        member.subscribed_topic_regex or None,
+        _partitions(member.assignment.topic_partitions),
+        _partitions(member.target_assignment.topic_partitions),
+        _MEMBER_PROTOCOLS.get(member.member_type, ""),
+    )
+
+
+def _share_member(member: messages.ShareGroupDescribeResponse.Member) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        member.member_epoch,
+        tuple(sorted(member.subscribed_topic_names)),
+        None,
+        _partitions(member.assignment.topic_partitions),
+        None,
+        SHARE,
+    )
+
+
+def _streams_member(member: messages.StreamsGroupDescribeResponse.Member) -> GroupMember:
+    endpoint = member.user_endpoint
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        member.member_epoch,
+        (),
+        None,
+        (),
+        None,
+        CLASSIC if member.is_classic else STREAMS,
+        StreamsFacts(
+            member.process_id,
+            member.topology_epoch,
+            None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+            {tag.key: tag.value for tag in member.client_tags},
+            _tasks(member.assignment),
+            _tasks(member.target_assignment),
+        ),
+    )
+
+
+def _tasks(assignment: messages.StreamsGroupDescribeResponse.Assignment) -> Tasks:
+    def tasks(ids: Iterable[messages.StreamsGroupDescribeResponse.TaskIds]) -> tuple[Task, ...]:
+        return tuple(sorted(Task(each.subtopology_id, partition) for each in ids for partition in each.partitions))
+
+    return Tasks(tasks(assignment.active_tasks), tasks(assignment.standby_tasks), tasks(assignment.warmup_tasks))
+
+
+def _topology(topology: messages.StreamsGroupDescribeResponse.Topology | None) -> Topology | None:
+    if topology is None:
+        return None
+
+    def topics(infos: Iterable[messages.StreamsGroupDescribeResponse.TopicInfo]) -> tuple[InternalTopic, ...]:
+        return tuple(InternalTopic(each.name, each.partitions) for each in infos)
+
+    return Topology(
+        topology.epoch,
+        tuple(
+            Subtopology(
+                each.subtopology_id,
+                tuple(each.source_topics),
+                topics(each.repartition_source_topics),
+                tuple(each.repartition_sink_topics),
+                topics(each.state_changelog_topics),
+            )
+            for each in topology.subtopologies or ()
+        ),
+    )
+
+
+def _partitions(
+    topics: Iterable[
+        messages.ConsumerGroupDescribeResponse.TopicPartitions | messages.ShareGroupDescribeResponse.TopicPartitions
+    ],
+) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(topic.topic_name, partition) for topic in topics for partition in topic.partitions)
+    )
