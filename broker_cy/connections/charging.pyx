@@ -100,17 +100,8 @@ cdef int charge_fetches(AnswerQueue connection, int32_t correlation_id, int16_t 
 
 
 cdef int32_t fetch_bytes_max(AnswerQueue connection, int32_t wanted) noexcept:
-    """The part of `wanted` that a fetch may get: the bytes that the quota allows now, or, if that is less, those of a window, after
-    a throttle time.
-    """
     cdef PacedRate rate = connection.account.fetch
-    cdef double largest
-    if rate is None:
-        return wanted
-    # Leave room for the fields around the records: an answer that is a little too large would have no records.
-    largest = rate.credit_at(coarse_ms(&connection.clock.source)) * 15 / 16
-    largest = min(rate.most(), max(largest, rate.limit * rate.window_ms / 1000))
-    return <int32_t>largest if largest < wanted else wanted
+    return rate.allowed(wanted, coarse_ms(&connection.clock.source)) if rate is not None else wanted
 
 
 cdef int64_t charge_fetch(AnswerQueue connection, Reply reply, Py_ssize_t size) except -1:

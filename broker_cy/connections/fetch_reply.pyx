@@ -16,17 +16,15 @@ from broker_cy.connections.fetch_session cimport FetchPartition, FetchSession, S
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment
+from broker_cy.storage.unverified cimport unverified_of
 
 from broker_cy.storage.page_cache import warm, warm_path
-from broker_cy.storage.recovery import verify_part
+from broker_cy.storage.unverified import note_verified, verify_all
 
 cdef enum:
     # Times that a lookup is repeated after a worker read the missing data; after that, the loop waits for the disk. One or two are
     # usual; data that is missing again and again is evicted as fast as it is read.
     COLD_LOOKUPS_MAX = 16
-    # The least that is checked of a segment that existed at the start, before a fetch of it is answered: it takes some
-    # milliseconds, and a consumer that continues does not wait for a worker in each request.
-    VERIFY_BYTES = 4194304
     # After so many writes without a fetch of the follower, its session is no longer registered at the written partitions.
     UNHEARD_MAX = 1000
     # The approximate size of an answer, and of each partition in it, without the records, from version 13 on.
@@ -285,34 +283,23 @@ cdef class FetchReply(FetchRead):
         return 0
 
     cdef list unchecked_parts(self):
-        """(log, segment, start, stop, end, offset at which the next segment begins) of the parts that were read and not checked since
-        the broker started: to be checked from `start` to `stop` at least, and to `end` at most.
-        """
+        """The parts that were read and not checked since the broker started; see unverified_of."""
         cdef FetchPartition target
-        cdef Segment segment
-        cdef int64_t position
         cdef list found = []
         for target in self.context.targets:
             if target.records is None or not (<Segment>target.records.segment).unverified_bytes:
                 continue
-            segment = <Segment>target.records.segment
-            position = target.records.position
-            part = segment.unverified_part(position, position + target.records.size)
+            part = unverified_of(target.partition.log, target.records)
             if part is not None:
-                start, end = part
-                stop = max(position + target.records.size, start + VERIFY_BYTES)
-                found.append((target.partition.log, segment, start, stop, end, target.partition.log.end_of(segment)))
+                found.append(part)
         return found
 
     def verified(self, future):
-        """The worker checked segments: those that are sound are never checked again, the others' logs are offline."""
+        """The worker checked segments."""
         if future.cancelled() or self.connection.closed:
             return
         try:
-            for log, segment, start, end, damage in future.result():
-                segment.mark_verified(start, end)
-                if damage is not None and not segment.deleted:
-                    log.mark_offline(str(damage))
+            note_verified(future.result())
             self.read_again()
         except Exception as error:
             self.connection.broken(error)
@@ -373,19 +360,6 @@ def warm_paths(list parts):
     """In a worker thread."""
     for part in parts:
         warm_path(*part)
-
-
-def verify_all(list parts):
-    """In a worker thread: [(log, segment, start, end of the valid part, error or None)]."""
-    found = []
-    for log, segment, start, stop, end, limit in parts:
-        try:
-            sound, damage = verify_part(segment.path, segment.base_offset, start, stop, end, limit)
-        except FileNotFoundError as error:
-            # Deleted or replaced meanwhile: then it is no longer read, which `verified` checks.
-            sound, damage = start, error
-        found.append((log, segment, start, sound, damage))
-    return found
 
 
 @cython.final

@@ -10,7 +10,7 @@ bucket (like KIP-599 for changes of partitions): as with Kafka, a burst may use 
 Over any longer time a client gets exactly its quota.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 cdef struct Sample:
     double value
@@ -47,3 +47,6 @@ cdef class PacedRate(Rate):
 
     cdef double most(self) noexcept     # that may be used in a burst
     cdef double credit_at(self, int64_t now_ms) noexcept
+    # The part of `wanted` bytes that a fetch may get: the bytes that the quota allows now, or, if that is less, those of a window,
+    # after a throttle time.
+    cpdef int32_t allowed(self, int32_t wanted, int64_t now_ms) noexcept

@@ -158,5 +158,11 @@ cdef class PacedRate(Rate):
         wait = ceil(-credit * 1000 / self.limit)
         return self.wait_ms_max if wait > self.wait_ms_max else <int64_t>wait
 
+    cpdef int32_t allowed(self, int32_t wanted, int64_t now_ms) noexcept:
+        # Leave room for the fields around the records: an answer that is a little too large would have no records.
+        cdef double largest = self.credit_at(now_ms) * 15 / 16
+        largest = min(self.most(), max(largest, self.limit * self.window_ms / 1000))
+        return <int32_t>largest if largest < wanted else wanted
+
     def is_idle(self, int64_t now_ms):
         return Rate.is_idle(self, now_ms) and not self.credit_at(now_ms) < self.most()
