@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from broker_cy.network.seams import Seams
     from broker_cy.partitions.openings import Openings
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.share_service.share_service import ShareService
     from broker_cy.storage.log_manager import LogManager
 
 
@@ -113,6 +114,7 @@ class Broker:
         self.transactions: TransactionService
         self.share_state: ShareStateService
         self.share_persister: SharePersister
+        self.share: ShareService
         self.events: EventLog
         self.denials: Denials
         self.own_topics = OwnTopicLeader(

@@ -14,5 +14,8 @@ cdef int16_t absent_error(object topic, int32_t index) except? -1
 # id to (host, port, rack).
 cdef tuple current_leader(AnswerQueue connection, object topic, int32_t index, dict leaders)
 
+# An array of NodeEndpoint, of {node id: (host, port, rack)}.
+cdef int put_endpoints(Writer out, dict leaders) except -1
+
 # The tagged fields of a whole answer: tag 0, NodeEndpoints, if `leaders` is not empty.
 cdef int put_leaders(Writer out, dict leaders) except -1

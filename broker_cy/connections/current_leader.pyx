@@ -37,18 +37,23 @@ cdef tuple current_leader(AnswerQueue connection, object topic, int32_t index, d
     return partition.leader, partition.leader_epoch
 
 
+cdef int put_endpoints(Writer out, dict leaders) except -1:
+    out.uvarint(len(leaders) + 1)
+    for node_id, (host, port, rack) in leaders.items():
+        out.i32(node_id)
+        out.compact_nullable_string(host)
+        out.i32(port)
+        out.compact_nullable_string(rack)
+        out.i8(0)
+    return 0
+
+
 cdef int put_leaders(Writer out, dict leaders) except -1:
     cdef Writer field
     if not leaders:
         return out.i8(0)
     field = Writer()
-    field.uvarint(len(leaders) + 1)
-    for node_id, (host, port, rack) in leaders.items():
-        field.i32(node_id)
-        field.compact_nullable_string(host)
-        field.i32(port)
-        field.compact_nullable_string(rack)
-        field.i8(0)
+    put_endpoints(field, leaders)
     out.i8(1)
     out.i8(0)
     out.uvarint(field.pos)

@@ -14,8 +14,6 @@ from broker_cy.core.errors import ErrorCode
 
 cdef enum:
     FETCH_KEY = 1
-    INLINE_BYTES_MAX = 32768        # a record set of up to this is copied into the answer: one writev for all
-    INLINE_TOTAL_MAX = 262144       # ... and at most this much per answer, the rest goes by sendfile
     FIRST_LEADER_VERSION = 16       # from here on some errors carry the current leader (KIP-951)
 
 cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -10,6 +10,7 @@ from broker_cy.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.connections.charging cimport charge_answer, timed
 from broker_cy.connections.gate cimport api_name
 from broker_cy.connections.response_errors cimport count_errors
+from broker_cy.connections.share_fetch_answer cimport ShareFetchAnswer, share_fetch_frame
 from broker_cy.wire.codec cimport decode_at
 
 import asyncio
@@ -115,7 +116,12 @@ cdef class _Completion:
             connection.broken(error)
             return 0
         try:
-            self.reply.payload = charged_frame(connection, self.key, self.version, self.reply.correlation_id, response)
+            if type(response) is ShareFetchAnswer:
+                if connection.server.quotas is not None:
+                    charge_answer(connection, self.key, response)
+                self.reply.payload = share_fetch_frame(connection, response, self.reply.correlation_id)
+            else:
+                self.reply.payload = charged_frame(connection, self.key, self.version, self.reply.correlation_id, response)
             connection.mark_ready(self.reply)
             # Where an answer before it is still due, sending did not get there.
             connection.output_free()

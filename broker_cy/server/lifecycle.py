@@ -20,8 +20,9 @@ from broker_cy.broker.registry import declared
 from broker_cy.client.address import Address
 from broker_cy.connections import charging
 from broker_cy.connections.answers import ServerCore
+from broker_cy.connections.connection import Connection
 from broker_cy.connections.connection_limits import ConnectionLimits
-from broker_cy.connections.listener import Listener
+from broker_cy.connections.listener import Ended, Listener
 from broker_cy.connections.login_listeners import logins_of
 from broker_cy.control.controller_service import ControllerService
 from broker_cy.control.membership.own_address import check_own_address
@@ -43,6 +44,7 @@ from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.followed_settings import follow_settings
 from broker_cy.server.node_directories import open_log_manager
 from broker_cy.server.worker_pools import SYNC_THREADS, BrokerPools
+from broker_cy.share_service.share_service import ShareService
 from broker_cy.storage.data_directory import holds_partitions
 from broker_cy.telemetry.commit_sampler import CommitSampler
 from broker_cy.telemetry.loop_watch import LoopWatch
@@ -189,7 +191,7 @@ class BrokerServer:
             broker.partitions,
             served if authorization is None else declared(served),
             self.config["socket.request.max.bytes"],
-            self._limits.closed,
+            self._on_closed,
         )
         core.commit = GroupCommit(core, pools.sync_jobs, SYNC_THREADS)
         core.check_jobs = pools.check_jobs
@@ -355,6 +357,16 @@ class BrokerServer:
         broker.groups, broker.transactions = coordinators.groups, coordinators.transactions
         broker.share_state, broker.share_persister = coordinators.share_state, coordinators.share_persister
         broker.txn_markers = coordinators.txn_markers
+        broker.share = ShareService(
+            self.config,
+            self.clock,
+            self.loop,
+            broker.partitions,
+            broker.openings,
+            lambda: broker.image,
+            broker.share_persister,
+            self._pools.cold_reader,
+        )
         broker.events = EventLog(
             self.config,
             self.clock,
@@ -406,13 +418,21 @@ class BrokerServer:
         self._replication.apply(delta)
         self._throttles.apply(delta, image)
         self._coordinators.apply(delta, image)
+        self.broker.share.apply(delta, image)
         self.broker.suspects.apply(delta)
         self.broker.departed.apply(delta, image)
         self.broker.events.apply(delta, image)
 
+    def _on_closed(self, connection: Connection | Ended) -> None:
+        """A client has ended."""
+        self._limits.closed(connection)
+        if isinstance(connection, Connection):
+            self.broker.share.disconnected(connection.connection_id)
+
     def _on_directory_failed(self, directory: DataDirectory) -> None:
         """Other brokers must lead the partitions that this broker can no longer write or read."""
         self._partitions.lose_directory(directory.path)
+        self.broker.share.lost_directory()
         self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
 
     def _on_creating(self, is_creating: bool) -> None:
@@ -474,6 +494,7 @@ class BrokerServer:
         self.broker.stop_reports()
         await self.broker.events.stop()
         self.broker.suspects.stop()
+        self.broker.share.stop()
         await self._coordinators.stop()
         deadline = self.loop.time() + STOP_ANSWERS_S
         while self._core.pending_answers and self.loop.time() < deadline:

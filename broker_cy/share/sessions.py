@@ -6,7 +6,7 @@ connection stays. A session that ends tells which share partitions have to relea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -16,6 +16,10 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1
+
+
+# The name of a topic; None if there is none with the id.
+Names = Callable[[UUID], "str | None"]
 
 
 class TopicPartition(NamedTuple):
@@ -38,16 +42,48 @@ class Closed(NamedTuple):
     is_group_empty: bool
 
 
+class SessionPartition:
+    """`topic` is the name that the topic had when the partition was added; None: it was unknown. `is_due`: the next
+    answer names the partition even without records, because it was added, or had an error.
+    """
+
+    __slots__ = ("is_due", "topic")
+
+    def __init__(self, topic: str | None, *, is_due: bool) -> None:
+        self.topic = topic
+        self.is_due = is_due
+
+
 class ShareSession:
-    """One session. `epoch` is the one of the next request; `partitions` are in the order in which they were added."""
+    """One session. `epoch` is the one of the next request; `partitions` are in the order in which they were added, or
+    had records last.
+    """
 
     __slots__ = ("connection", "epoch", "key", "partitions")
 
-    def __init__(self, key: SessionKey, connection: Hashable, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(
+        self, key: SessionKey, connection: Hashable, partitions: Iterable[TopicPartition], names: Names
+    ) -> None:
         self.key = key
         self.connection = connection
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.partitions = dict.fromkeys(partitions)
+        self.partitions = {each: SessionPartition(names(each.topic_id), is_due=False) for each in partitions}
+
+    def is_answered(self, partition: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Return whether the answer of a request after the first one names the partition, and note that it does."""
+        known = self.partitions.get(partition)
+        if known is None:
+            # A request on another connection has removed it meanwhile.
+            return has_records or has_error
+        was_due, known.is_due = known.is_due, has_error
+        if has_records:
+            # All partitions get their turn.
+            self.partitions[partition] = self.partitions.pop(partition)
+        return has_records or has_error or was_due
+
+
+def no_names(topic_id: UUID) -> str | None:
+    return None
 
 
 def next_epoch(epoch: int) -> int:
@@ -74,7 +110,13 @@ class ShareSessions:
         """Return the number of sessions of a group."""
         return self._members.get(group_id, 0)
 
-    def open(self, key: SessionKey, connection: Hashable, partitions: Iterable[TopicPartition]) -> ShareSession:
+    def open(
+        self,
+        key: SessionKey,
+        connection: Hashable,
+        partitions: Iterable[TopicPartition],
+        names: Names = no_names,
+    ) -> ShareSession:
         """Open a session for a request with epoch 0; it replaces the member's session, whose records stay locked.
 
         Raises KafkaError if the node has too many sessions; then the member has none.
@@ -83,7 +125,7 @@ class ShareSessions:
             self._remove(key)
         if len(self._sessions) >= self._max:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"at most {self._max} share sessions")
-        session = self._sessions[key] = ShareSession(key, connection, partitions)
+        session = self._sessions[key] = ShareSession(key, connection, partitions, names)
         self._of_connection.setdefault(connection, {})[key] = None
         self._members[key.group_id] = self.members(key.group_id) + 1
         return session
@@ -105,12 +147,19 @@ class ShareSessions:
         return session
 
     def update(
-        self, key: SessionKey, epoch: int, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]
+        self,
+        key: SessionKey,
+        epoch: int,
+        added: Iterable[TopicPartition],
+        forgotten: Iterable[TopicPartition],
+        names: Names = no_names,
     ) -> ShareSession:
         """`take`, for a fetch that changes what the session fetches."""
         session = self.take(key, epoch)
         if epoch != FINAL_EPOCH:
-            session.partitions.update(dict.fromkeys(added))
+            for partition in added:
+                if partition not in session.partitions:
+                    session.partitions[partition] = SessionPartition(names(partition.topic_id), is_due=True)
             for partition in forgotten:
                 session.partitions.pop(partition, None)
         return session

@@ -4,7 +4,7 @@ from broker_cy.share.holders cimport Holders
 from broker_cy.share.read_batches cimport ReadBatches
 from broker_cy.share.runs cimport Run, Runs
 
-# What happened to a share partition as a whole. EMPTY is before `begin`, INITIALIZING before `load`.
+# The states of a share partition as a whole. EMPTY is before `begin`, INITIALIZING before `load`.
 cdef enum:
     EMPTY = 0
     INITIALIZING = 1

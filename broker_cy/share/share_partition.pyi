@@ -13,6 +13,7 @@ class SharePartition:
     records_max: int
     is_renew_enabled: bool
     status_name: str
+    is_active: bool
     bytes_in_memory: int
     members_held: int
     def __init__(self, leader_epoch: int) -> None: ...

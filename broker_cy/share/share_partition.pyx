@@ -1,4 +1,4 @@
-"""A share partition, as Kafka's SharePartition: which records of a partition a share group has in flight, and who holds them.
+"""A share partition, as Kafka's SharePartition: the records of a partition that a share group has in flight, and their holders.
 
 A pure state machine. Its inputs are the persisted state (`load`), the start of the log (`move_log_start`), the bounds of batches that
 were read (acquiring.acquire), and in `acknowledging` acknowledgements, closed sessions, time and the ends of writes. Its outputs are
@@ -7,7 +7,7 @@ acquired ranges, and values of StateWrite for the share coordinator.
 A state that an acknowledgement gives is tentative until its write ends. A write has the start offset from before it, so that the
 persisted one is a write behind. Records whose lock ends change their state at once, and keep it even if the write of it fails.
 
-Differences from Kafka 4.3.1, each of which is a defect there: the start offset also moves when acquiring or the start of the log
+Kafka 4.3.1 differs in these points, where it has defects: here the start offset also moves when acquiring or the start of the log
 archived the records at it, never moves back, and does not wait for a gap whose records are no longer in the log; a tentative state
 survives that the start of the log moves into its batch.
 """
@@ -248,6 +248,11 @@ cdef class SharePartition:
             end = self.runs.batch_start(index)
             self.runs.remove_head(end)
         return self.start_offset > before
+
+    @property
+    def is_active(self):
+        """Whether records can be acquired: the state is loaded, and the share partition is not fenced."""
+        return self.status == ACTIVE
 
     # ---- for people and tests
 

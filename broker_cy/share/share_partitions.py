@@ -6,7 +6,7 @@ or a start offset that moved, new records, the end of loading, or a share partit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final, NamedTuple
 
 from broker_cy.share import acknowledging
@@ -37,6 +37,19 @@ class SharePartitions:
     def get(self, key: ShareKey) -> SharePartition | None:
         return self._partitions.get(key)
 
+    def __iter__(self) -> Iterator[ShareKey]:
+        return iter(list(self._partitions))
+
+    def keys_of(self, topic: TopicPartition) -> list[ShareKey]:
+        """Return the share partitions of all groups of a partition."""
+        return [ShareKey(group_id, topic) for group_id in self._groups.get(topic, ())]
+
+    def keys_of_group(self, group_id: str) -> list[ShareKey]:
+        return [key for key in self._partitions if key.group_id == group_id]
+
+    def topics(self) -> list[TopicPartition]:
+        return list(self._groups)
+
     def add(self, key: ShareKey, partition: SharePartition) -> None:
         """Add the share partition of a leadership that has just begun to serve the group."""
         self._partitions[key] = partition
@@ -58,14 +71,11 @@ class SharePartitions:
 
     def drop_topic(self, topic: TopicPartition) -> list[Hashable]:
         """Drop the share partitions of a partition that this node no longer leads, or that failed or was deleted."""
-        return [
-            fetch for group_id in list(self._groups.get(topic, ())) for fetch in self.drop(ShareKey(group_id, topic))
-        ]
+        return [fetch for key in self.keys_of(topic) for fetch in self.drop(key)]
 
     def drop_group(self, group_id: str) -> list[Hashable]:
         """Drop the share partitions of a group that has no session here."""
-        keys = [key for key in self._partitions if key.group_id == group_id]
-        return [fetch for key in keys for fetch in self.drop(key)]
+        return [fetch for key in self.keys_of_group(group_id) for fetch in self.drop(key)]
 
     def release(self, closed: Closed) -> list[tuple[ShareKey, StateWrite]]:
         """Release what the member of a session that has ended holds; returns what to write."""
@@ -97,6 +107,10 @@ class SharePartitions:
             if not waiting:
                 del self._waiting_for[key]
 
+    def waiting(self, key: ShareKey) -> int:
+        """Return the number of fetches that wait for a share partition."""
+        return len(self._waiting_for.get(key, ()))
+
     def wake(self, key: ShareKey) -> list[Hashable]:
         """Return the fetches that wait for a share partition, in the order of their arrival; they wait no longer."""
         fetches = list(self._waiting_for.get(key, ()))
@@ -106,6 +120,4 @@ class SharePartitions:
 
     def wake_topic(self, topic: TopicPartition) -> list[Hashable]:
         """`wake` for all groups of a partition that has new records."""
-        return [
-            fetch for group_id in list(self._groups.get(topic, ())) for fetch in self.wake(ShareKey(group_id, topic))
-        ]
+        return [fetch for key in self.keys_of(topic) for fetch in self.wake(key)]

@@ -19,6 +19,9 @@ cdef class LogSlice:
     cdef inline bint is_cut(self) noexcept:
         return self.cuts != (<Segment>self.segment).cuts
 
+    # Another slice of the same segment, which keeps it open as well.
+    cdef LogSlice piece(self, int64_t position, Py_ssize_t size, int64_t first_offset)
+
 # Counters that all logs of a broker share.
 cdef class LogTotals:
     cdef public int64_t unflushed_bytes         # written and not yet known to be on disk

@@ -17,6 +17,17 @@ cdef class LogSlice:
         if self.segment is not None:
             (<Segment>self.segment).unpin()
 
+    cdef LogSlice piece(self, int64_t position, Py_ssize_t size, int64_t first_offset):
+        cdef LogSlice found = LogSlice.__new__(LogSlice)
+        found.fd = self.fd
+        found.segment = self.segment
+        (<Segment>self.segment).pins += 1
+        found.position = position
+        found.size = size
+        found.first_offset = first_offset
+        found.cuts = self.cuts
+        return found
+
     @property
     def is_stale(self):
         """`is_cut`, for Python."""

@@ -1,0 +1,67 @@
+"""ShareAcknowledge, versions 1 and 2 (renewed locks, KIP-1222): a member of a share group acknowledges records that it
+has acquired, without fetching. With the session epoch -1 its session ends, and the records that it holds are released.
+
+As in Kafka, the membership is not checked: the lock of a record names the member.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker_cy.broker.context import RequestContext
+from broker_cy.broker.registry import handler
+from broker_cy.core.errors import KafkaError
+from broker_cy.handlers.shared import share_requests
+from broker_cy.handlers.shared.share_requests import LEADER_ERRORS, Errors, topic_name
+from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.share.sessions import FINAL_EPOCH
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+Response = messages.ShareAcknowledgeResponse
+
+
+@handler(ApiKey.SHARE_ACKNOWLEDGE, versions=(1, 2), requires="READ on the group and on each topic")
+async def share_acknowledge(ctx: RequestContext, request: messages.ShareAcknowledgeRequest) -> Response:
+    service = ctx.broker.share
+    try:
+        key = share_requests.session_key(ctx, request.group_id, request.member_id)
+        session = service.sessions.take(key, request.share_session_epoch)
+    except KafkaError as error:
+        return Response(error_code=error.code)
+    names = [name for topic in request.topics if (name := topic_name(ctx, topic.topic_id)) is not None]
+    readable = ctx.allowed(Operation.READ, ResourceType.TOPIC, names)
+    errors = await share_requests.acknowledge(
+        ctx, key, request.topics, readable, is_renew_ack=ctx.version >= 2 and request.is_renew_ack
+    )
+    if request.share_session_epoch == FINAL_EPOCH:
+        service.close_session(session)
+    return _answered(ctx, errors, service.config_of(key.group_id).lock_ms)
+
+
+def _answered(ctx: RequestContext, errors: Errors, lock_ms: int) -> Response:
+    topics: dict[UUID, list[Response.PartitionData]] = {}
+    endpoints: dict[int, Response.NodeEndpoint] = {}
+    for partition, error in errors.items():
+        result = Response.PartitionData(partition_index=partition.partition)
+        if error is not None:
+            result.error_code = error.code
+            result.error_message = error.message or None
+            if error.code in LEADER_ERRORS:
+                leader = share_requests.current_leader(ctx, partition)
+                result.current_leader.leader_id = leader.leader_id
+                result.current_leader.leader_epoch = leader.leader_epoch
+                if leader.address is not None:
+                    host, port, rack = leader.address
+                    endpoints[leader.leader_id] = Response.NodeEndpoint(
+                        node_id=leader.leader_id, host=host, port=port, rack=rack
+                    )
+        topics.setdefault(partition.topic_id, []).append(result)
+    return Response(
+        acquisition_lock_timeout_ms=lock_ms,
+        responses=[
+            Response.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+        node_endpoints=list(endpoints.values()),
+    )

@@ -1,0 +1,9 @@
+from broker_cy.share.read_batches import ReadBatches
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_slice import LogSlice
+
+def batches_of(
+    log: Log, part: LogSlice, offset: int, bound: int, enough: int, is_read_committed: bool
+) -> tuple[ReadBatches, LogSlice]: ...
+def slices(part: LogSlice, read: ReadBatches, acquired: list[tuple[int, int, int]]) -> list[LogSlice]: ...
+def is_in_memory(part: LogSlice) -> bool: ...

@@ -1,0 +1,73 @@
+"""The records of share groups in flight on this broker, for consoles: their holders, locks and delivery counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker_cy.share.share_partitions import ShareKey
+
+if TYPE_CHECKING:
+    from broker_cy.share_service.share_service import ShareService
+
+STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+
+
+class InFlight(NamedTuple):
+    """Neighboring records that have everything in common. `lock_left_ms` is None without a lock. `is_pending`: the
+    state is being persisted, and is undone if that fails.
+    """
+
+    first_offset: int
+    last_offset: int
+    state: str
+    deliveries: int
+    member_id: str | None
+    lock_left_ms: int | None
+    is_pending: bool
+
+
+class SharePartitionView(NamedTuple):
+    """A share partition. `is_blocked`: a fetch gets nothing, because too many records are in flight."""
+
+    key: ShareKey
+    status: str
+    start_offset: int
+    end_offset: int
+    finished_records: int
+    in_flight: list[InFlight]
+    is_blocked: bool
+    waiting_fetches: int
+
+
+def views(service: ShareService, group_id: str | None = None) -> Iterator[SharePartitionView]:
+    """The share partitions of a group, or of all groups. A view has at most about share.partition.max.record.locks
+    entries.
+    """
+    now_ms = service.now_ms()
+    for key in service.table if group_id is None else service.table.keys_of_group(group_id):
+        share = service.table.get(key)
+        if share is None:
+            continue
+        runs = [
+            InFlight(
+                first,
+                last,
+                STATES[state],
+                deliveries,
+                member_id,
+                None if member_id is None else max(0, deadline_ms - now_ms),
+                is_pending,
+            )
+            for first, last, state, deliveries, member_id, deadline_ms, is_pending in share.in_flight()
+        ]
+        yield SharePartitionView(
+            key,
+            share.status_name,
+            share.start_offset,
+            share.end_offset,
+            share.delivery_complete_count,
+            runs,
+            share.is_active and not share.can_acquire(),
+            service.table.waiting(key),
+        )
