@@ -124,6 +124,8 @@ def _check_groups(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{of}heartbeat.interval.ms must be less than {of}session.timeout.ms")
         if kind == "share" and (count := len(values["group.share.assignors"])) != 1:
             raise ConfigError(f"group.share.assignors must contain exactly one assignor, but found {count}")
+        if kind == "share" and (assignor := values["group.share.assignors"][0]) != "simple":
+            raise ConfigError(f"group.share.assignors names {assignor}, and the only assignor is simple")
         _check_limits(values, of, "assignment.interval.ms")
     _check_at_most(values, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
     if "classic" not in values["group.coordinator.rebalance.protocols"]:

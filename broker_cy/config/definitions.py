@@ -142,6 +142,7 @@ BROKER_INTERNAL: dict[str, Setting] = {
     )
     for name, default, valid in (
         ("group.consumer.regex.refresh.interval.ms", 600_000, "[10000,...]"),
+        ("group.share.initialize.retry.interval.ms", 30_000, "[1,...]"),
         ("share.coordinator.cold.partition.snapshot.interval.ms", 300_000, "[1,...]"),
         ("share.coordinator.state.topic.prune.interval.ms", 300_000, "[1,...]"),
     )

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
+from broker_cy.coordinator.expiry import offset_tombstones
 from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.offset_record import encode_offset_key
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
@@ -113,10 +113,3 @@ def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
             for group_id, code in codes.items()
         ]
     )
-
-
-def offset_tombstones(machine: GroupMachine, group_id: str) -> list[Record]:
-    """Return the tombstones of every offset of a group, also of those in open transactions."""
-    partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
-    partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
-    return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]

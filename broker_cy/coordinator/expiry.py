@@ -81,6 +81,13 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
     return now.wall_ms - begin(offset) >= retention_ms
 
 
+def offset_tombstones(machine: GroupTable, group_id: str) -> list[Record]:
+    """Return the tombstones of every offset of a group, also of those in open transactions."""
+    partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
+    partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
+    return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
+
+
 def topics_deleted(machine: GroupTable, step: GroupStep, topics: Collection[tuple[str, UUID]]) -> None:
     """Delete the offsets committed in deleted topics, given as (name, id): a part of them now unless other deletions
     are being written, the others by `delete_some`. The cost depends on the number of these offsets and of the pending

@@ -17,7 +17,7 @@ from uuid import UUID
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
-from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, StreamsGroupConfig
+from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, ShareGroupConfig, StreamsGroupConfig
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.coordinator.timers import TimerKey
@@ -193,6 +193,10 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
     def consumer_config(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group now."""
         return self._config(group_id, GroupSettings.consumer_config)
+
+    def share_config(self, group_id: str) -> ShareGroupConfig:
+        """The settings of a share group now."""
+        return self._config(group_id, GroupSettings.share_config)
 
     def streams_config(self, group_id: str) -> StreamsGroupConfig:
         """The settings of a streams group now."""

@@ -25,6 +25,7 @@ from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
 from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.share import deletion as share_deletion
 from broker_cy.coordinator.share import replay as share_replay
 from broker_cy.coordinator.step import GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
@@ -117,6 +118,7 @@ class GroupMachine(GroupTable):
                         group.topics_changed()
         if gone := delta.gone():
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
+            share_deletion.topics_deleted(self, step, [topic.topic_id for topic in gone])
         return step
 
     def undone(self, out: GroupStep, code: ErrorCode) -> None:

@@ -82,6 +82,47 @@ class ConsumerGroupConfig(NamedTuple):
     """How long an assignment stays at least; members that come meanwhile share the next one."""
 
 
+class ShareGroupSettings(NamedTuple):
+    """The broker's settings of the membership of share groups. Defaults are Kafka's."""
+
+    max_size: int = 200
+    """`group.share.max.size`: members of one group; further ones get GROUP_MAX_SIZE_REACHED."""
+    assignors: tuple[str, ...] = ("simple",)
+    """`group.share.assignors`: the first one assigns the partitions."""
+    initialize_retry_interval_ms: int = 30_000
+    """`group.share.initialize.retry.interval.ms`: when state that was requested, and is not there, is requested again;
+    at least `offsets.commit.timeout.ms`.
+    """
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    """Of groups without settings of their own: `group.share.session.timeout.ms` and so on."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> ShareGroupSettings:
+        return cls(
+            max_size=config["group.share.max.size"],
+            assignors=tuple(config["group.share.assignors"]),
+            initialize_retry_interval_ms=max(
+                config["group.share.initialize.retry.interval.ms"], config["offsets.commit.timeout.ms"]
+            ),
+            session_timeout_ms=config["group.share.session.timeout.ms"],
+            heartbeat_interval_ms=config["group.share.heartbeat.interval.ms"],
+            assignment_interval_ms=config["group.share.assignment.interval.ms"],
+        )
+
+
+class ShareGroupConfig(NamedTuple):
+    """The settings of the membership of one share group."""
+
+    session_timeout_ms: int
+    """How long a member may send nothing."""
+    heartbeat_interval_ms: int
+    """How often members send heartbeats: part of each answer."""
+    assignment_interval_ms: int
+    """How long an assignment stays at least; members that come meanwhile share the next one."""
+
+
 class StreamsGroupSettings(NamedTuple):
     """The broker's settings of streams groups. Defaults are Kafka's."""
 
@@ -142,6 +183,7 @@ class GroupSettings(NamedTuple):
     offsets_commit_timeout_ms: int = 5_000
     """`offsets.commit.timeout.ms`: how long a request waits until its records are committed."""
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    share: ShareGroupSettings = ShareGroupSettings()
     streams: StreamsGroupSettings = StreamsGroupSettings()
     limits: Mapping[str, Any] = _KAFKAS_LIMITS
     """The broker's settings that are defaults or limits of the settings of one group, by Kafka's names."""
@@ -160,6 +202,7 @@ class GroupSettings(NamedTuple):
             offsets_topic_compression_codec=config["offsets.topic.compression.codec"],
             offsets_commit_timeout_ms=config["offsets.commit.timeout.ms"],
             consumer=ConsumerGroupSettings.from_config(config),
+            share=ShareGroupSettings.from_config(config),
             streams=StreamsGroupSettings.from_config(config),
             limits=MappingProxyType(group_bounds(config)),
         )
@@ -176,6 +219,18 @@ class GroupSettings(NamedTuple):
             values["consumer.session.timeout.ms"],
             values["consumer.heartbeat.interval.ms"],
             values["consumer.assignment.interval.ms"],
+        )
+
+    def share_config(self, overrides: Mapping[str, str]) -> ShareGroupConfig:
+        """The settings of a share group with these settings of its own."""
+        if not overrides:
+            share = self.share
+            return ShareGroupConfig(share.session_timeout_ms, share.heartbeat_interval_ms, share.assignment_interval_ms)
+        values = effective_group_settings(overrides, self.limits)
+        return ShareGroupConfig(
+            values["share.session.timeout.ms"],
+            values["share.heartbeat.interval.ms"],
+            values["share.assignment.interval.ms"],
         )
 
     def streams_config(self, overrides: Mapping[str, str]) -> StreamsGroupConfig:

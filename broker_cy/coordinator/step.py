@@ -62,15 +62,39 @@ class OffsetsCommitted(NamedTuple):
         """Nothing was committed."""
 
 
+class Waiting(NamedTuple):
+    """A request that is answered `refuse(*about, code)` if the call that it waits for has no result. `refuse` is a
+    function of a module.
+    """
+
+    token: Token
+    refuse: Callable[..., Any]
+    about: tuple[Any, ...] = ()
+
+    def refused(self, code: ErrorCode) -> Any:
+        return self.refuse(*self.about, code)
+
+    def written(self, machine: Any, out: CoordinatorStep, now: Now) -> None:
+        """The call is being made."""
+
+    def failed(self, machine: Any, out: CoordinatorStep, now: Now, code: ErrorCode) -> None:
+        out.reply(self.token, self.refused(append_error(code)))
+
+    def timed_out(self, machine: Any, out: CoordinatorStep, now: Now) -> None:
+        self.failed(machine, out, now, ErrorCode.REQUEST_TIMED_OUT)
+
+
 class Call(NamedTuple):
     """A request to another service of the broker, which the type of `request` (a NamedTuple) selects. When it is
     answered, the operation `then(machine, step, *about, result, now)` runs; `result` is the answer, or a CallFailed.
-    The state has gone on meanwhile: `then` checks the parts of it that the result stands on.
+    The state has gone on meanwhile: `then` checks the parts of it that the result stands on. A coordinator that is
+    closed takes no result: the request that waits for it, if there is one, is refused with NOT_COORDINATOR.
     """
 
     request: Any
     then: Callable[..., None]
     about: tuple[Any, ...] = ()
+    waiting: Waiting | None = None
 
 
 class CallFailed(NamedTuple):
@@ -107,6 +131,11 @@ class CoordinatorStep(Step[Record]):
         made: it may be lost, and it may be made twice.
         """
         self.then(CallWhenWritten(Call(request, then, about)))
+
+    def call_for(self, waiting: Waiting, request: Any, then: Callable[..., None], *about: Any) -> None:
+        """The same for a request that waits for the result. `then` answers it, if that was not done meanwhile."""
+        self.then(CallWhenWritten(Call(request, then, about, waiting)))
+        self.then(waiting)
 
     def reply_when_written(self, token: Token, response: Any, refuse: Callable[..., Any], *about: Any) -> None:
         """Answer `response` once the records are on disk, or `refuse(*about, code)` if they cannot be written, where

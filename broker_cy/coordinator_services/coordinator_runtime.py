@@ -58,7 +58,6 @@ Ts = TypeVarTuple("Ts")
 
 
 Service = Callable[[Any], Awaitable[Any]]
-NO_SERVICES: Mapping[type, Service] = {}
 
 
 class RuntimeContext(NamedTuple):
@@ -70,7 +69,7 @@ class RuntimeContext(NamedTuple):
     """Returns the topic's current max.message.bytes."""
     executor: Executor | None
     log_events: LogEvents
-    services: Mapping[type, Service] = NO_SERVICES
+    services: Mapping[type, Service]
     """The services that steps call, by the type of the request. They raise KafkaError."""
 
 
@@ -92,7 +91,7 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
         self._executor = context.executor
         self._services = context.services
         # Bounded by the state: a step calls for a part of it, which waits for the answer.
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls: dict[asyncio.Task[Any], Call] = {}
         self._log_events = context.log_events
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -279,10 +278,12 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
 
     def _call(self, call: Call) -> None:
         """Call another service, unless this broker no longer coordinates the partition."""
-        if self.state is LoadState.ACTIVE:
-            task = self._loop.create_task(self._called(call))
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+        if self.state is not LoadState.ACTIVE:
+            _refuse(call)
+            return
+        task = self._loop.create_task(self._called(call))
+        self._calls[task] = call
+        task.add_done_callback(self._calls.pop)
 
     async def _called(self, call: Call) -> None:
         """Make the call, and run the operation with its result."""
@@ -338,11 +339,19 @@ class CoordinatorRuntime(RecordWriter[S], Generic[M, S]):
             self.accept(self.machine.unload())
         self.state = LoadState.CLOSED
         self.on_loaded()
-        for task in self._calls:
+        for task, call in self._calls.items():
             task.cancel()
+            _refuse(call)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _refuse(call: Call) -> None:
+    """The result of the call will not be taken."""
+    waiting = call.waiting
+    if waiting is not None and not waiting.token.done():
+        waiting.token.set_result(waiting.refused(ErrorCode.NOT_COORDINATOR))
 
 
 def ignore(_: Event) -> None:

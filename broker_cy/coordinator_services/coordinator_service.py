@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from broker_cy.control.topics.internal_topics import creatable_topic
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
-from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
+from broker_cy.coordinator_services.coordinator_runtime import (
+    CoordinatorRuntime,
+    LoadState,
+    M,
+    RuntimeContext,
+    Service,
+    ignore,
+)
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
@@ -133,8 +140,14 @@ class CoordinatorService(Generic[S, M]):
         self._topic_settings = context.topic_settings
         self._max_batch_bytes = 0
         self._image = MetadataImage()
+        self._services: dict[type, Service] = {}
         self._runtime_context = RuntimeContext(
-            context.clock, context.loop, lambda: self._max_batch_bytes, context.executor, context.log_events
+            context.clock,
+            context.loop,
+            lambda: self._max_batch_bytes,
+            context.executor,
+            context.log_events,
+            self._services,
         )
         self._to_load: deque[S] = deque()
         self._loaders: dict[asyncio.Task[None], None] = {}
@@ -152,6 +165,10 @@ class CoordinatorService(Generic[S, M]):
 
     def _sweep_every(self, interval_ms: int, work: Callable[[S], None]) -> None:
         self._sweepers.append(Sweeper(self._loop, interval_ms, lambda: list(self.runtimes.values()), work))
+
+    def add_service(self, request: type, service: Service) -> None:
+        """Let `service` answer the calls of this type, before the first runtime is opened."""
+        self._services[request] = service
 
     # ---- following the metadata ----
 

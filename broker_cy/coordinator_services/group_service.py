@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 # The settings of groups that may change while the broker runs.
-_DYNAMIC: Final = ("group.consumer.assignment.interval.ms", "group.streams.assignment.interval.ms")
+_DYNAMIC: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams"))
 
 
 class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):

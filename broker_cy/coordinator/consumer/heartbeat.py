@@ -27,6 +27,7 @@ from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
 from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.consumer.upgrade import upgrade
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern import epochs
 from broker_cy.coordinator.modern.group import topic_ids
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
@@ -315,13 +316,9 @@ def update_member(
 
 def update_epoch(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now, *, is_bumped: bool) -> None:
     """Begin another epoch if a subscription or a subscribed topic has changed."""
-    if not is_bumped and not group.is_refresh_due(now.mono_ms):
-        return
-    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
-    if is_bumped or metadata_hash != group.metadata_hash:
-        machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, metadata_hash)])
-    group.refreshed(now.mono_ms)
-    if group.has_partition_metadata:
+    is_due = is_bumped or group.is_refresh_due(now.mono_ms)
+    epochs.update_epoch(machine, step, group, now, records.epoch_record, is_bumped=is_bumped)
+    if is_due and group.has_partition_metadata:
         machine.append(step, [records.partition_metadata_tombstone(group.group_id)])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from broker_cy.coordinator.consumer.member import NO_REBALANCE_TIMEOUT_MS, STATIC_LEAVE_EPOCH
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
+from broker_cy.coordinator.modern.validation import check_text, invalid
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
 
@@ -17,17 +18,17 @@ def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int,
     """Raises KafkaError."""
     epoch = request.member_epoch
     if version >= VERSION_CLIENT_MEMBER_ID or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
-        _check_text("MemberId", request.member_id)
-    _check_text("GroupId", request.group_id)
-    _check_text("InstanceId", request.instance_id)
-    _check_text("RackId", request.rack_id)
+        check_text("MemberId", request.member_id)
+    check_text("GroupId", request.group_id)
+    check_text("InstanceId", request.instance_id)
+    check_text("RackId", request.rack_id)
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == STATIC_LEAVE_EPOCH:
         if request.instance_id is None:
-            raise _invalid(f"InstanceId is missing, and member epoch {epoch} is for static members")
+            raise invalid(f"InstanceId is missing, and member epoch {epoch} is for static members")
     elif epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(f"MemberEpoch {epoch} is less than {STATIC_LEAVE_EPOCH}")
+        raise invalid(f"MemberEpoch {epoch} is less than {STATIC_LEAVE_EPOCH}")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -37,19 +38,9 @@ def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int,
 
 def _check_join(request: messages.ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == NO_REBALANCE_TIMEOUT_MS:
-        raise _invalid("RebalanceTimeoutMs is missing; a member that joins has to send it")
+        raise invalid("RebalanceTimeoutMs is missing; a member that joins has to send it")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions is not empty; a member that joins owns nothing")
+        raise invalid("TopicPartitions is not empty; a member that joins owns nothing")
     # An empty subscription makes a member without topics.
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid("SubscribedTopicNames and SubscribedTopicRegex are missing; a member that joins has to send one")
-
-
-def _check_text(name: str, text: str | None) -> None:
-    """Java's trim removes everything up to the space."""
-    if text is not None and all(letter <= " " for letter in text):
-        raise _invalid(f"{name} is empty")
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid("SubscribedTopicNames and SubscribedTopicRegex are missing; a member that joins has to send one")

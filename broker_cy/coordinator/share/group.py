@@ -4,7 +4,7 @@ initializations and deletions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn, Self
 from uuid import UUID
 
@@ -58,8 +58,14 @@ class ShareGroup(ModernGroup[ShareMember]):
         return False
 
     def check_deletion(self) -> ErrorCode:
-        # The group has state in another internal topic, which would stay behind.
-        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.UNSUPPORTED_VERSION
+        """The state of its share partitions is deleted first (`deletion`); it may get some again meanwhile. Clients
+        repeat the request.
+        """
+        if self.members:
+            return ErrorCode.NON_EMPTY_GROUP
+        state = self.share_partitions
+        has_state = bool(state.initializing or state.initialized or self.under_way)
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if has_state else ErrorCode.NONE
 
     # ---- offsets: share groups commit none ----
 
@@ -98,6 +104,18 @@ class ShareGroup(ModernGroup[ShareMember]):
         super().topics_changed()
 
     # ---- share partitions ----
+
+    def call_begins(self, topic_ids: Iterable[UUID]) -> None:
+        """The share coordinator is asked about partitions of these topics."""
+        for topic_id in topic_ids:
+            self.under_way[topic_id] = self.under_way.get(topic_id, 0) + 1
+
+    def call_ends(self, topic_ids: Iterable[UUID]) -> None:
+        """It has answered, or it is not asked."""
+        for topic_id in topic_ids:
+            count = self.under_way.pop(topic_id) - 1
+            if count:
+                self.under_way[topic_id] = count
 
     def put_share_partitions(self, new: SharePartitions) -> None:
         self.has_unassigned = None

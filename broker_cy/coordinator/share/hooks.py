@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.share import records
+from broker_cy.coordinator.share import deletion, initialization, records, sessions
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey
@@ -20,10 +20,19 @@ class HookedShareGroup(ShareGroup):
         return records.group_tombstones(self)
 
     def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
-        """It has no live state."""
+        """All sessions begin again, and so do requests to the share coordinator whose result is not noted."""
+        sessions.start_sessions(machine, self, self.members, now)
+        deletion.forget_missing(machine, step, self)
+        initialization.resume(machine, step, self, now)
+        deletion.resume(machine, step, self)
 
     def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
-        """It sets no deadlines."""
+        """The session of a member is over."""
+        if key.member_id in self.members:
+            sessions.remove_member(machine, step, self, key.member_id)
 
     def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
+        """Requests that wait for the share coordinator are answered by their calls."""
+        for member_id in self.members:
+            sessions.cancel_session(machine, self.group_id, member_id)
         machine.remove_group(self)

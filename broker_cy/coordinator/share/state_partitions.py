@@ -44,7 +44,7 @@ class SharePartitions(NamedTuple):
     def removing(self, topic_ids: Collection[UUID]) -> SharePartitions:
         """The state of these topics is to be deleted."""
         initializing, initialized = (
-            {topic_id: each for topic_id, each in partitions.items() if topic_id not in topic_ids}
+            of_topics(partitions, partitions.keys() - frozenset(topic_ids))
             for partitions in (self.initializing, self.initialized)
         )
         return self._made(initializing, initialized, self.deleting | frozenset(topic_ids))
@@ -89,6 +89,10 @@ def without(partitions: Partitions, others: Partitions) -> Partitions:
 def common(partitions: Partitions, others: Partitions) -> Partitions:
     both = ((topic_id, each & others.get(topic_id, frozenset())) for topic_id, each in partitions.items())
     return {topic_id: each for topic_id, each in both if each}
+
+
+def of_topics(partitions: Partitions, topic_ids: Collection[UUID]) -> Partitions:
+    return {topic_id: each for topic_id, each in partitions.items() if topic_id in topic_ids}
 
 
 def by_topic(places: Iterable[tuple[UUID, int]]) -> Partitions:

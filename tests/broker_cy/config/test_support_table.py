@@ -54,9 +54,10 @@ BY_ATTRIBUTE = tls.NAMES | {
 }
 
 
-# The limits of the settings of consumer groups, which config/ compares.
+# The limits of the settings of consumer and share groups, which config/ compares.
 BY_ATTRIBUTE |= {
-    f"group.consumer.{limit}.{name}"
+    f"group.{kind}.{limit}.{name}"
+    for kind in ("consumer", "share")
     for limit in ("min", "max")
     for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
 }

@@ -6,7 +6,13 @@ from uuid import UUID
 
 from broker_cy.config import BrokerConfig
 from broker_cy.coordinator.classic.hooks import HookedGroup
-from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, MigrationPolicy, StreamsGroupConfig
+from broker_cy.coordinator.settings import (
+    ConsumerGroupConfig,
+    GroupSettings,
+    MigrationPolicy,
+    ShareGroupConfig,
+    StreamsGroupConfig,
+)
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.metadata.image import RESOURCE_GROUP, ImageDelta, MetadataImage, TopicDelta
 from broker_cy.metadata.topics import TopicImage
@@ -61,6 +67,20 @@ def test_a_streams_group_has_its_own_settings() -> None:
     # A group whose type has changed.
     assert h.machine.consumer_config(GROUP) == BROKERS
     assert h.machine.streams_config(GROUP).standby_replicas == 2
+
+
+def test_a_share_group_has_its_own_settings() -> None:
+    """If this fails, the session timeout of a share group cannot be changed."""
+    h = Harness()
+    image = MetadataImage()
+    h.machine.take_image(image)
+    assert h.machine.share_config(GROUP) == ShareGroupConfig(45_000, 5_000, 1_000)
+    image.configs.set(RESOURCE_GROUP, GROUP, "share.session.timeout.ms", "99000")
+    image.configs.set(RESOURCE_GROUP, GROUP, "share.assignment.interval.ms", "0")
+    # The broker allows 60 s.
+    assert h.machine.share_config(GROUP) == ShareGroupConfig(60_000, 5_000, 0)
+    config = BrokerConfig.from_properties({"group.share.initialize.retry.interval.ms": "1"})
+    assert GroupSettings.from_config(config).share.initialize_retry_interval_ms == 5_000
 
 
 def test_the_defaults_are_those_of_a_broker() -> None:

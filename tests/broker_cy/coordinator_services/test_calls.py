@@ -10,7 +10,7 @@ import pytest
 
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.offset_record import encode_offset_key
-from broker_cy.coordinator.step import CallFailed, GroupStep, Record
+from broker_cy.coordinator.step import CallFailed, GroupStep, Record, Waiting
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
@@ -45,6 +45,20 @@ def ask(machine: GroupMachine, step: GroupStep, name: str, token: Any, now: Now)
 def prepared(machine: GroupMachine, step: GroupStep, name: str, result: Any, now: Now) -> None:
     """Note the result in the state of the test."""
     machine.topic_hashes[f"{name}: {result}"] = 1
+
+
+def wait_for(machine: GroupMachine, step: GroupStep, name: str, token: Any, now: Now) -> None:
+    """The same, and the answer is the result of the call."""
+    machine.append(step, [Record(encode_offset_key(GROUP, name, 0), None)])
+    step.call_for(Waiting(token, refused, (name,)), Prepare(name), answered, token)
+
+
+def answered(machine: GroupMachine, step: GroupStep, token: Any, result: Any, now: Now) -> None:
+    step.reply(token, result)
+
+
+def refused(name: str, code: ErrorCode) -> str:
+    return f"{name}: {code.name}"
 
 
 def served(broker: GroupBroker) -> tuple[Any, Preparing]:
@@ -122,5 +136,38 @@ def test_a_coordinator_that_is_closed_calls_nobody(tmp_path: Path) -> None:
             await until(lambda: not runtime._calls)
             assert service.answers.cancelled()
             assert (service.asked, runtime.machine.topic_hashes) == (["before"], {})
+
+    run(work)
+
+
+def test_a_request_waits_for_the_result_of_its_call(tmp_path: Path) -> None:
+    """If this fails, an administrator's request hangs: its records are lost, or the coordinator moves meanwhile."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare()
+            runtime, service = served(broker)
+            held = HeldPartition(runtime)
+            lost_one = runtime.run(wait_for, "lost")
+            await in_flight(held, 1)
+            held.outcomes[0](lost())
+            assert await lost_one == "lost: NOT_COORDINATOR"
+            answered_one = runtime.run(wait_for, "answered")
+            await in_flight(held, 2)
+            held.outcomes[1](None)
+            await until(lambda: service.asked == ["answered"])
+            service.answers.set_result("done")
+            assert await answered_one == "done"
+            service.answers = asyncio.get_running_loop().create_future()
+            under_way = runtime.run(wait_for, "under way")
+            await in_flight(held, 3)
+            held.outcomes[2](None)
+            await until(lambda: service.asked == ["answered", "under way"])
+            unwritten = runtime.run(wait_for, "unwritten")
+            await in_flight(held, 4)
+            runtime.close()
+            assert await under_way == "under way: NOT_COORDINATOR"
+            assert await unwritten == "unwritten: NOT_COORDINATOR"
+            held.outcomes[3](None)
 
     run(work)

@@ -1,0 +1,228 @@
+"""ShareGroupHeartbeat: a member joins, reports, learns its partitions and leaves by the same request.
+
+The operation appends its records one after the other, and each of its parts builds on what the earlier ones have
+changed: the member, the epoch of the group, the target assignment, what the member has of it, and the requests for
+state of partitions that have none. Members give up partitions at once, as several may have the same ones.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
+from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.epochs import update_epoch
+from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
+from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
+from broker_cy.coordinator.share import initialization, records, sessions
+from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.share.hooks import HookedShareGroup
+from broker_cy.coordinator.share.member import ShareMember
+from broker_cy.coordinator.step import ClientFacts, GroupStep
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now, Token
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.wire import messages
+
+Request = messages.ShareGroupHeartbeatRequest
+Response = messages.ShareGroupHeartbeatResponse
+
+
+def heartbeat_error(code: ErrorCode, message: str | None = None) -> Response:
+    return Response(error_code=code, error_message=message or None)
+
+
+def heartbeat(
+    machine: GroupTable, step: GroupStep, request: Request, client: ClientFacts, token: Token, now: Now
+) -> None:
+    """Handle a request that `validation` has passed."""
+    try:
+        if request.member_epoch == LEAVE_EPOCH:
+            response = _leave(machine, step, request)
+        else:
+            response = _heartbeat(machine, step, request, client, now)
+    except KafkaError as error:
+        machine.abandon(step)
+        step.reply(token, heartbeat_error(error.code, error.message))
+        return
+    step.reply_when_written(token, response, heartbeat_error)
+
+
+# ---- join and report ----
+
+
+def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: ClientFacts, now: Now) -> Response:
+    is_join = request.member_epoch == JOIN_EPOCH
+    group = _group(machine, request.group_id, is_join)
+    _check_size(machine, group, request.member_id)
+    member = _member(group, request, is_join)
+    updated = _updated(member, request, client)
+    if updated != member:
+        machine.append(step, [records.member_record(group.group_id, updated)])
+        # The first record of a group creates it.
+        group = share_group(machine, group.group_id)
+    is_bumped = updated.topics != member.topics
+    if not is_bumped and group.assignment_epoch >= group.epoch:
+        is_bumped = has_unassigned(group, machine.image)
+    epoch = group.epoch
+    update_epoch(machine, step, group, now, records.epoch_record, is_bumped=is_bumped)
+    _update_target(machine, step, group, now)
+    updated = _reconcile(machine, step, group, updated, is_bumped=group.epoch != epoch)
+    sessions.set_session(machine, group.group_id, member.member_id, now)
+    initialization.begin(machine, step, group, now)
+    response = Response(
+        member_id=updated.member_id,
+        member_epoch=updated.epoch,
+        heartbeat_interval_ms=machine.share_config(group.group_id).heartbeat_interval_ms,
+    )
+    # A member that sends its topics may have missed its assignment: it does so when it joins, and after an error.
+    if is_join or request.subscribed_topic_names is not None or updated.assigned != member.assigned:
+        response.assignment = _assignment(updated.assigned)
+    return response
+
+
+def share_group(machine: GroupTable, group_id: str) -> ShareGroup:
+    """Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    group = machine.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    if not isinstance(group, ShareGroup):
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a {group.group_type.value} group, not a share group"
+        )
+    return group
+
+
+def _group(machine: GroupTable, group_id: str, is_join: bool) -> ShareGroup:
+    """The group; if a member joins, also a new one, which the table has with its first record."""
+    if is_join and group_id not in machine.groups:
+        return HookedShareGroup(group_id)
+    return share_group(machine, group_id)
+
+
+def _check_size(machine: GroupTable, group: ShareGroup, member_id: str) -> None:
+    """Raises KafkaError(GROUP_MAX_SIZE_REACHED) if the group has no place for the member."""
+    size_max = machine.settings.share.max_size
+    if len(group.members) >= size_max and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group {group.group_id} has {size_max} members, and no more may join"
+        )
+
+
+def _member(group: ShareGroup, request: Request, is_join: bool) -> ShareMember:
+    """The member as it is known; one without records if it joins. Raises KafkaError: UNKNOWN_MEMBER_ID, or
+    FENCED_MEMBER_EPOCH unless the member has this epoch or had it before: the answer with the new one may be lost.
+    """
+    if is_join:
+        return group.members.get(request.member_id) or ShareMember(request.member_id)
+    member, epoch = group.member(request.member_id), request.member_epoch
+    if epoch != member.epoch and not (epoch < member.epoch and epoch == member.previous_epoch):
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"member epoch {epoch} is not the epoch {member.epoch} of the member; it has to give up its partitions and "
+            "join again",
+        )
+    return member
+
+
+def _updated(member: ShareMember, request: Request, client: ClientFacts) -> ShareMember:
+    """The member with what the request has; a field that is missing stays."""
+    names = request.subscribed_topic_names
+    return member._replace(
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        topics=member.topics if names is None else frozenset(names),
+        client_id=client.client_id,
+        client_host=client.host,
+    )
+
+
+def _assignment(assigned: Assignment) -> Response.Assignment:
+    return Response.Assignment(
+        topic_partitions=[
+            Response.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
+    )
+
+
+# ---- the group ----
+
+
+def has_unassigned(group: ShareGroup, image: MetadataImage) -> bool:
+    """Whether the target assignments leave out initialized partitions of subscribed topics, or have others. The result
+    is kept until members, targets, topics or share partitions change. Topics that do not exist count for nothing:
+    because of them, Kafka begins another epoch with each heartbeat.
+    """
+    if group.has_unassigned is None:
+        group.has_unassigned = _finds_unassigned(group, image)
+    return group.has_unassigned
+
+
+def _finds_unassigned(group: ShareGroup, image: MetadataImage) -> bool:
+    readable = {
+        topic_id: partitions
+        for topic_id, partitions in group.share_partitions.initialized.items()
+        if (topic := image.topics.by_id(topic_id)) is not None and group.is_subscribed(topic.name)
+    }
+    assigned: dict[UUID, set[int]] = {topic_id: set() for topic_id in readable}
+    for target in group.target.values():
+        for topic_id, partitions in target.items():
+            if topic_id in assigned:
+                assigned[topic_id] |= partitions
+    return assigned != readable
+
+
+def _update_target(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) -> None:
+    """Assign the initialized partitions for the epoch of the group, unless that is done or not due yet. Raises
+    KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails.
+    """
+    interval_ms = machine.share_config(group.group_id).assignment_interval_ms
+    if group.assignment_epoch >= group.epoch or not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
+        return
+    assign = SHARE_ASSIGNORS[machine.settings.share.assignors[0]]
+    subscribers = [
+        Subscriber(member.member_id, None, member.rack_id, member.topics) for member in group.members.values()
+    ]
+    spec = group_spec(subscribers, group.target, machine.image, is_homogeneous=group.has_equal_names)
+    group_id, assignable = group.group_id, group.share_partitions.initialized
+    changed = target_records(
+        lambda spec: assign(spec, assignable),
+        spec,
+        group.target,
+        lambda member_id, target: records.target_record(group_id, member_id, target),
+    )
+    machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
+
+
+def _reconcile(
+    machine: GroupTable, step: GroupStep, group: ShareGroup, member: ShareMember, *, is_bumped: bool
+) -> ShareMember:
+    """Give the member its part of the target assignment, in the epoch of the latter. If the group has begun an epoch,
+    its older assignment may have topics that the member does not read any more.
+    """
+    epoch = group.assignment_epoch
+    if not is_bumped and member.is_reconciled_to(epoch):
+        return member
+    found = member
+    if is_bumped or epoch != member.epoch:
+        ids = topic_ids(member.topics, machine.image)
+        target = group.target_of(member.member_id)
+        assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in ids}
+        found = member._replace(assigned=assigned)
+    if epoch != member.epoch:
+        found = found._replace(state=MemberState.STABLE, epoch=epoch, previous_epoch=member.epoch)
+    if found != member:
+        machine.append(step, [records.current_record(group.group_id, found)])
+    return found
+
+
+# ---- leave ----
+
+
+def _leave(machine: GroupTable, step: GroupStep, request: Request) -> Response:
+    group = share_group(machine, request.group_id)
+    member = group.member(request.member_id)
+    sessions.remove_member(machine, step, group, member.member_id)
+    return Response(member_id=member.member_id, member_epoch=request.member_epoch)

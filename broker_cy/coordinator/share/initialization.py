@@ -1,0 +1,72 @@
+"""How share partitions get their state: the record `initializing`, the request to the share coordinator, and then the
+record `initialized`. Members get only initialized partitions, so a first assignment needs two heartbeats.
+
+Unlike in Kafka, a partition that could not be initialized does not hold up the others of its request.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.share import state_calls
+from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.share.state_calls import Asked, InitializeState, Outcomes
+from broker_cy.coordinator.share.state_partitions import Partitions, common, without
+from broker_cy.coordinator.share_state.state import NO_START_OFFSET
+from broker_cy.coordinator.step import CallFailed, GroupStep
+from broker_cy.core.step import Now
+
+
+def begin(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) -> None:
+    """Request the state of the partitions that the group may read, and that have none."""
+    names: dict[UUID, str] = {}
+    found: dict[UUID, frozenset[int]] = {}
+    state = group.share_partitions
+    for name in group.by_name:
+        topic = machine.image.topics.by_name(name)
+        if topic is None or topic.topic_id in group.under_way:
+            continue
+        has = state.initialized.get(topic.topic_id, frozenset())
+        if not _is_retry_due(machine, group, topic.topic_id, now):
+            has |= state.initializing.get(topic.topic_id, frozenset())
+        if len(has) < len(topic.partitions):
+            names[topic.topic_id] = name
+            found[topic.topic_id] = frozenset(topic.partitions) - has
+    if not found:
+        return
+    # An answer may be lost: state of an earlier request stays.
+    repeated = common(found, state.initializing)
+    state_calls.put_share_partitions(machine, step, group, state.began(found, names))
+    _ask(step, group, without(found, repeated), now, keeps=False)
+    _ask(step, group, repeated, now, keeps=True)
+
+
+def _is_retry_due(machine: GroupTable, group: ShareGroup, topic_id: UUID, now: Now) -> bool:
+    """Whether state of the topic that was requested before, and is not there, is to be requested again. It is if the
+    time of the request is not known: this coordinator has not made it.
+    """
+    asked_at_ms = group.asked_at_ms.get(topic_id)
+    return asked_at_ms is None or now.mono_ms >= asked_at_ms + machine.settings.share.initialize_retry_interval_ms
+
+
+def resume(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) -> None:
+    """This coordinator was loaded: request again what the one before it has requested without noting an answer."""
+    _ask(step, group, group.share_partitions.initializing, now, keeps=True)
+
+
+def _ask(step: GroupStep, group: ShareGroup, partitions: Partitions, now: Now, *, keeps: bool) -> None:
+    if not partitions:
+        return
+    group.asked_at_ms |= dict.fromkeys(partitions, now.mono_ms)
+    offsets = {topic_id: dict.fromkeys(sorted(numbers), NO_START_OFFSET) for topic_id, numbers in partitions.items()}
+    asked = state_calls.begin_call(step, group, partitions)
+    step.call_when_written(InitializeState(group.group_id, group.epoch, offsets, keeps), initialized, asked)
+
+
+def initialized(machine: GroupTable, step: GroupStep, asked: Asked, result: Outcomes | CallFailed, now: Now) -> None:
+    """Note which partitions have state now. The others are requested again by the next heartbeat."""
+    group = asked.ended(machine)
+    if group is not None:
+        after = group.share_partitions.ended(asked.partitions, state_calls.done_of(group.group_id, result))
+        state_calls.put_share_partitions(machine, step, group, after)

@@ -1,0 +1,56 @@
+"""The sessions of the members of share groups, and the end of memberships."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.share import records
+from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.step import GroupStep
+from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
+
+
+def set_session(machine: GroupTable, group_id: str, member_id: str, now: Now) -> None:
+    """Restart the session of a member."""
+    timeout_ms = machine.share_config(group_id).session_timeout_ms
+    machine.timers.set(TimerKey(TimerKind.SESSION, group_id, member_id), now.mono_ms + timeout_ms)
+
+
+def start_sessions(machine: GroupTable, group: ShareGroup, member_ids: Iterable[str], now: Now) -> None:
+    """The coordinator was loaded, or the removal of these members was undone."""
+    for member_id in member_ids:
+        if member_id in group.members:
+            set_session(machine, group.group_id, member_id, now)
+
+
+def cancel_session(machine: GroupTable, group_id: str, member_id: str) -> None:
+    machine.timers.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
+
+
+class MemberRemoved(NamedTuple):
+    """The records that remove a member."""
+
+    group_id: str
+    member_id: str
+
+    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
+        """Nothing waits for them."""
+
+    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
+        """It is a member again, with a new session."""
+        group = machine.groups.get(self.group_id)
+        if isinstance(group, ShareGroup):
+            start_sessions(machine, group, [self.member_id], now)
+
+
+def remove_member(machine: GroupTable, step: GroupStep, group: ShareGroup, member_id: str) -> None:
+    """Remove a member that leaves, or whose session is over. The others share the partitions again."""
+    machine.append(step, records.member_tombstones(group.group_id, member_id))
+    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, metadata_hash)])
+    cancel_session(machine, group.group_id, member_id)
+    step.then(MemberRemoved(group.group_id, member_id))

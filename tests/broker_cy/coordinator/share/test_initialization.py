@@ -1,0 +1,314 @@
+"""The state of share partitions: it is requested once, kept, requested again, and deleted."""
+
+from __future__ import annotations
+
+from broker_cy.coordinator.share.state_calls import DeleteState, InitializeState
+from broker_cy.coordinator.step import CallFailed
+from broker_cy.core.errors import ErrorCode
+from tests.broker_cy.coordinator.consumer_harness import Topics
+from tests.broker_cy.coordinator.harness import GROUP, durable
+from tests.broker_cy.coordinator.share_harness import ShareHarness
+
+ALL = {("t", partition) for partition in range(4)}
+RETRY_MS = 30_000
+
+
+def starts(request: object) -> set[tuple[int, int]]:
+    assert isinstance(request, InitializeState)
+    return {each for offsets in request.start_offsets.values() for each in offsets.items()}
+
+
+def test_state_is_requested_once_and_after_its_record() -> None:
+    """If this fails, the state of consumed records is reset (KAFKA-19204), or state without a group is left."""
+    h = ShareHarness()
+    h.hold = True
+    h.enter("join", "m")
+    assert h.calls == []
+    h.write()
+    for number in range(3):
+        h.beat(number, "m", 2)
+    h.write()
+    (request,) = h.serve()
+    assert isinstance(request, InitializeState)
+    assert (request.group_id, request.state_epoch, request.keeps) == (GROUP, 2, False)
+    assert starts(request) == {(partition, -1) for partition in range(4)}
+    h.write()
+    h.beat("after", "m", 2)
+    assert h.calls == []
+
+
+def test_state_of_a_lost_record_is_not_requested() -> None:
+    """If this fails, a deleted group leaves state behind that a later group of its id stumbles over."""
+    h = ShareHarness()
+    h.hold = True
+    h.enter("join", "m")
+    h.fail()
+    assert h.calls == []
+    h.hold = False
+    h.enter("again", "m")
+    assert len(h.serve()) == 1
+    assert h.initialized() == ALL
+
+
+def test_partitions_that_fail_are_requested_again_by_the_next_heartbeat() -> None:
+    """If this fails, members never get a partition whose share coordinator was away for a while (KAFKA-19204)."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    h.state.failing = {1: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    h.serve()
+    assert (h.initialized(), h.initializing()) == (ALL - {("t", 1)}, set())
+    h.state.failing = {}
+    h.advance(1_000)
+    h.beat("again", "m", 2)
+    assert h.assigned("again") == ALL - {("t", 1)}
+    (request,) = h.serve()
+    assert starts(request) == {(1, -1)}
+    h.advance(1_000)
+    h.beat("all", "m", 3)
+    assert h.assigned("all") == ALL
+
+
+def test_a_request_that_fails_whole_is_made_again() -> None:
+    """If this fails, members get no partitions after a defect of the service."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    (call,) = h.calls
+    h.calls = []
+    h.run(call.then, *call.about, CallFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "a defect"))
+    assert (h.initialized(), h.initializing()) == (set(), set())
+    h.beat("again", "m", 2)
+    assert len(h.serve()) == 1
+    assert h.initialized() == ALL
+
+
+def test_an_answer_that_is_not_noted_is_asked_for_again_and_keeps_the_state() -> None:
+    """If this fails, a partition is stuck in initialization, or what was consumed of it is delivered again."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    h.hold = True
+    h.serve()
+    h.fail()
+    h.hold = False
+    assert h.initializing() == ALL
+    for key in h.state.states:
+        h.state.states[key] = (2, 100)
+    h.advance(RETRY_MS - 1)
+    h.beat("early", "m", 2)
+    assert h.calls == []
+    h.advance(1)
+    h.beat("due", "m", 2)
+    (request,) = h.serve()
+    assert isinstance(request, InitializeState)
+    assert request.keeps
+    assert h.initialized() == ALL
+    assert set(h.state.states.values()) == {(2, 100)}
+
+
+def test_a_request_that_takes_long_is_not_repeated() -> None:
+    """If this fails, a second initialization arrives after members have begun to consume, and resets what they did."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    h.advance(RETRY_MS + 1)
+    h.beat("b", "m", 2)
+    assert len(h.calls) == 1
+    h.serve()
+    assert h.initialized() == ALL
+
+
+def test_the_next_coordinator_asks_again_and_keeps_the_state() -> None:
+    """If this fails, partitions are stuck after a move of the coordinator, or altered offsets are lost."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    h.state.serve(h.calls[0].request)
+    for key in h.state.states:
+        h.state.states[key] = (2, 7)
+    before = len(h.log)
+    h.restart_with_calls()
+    (request,) = h.serve()
+    assert isinstance(request, InitializeState)
+    assert request.keeps
+    assert (h.initialized(), set(h.state.states.values())) == (ALL, {(2, 7)})
+    assert len(h.log) == before + 1
+
+
+def test_new_partitions_do_not_reset_the_others() -> None:
+    """If this fails, a topic that grows is consumed from its start again."""
+    h = ShareHarness(Topics(t=1))
+    epoch = h.ready()
+    h.change(h.topics.put("t", 3))
+    h.beat("b", "m", epoch)
+    (request,) = h.serve()
+    assert starts(request) == {(1, -1), (2, -1)}
+    assert h.initialized() == {("t", 0), ("t", 1), ("t", 2)}
+
+
+def test_deleted_topics_are_forgotten() -> None:
+    """If this fails, the record of a group grows with each topic that it has ever read."""
+    h = ShareHarness(Topics(t=2, u=1))
+    epoch = h.ready("m", "t", "u")
+    h.change(h.topics.delete("t"))
+    assert h.initialized() == {("u", 0)}
+    h.change(h.topics.put("t", 1))
+    h.advance(1_000)
+    epoch = h.beat("b", "m", epoch).member_epoch
+    h.serve()
+    h.advance(1_000)
+    h.beat("b2", "m", epoch)
+    assert h.assigned("b2") == {("t", 0), ("u", 0)}
+
+
+def test_a_topic_that_is_deleted_while_its_state_is_requested_stays_forgotten() -> None:
+    """If this fails, a partition that does not exist is assigned."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    h.change(h.topics.delete("t"))
+    h.serve()
+    assert (h.initialized(), h.initializing()) == (set(), set())
+    written = len(h.log)
+    h.advance(1_000)
+    epoch = h.beat("b", "m", 2).member_epoch
+    written = len(h.log)
+    h.beat("b2", "m", epoch)
+    assert len(h.log) == written
+
+
+def test_topics_that_no_coordinator_saw_deleted_are_forgotten_after_a_start() -> None:
+    """If this fails, a group keeps partitions of topics that were deleted while its coordinator was down, and begins
+    another epoch with each heartbeat.
+    """
+    h = ShareHarness(Topics(t=2, u=1))
+    epoch = h.ready("m", "t", "u")
+    h.topics.delete("t")
+    h.restart_with_calls()
+    assert h.initialized() == {("u", 0)}
+    h.advance(1_000)
+    epoch = h.beat("b", "m", epoch).member_epoch
+    written = len(h.log)
+    h.beat("b2", "m", epoch)
+    assert len(h.log) == written
+
+
+def test_initialized_topics_that_do_not_exist_begin_no_epochs() -> None:
+    """If this fails, each heartbeat writes records, because of a topic whose deletion could not be noted."""
+    h = ShareHarness(Topics(t=2, u=1))
+    epoch = h.ready("m", "t", "u")
+    h.hold = True
+    h.change(h.topics.delete("t"))
+    h.fail()
+    h.hold = False
+    h.advance(1_000)
+    epoch = h.beat("b", "m", epoch).member_epoch
+    assert len(h.sharers().share_partitions.initialized) == 2
+    written = len(h.log)
+    h.beat("b2", "m", epoch)
+    assert len(h.log) == written
+
+
+# ---- DeleteGroups ----
+
+
+def test_a_group_is_deleted_with_its_state() -> None:
+    """If this fails, a later group of the id skips records, because it has the offsets of the deleted one."""
+    h = ShareHarness()
+    h.ready()
+    assert h.delete_share_groups("members", GROUP) == {GROUP: ErrorCode.NON_EMPTY_GROUP}
+    h.beat("leave", "m", -1)
+    assert h.delete_share_groups("d", GROUP) is None
+    assert not h.sharers().share_partitions.initialized
+    (request,) = h.serve()
+    assert isinstance(request, DeleteState)
+    assert h.answers["d"] == {GROUP: ErrorCode.NONE}
+    assert (h.state.states, GROUP in h.machine.groups) == ({}, False)
+    assert [int.from_bytes(record.key[:2], "big") for record in h.log[-3:]] == [12, 15, 11]
+    before = durable(h.machine)
+    h.restart()
+    assert durable(h.machine) == before
+
+
+def test_a_group_whose_state_stays_is_not_deleted() -> None:
+    """If this fails, state is left behind that a later group of the id stumbles over."""
+    h = ShareHarness()
+    h.ready()
+    h.beat("leave", "m", -1)
+    h.state.failing = {2: ErrorCode.NOT_COORDINATOR}
+    h.delete_share_groups("d", GROUP, "missing")
+    h.serve()
+    assert h.answers["d"] == {GROUP: ErrorCode.NOT_COORDINATOR}
+    assert h.list_groups()
+    h.state.failing = {}
+    h.delete_share_groups("again", GROUP)
+    h.serve()
+    assert h.answers["again"] == {GROUP: ErrorCode.NONE}
+    assert h.state.states == {}
+
+
+def test_the_next_coordinator_completes_a_deletion_of_state() -> None:
+    """If this fails, state that an administrator has deleted comes back."""
+    h = ShareHarness()
+    h.ready()
+    h.beat("leave", "m", -1)
+    h.delete_share_groups("d", GROUP)
+    h.restart_with_calls()
+    assert len(h.serve()) == 1
+    assert h.state.states == {}
+    assert not h.sharers().share_partitions.deleting
+
+
+def test_members_that_join_meanwhile_keep_the_group() -> None:
+    """If this fails, a member reads partitions without state, or its group vanishes under it."""
+    h = ShareHarness()
+    h.ready()
+    h.beat("leave", "m", -1)
+    h.delete_share_groups("d", GROUP)
+    h.enter("join", "n")
+    assert len(h.calls) == 1, "an initialization overtakes the deletion"
+    h.serve()
+    assert h.answers["d"] == {GROUP: ErrorCode.NON_EMPTY_GROUP}
+    epoch = h.answers["join"].member_epoch
+    h.beat("b", "n", epoch)
+    h.serve()
+    h.advance(1_000)
+    h.beat("b2", "n", epoch)
+    assert h.assigned("b2") == ALL
+    assert len(h.state.states) == 4
+
+
+def test_groups_whose_state_is_requested_are_deleted_later() -> None:
+    """If this fails, a late initialization leaves the state of a deleted group behind."""
+    h = ShareHarness()
+    h.enter("join", "m")
+    h.beat("leave", "m", -1)
+    assert h.delete_share_groups("d", GROUP) == {GROUP: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert h.delete_groups("d2", GROUP) == {GROUP: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    h.serve()
+    h.delete_share_groups("d3", GROUP)
+    h.serve()
+    assert h.answers["d3"] == {GROUP: ErrorCode.NONE}
+    assert h.state.states == {}
+
+
+def test_a_group_without_state_is_deleted_at_once() -> None:
+    """If this fails, a group whose members have named topics that do not exist cannot be deleted."""
+    h = ShareHarness()
+    h.enter("join", "m", "nothing")
+    h.beat("leave", "m", -1)
+    assert h.delete_share_groups("d", GROUP) == {GROUP: ErrorCode.NONE}
+    assert GROUP not in h.machine.groups
+
+
+def test_a_deletion_that_cannot_be_written_is_refused_and_undone() -> None:
+    """If this fails, an administrator's request hangs, or half a deletion stays."""
+    h = ShareHarness()
+    h.ready()
+    h.beat("leave", "m", -1)
+    before = durable(h.machine)
+    h.hold = True
+    h.delete_share_groups("d", GROUP)
+    h.fail()
+    assert h.answers["d"] == {GROUP: ErrorCode.NOT_COORDINATOR}
+    assert durable(h.machine) == before
+    assert h.calls == []
+    h.hold = False
+    h.delete_share_groups("again", GROUP)
+    h.serve()
+    assert h.answers["again"] == {GROUP: ErrorCode.NONE}
