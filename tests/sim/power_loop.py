@@ -101,6 +101,16 @@ class Loop:
         timers, self.timers = self.timers, []
         self._fire(timers)
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass: the timers that are due fire in their order, and the next turn has their effects."""
+        end_s = self._now_s + seconds
+        while due := [each for each in self.timers if each.callback is not None and each.when_s <= end_s]:
+            first = min(due, key=lambda each: each.when_s)
+            self.timers.remove(first)
+            self._fire([first])
+        self.timers = [each for each in self.timers if each.callback is not None]
+        self._now_s = end_s
+
     def settle(self) -> None:
         """Run everything that waits, and everything that results from it, except timers."""
         while self.soon or self.work.waiting:
