@@ -1,8 +1,8 @@
 """A group of any type: what the operations on groups and their offsets ask of it; and the table of all groups of a
 partition, which groups of any type use.
 
-A type of groups is a subclass of `Group` (in the module `hooks` of its package, or `other_groups`), and the functions
-that apply its records, in `group_machine`.
+A type of groups is a subclass of `Group` (in the module `hooks` of its package), and the functions that apply its
+records, in `group_machine`.
 """
 
 from __future__ import annotations

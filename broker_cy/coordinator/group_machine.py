@@ -23,11 +23,11 @@ from broker_cy.coordinator.consumer import replay as consumer_replay
 from broker_cy.coordinator.group import UNKNOWN_OFFSET, Group, GroupAdded, GroupTable
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, CommitBefore, OffsetsBefore
-from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroup
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.share import deletion as share_deletion
 from broker_cy.coordinator.share import replay as share_replay
 from broker_cy.coordinator.step import GroupStep, append_error
+from broker_cy.coordinator.streams import replay as streams_replay
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import UNCHANGED, Before, Now
@@ -204,34 +204,6 @@ class ClassicRemoved(NamedTuple):
         }
 
 
-class OtherBefore(NamedTuple):
-    """A record of a group of another type."""
-
-    group: OtherGroup
-    key: bytes
-    value: bytes | None
-
-    @property
-    def group_id(self) -> str:
-        return self.group.group_id
-
-    def restore(self, machine: GroupMachine) -> None:
-        if self.value is None:
-            del self.group.records[self.key]
-        else:
-            self.group.records[self.key] = self.value
-            machine.put_back(self.group)
-
-    def undo(self, group: Group | None) -> Group | None:
-        # The tombstone of its last record has removed the group.
-        before = group if isinstance(group, OtherGroup) else OtherGroup(self.group_id, self.group.group_type)
-        if self.value is None:
-            del before.records[self.key]
-        else:
-            before.records[self.key] = self.value
-        return before
-
-
 # ---- the types of records ----
 
 
@@ -271,33 +243,17 @@ def _change_classic(machine: GroupMachine, offset: int, producer_id: int, key: b
     return before
 
 
-def _change_other(machine: GroupMachine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:
-    group_id = records.group_of_key(key)
-    group = machine.groups.get(group_id)
-    if isinstance(group, OtherGroup):
-        before = OtherBefore(group, key, group.records.get(key))
-        if value is not None:
-            group.records[key] = value
-        elif group.records.pop(key, None) is None:
-            return UNCHANGED
-        elif not group.records:
-            del machine.groups[group_id]
-        return before
-    if value is None:
-        return UNCHANGED
-    machine.add_group(OtherGroup(group_id, GROUP_TYPES[records.key_type(key)])).records[key] = value
-    return GroupAdded(group_id, group)
-
-
 # By the first two bytes of a key, which are its type: this is looked up for each record of a log.
 _CHANGES: dict[bytes, Callable[[GroupMachine, int, int, bytes, bytes | None], Before]] = {
     kind.to_bytes(2, "big"): change
     for kinds, change in (
         ((KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT), _change_offset),
         ((KeyType.GROUP_METADATA,), _change_classic),
-        (GROUP_TYPES, _change_other),
-        *(((kind,), change) for kind, change in consumer_replay.CHANGES.items()),
-        *(((kind,), change) for kind, change in share_replay.CHANGES.items()),
+        *(
+            ((kind,), change)
+            for changes in (consumer_replay.CHANGES, share_replay.CHANGES, streams_replay.CHANGES)
+            for kind, change in changes.items()
+        ),
     )
     for kind in kinds
 }

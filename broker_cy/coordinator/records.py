@@ -9,9 +9,7 @@ from broker_cy.core.errors import WireError
 
 
 class KeyType(IntEnum):
-    """The number at the start of a key. All others belong to groups of other types, or to a Kafka that is newer than
-    4.3.
-    """
+    """The number at the start of a key. All others belong to a Kafka that is newer than 4.3."""
 
     LEGACY_OFFSET_COMMIT = 0
     OFFSET_COMMIT = 1
@@ -29,6 +27,12 @@ class KeyType(IntEnum):
     SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
     SHARE_GROUP_STATE_PARTITION_METADATA = 15
     CONSUMER_GROUP_REGULAR_EXPRESSION = 16
+    STREAMS_GROUP_METADATA = 17
+    STREAMS_GROUP_MEMBER_METADATA = 19
+    STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
+    STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER = 21
+    STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT = 22
+    STREAMS_GROUP_TOPOLOGY = 23
 
 
 def key_type(key: bytes) -> int:

@@ -22,7 +22,9 @@ class TimerKind(IntEnum):
     SYNC = 2
     """The wait for the SyncGroup requests of a group."""
     REBALANCE = 3
-    """The time in which a member has to give up partitions."""
+    """The time in which a member has to give up partitions, or tasks."""
+    INITIAL_DELAY = 4
+    """The wait of an empty streams group for more members, before its first assignment."""
 
     # Keys are hashed with each heartbeat, and the hash of an enumeration's member is computed in Python.
     __hash__ = int.__hash__

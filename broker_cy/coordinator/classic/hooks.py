@@ -58,7 +58,7 @@ class HookedGroup(ClassicGroup):
             rebalance.on_session_timer(machine, step, self, key.member_id, now)
         elif key.kind is TimerKind.JOIN:
             rebalance.on_join_timer(machine, step, self, now)
-        else:
+        elif key.kind is TimerKind.SYNC:
             rebalance.on_sync_timer(machine, step, self, now)
 
     def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:

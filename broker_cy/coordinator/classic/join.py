@@ -29,6 +29,7 @@ from broker_cy.coordinator.consumer import classic_members
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
+from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
@@ -57,8 +58,8 @@ def join(
     """Handle a JoinGroup. `unique` is the random part of a member id that may be created here."""
     is_unknown = request.member_id == ""
     group = machine.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup) and not group.members:
-        # A consumer group without members leaves its id to a classic group.
+    if isinstance(group, ConsumerGroup | StreamsGroup) and not group.members:
+        # Without members, these groups leave their id to a classic group.
         if is_unknown:
             machine.append(step, group.tombstones())
         group = None

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
-from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS, EpochGroup, ModernGroup, ModernMember
+from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS, EpochGroup, EpochMember, ModernGroup
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec
 
 K = TypeVar("K", bound=codec.Message)
-M = TypeVar("M", bound=ModernMember)
+E = TypeVar("E", bound=EpochMember)
+# The target assignment of one member.
+T = TypeVar("T")
 
 # The epoch of the target after a tombstone of its record.
 TARGET_DELETED_EPOCH: Final = -1
@@ -34,13 +35,13 @@ class MemberBefore(NamedTuple):
     member: Any | None
 
     def undo(self, group: Group | None) -> Group | None:
-        if isinstance(group, ModernGroup):
+        if isinstance(group, EpochGroup):
             group.put_member(self.member_id, self.member)
         return group
 
     def restore(self, machine: GroupTable) -> None:
         group = machine.groups[self.group_id]
-        if isinstance(group, ModernGroup):
+        if isinstance(group, EpochGroup):
             put_member(machine, group, self.member_id, self.member)
 
 
@@ -49,10 +50,10 @@ class TargetBefore(NamedTuple):
 
     group_id: str
     member_id: str
-    target: Assignment | None
+    target: Any | None
 
     def undo(self, group: Group | None) -> Group | None:
-        if isinstance(group, ModernGroup):
+        if isinstance(group, EpochGroup):
             group.put_target(self.member_id, self.target)
         return group
 
@@ -94,6 +95,8 @@ class GroupRemoved(NamedTuple):
 
     def restore(self, machine: GroupTable) -> None:
         machine.put_back(self.group)
+        for topic in self.group.subscribed_topics():
+            machine.subscribers.subscribe(self.group_id, topic)
 
 
 class FirstRecord(NamedTuple):
@@ -122,9 +125,19 @@ def first(added: GroupAdded | None, before: Before) -> Before:
 # ---- changes with the index of subscribed topics ----
 
 
-def put_member(machine: GroupTable, group: ModernGroup[M], member_id: str, new: M | None) -> None:
+def removed(machine: GroupTable, group: EpochGroup[Any, Any]) -> GroupRemoved:
+    """Remove a group."""
+    del machine.groups[group.group_id]
+    for topic in group.subscribed_topics():
+        machine.subscribers.unsubscribe(group.group_id, topic)
+    return GroupRemoved(group.group_id, group)
+
+
+def put_member(machine: GroupTable, group: EpochGroup[E, Any], member_id: str, new: E | None) -> None:
     """Add, replace or (None) remove a member."""
     old = group.put_member(member_id, new)
+    if not isinstance(group, ModernGroup):
+        return
     before, after = (frozenset() if each is None else each.topics for each in (old, new))
     if before != after:
         index_topics(machine, group, before ^ after)
@@ -148,29 +161,29 @@ def read_key(cls: type[K], key: bytes) -> K:
 
 
 @dataclass(frozen=True, slots=True)
-class ModernReplay(Generic[M]):
-    """The changes by the records of consumer or share groups, given their classes of messages. `hooked` is the class of
-    these groups in a table. `with_metadata` and `with_current` read the value of a record; `left` is a member after the
-    tombstone of its assignment.
+class ModernReplay(Generic[E, T]):
+    """The changes by the records of consumer, share or streams groups, given their classes of messages. `hooked` is the
+    class of these groups in a table. `with_metadata` and `with_current` read the value of a record; `left` is a member
+    after the tombstone of its assignment.
     """
 
-    hooked: type[ModernGroup[M]]
+    hooked: type[EpochGroup[E, T]]
     epoch_key: type[Any]
     epoch_value: type[Any]
     target_epoch_key: type[Any]
     target_epoch_value: type[Any]
     target_key: type[Any]
-    target_of: Callable[[bytes], Assignment]
+    target_of: Callable[[bytes], T]
     member_key: type[Any]
-    new_member: Callable[[str], M]
-    with_metadata: Callable[[M, bytes], M]
+    new_member: Callable[[str], E]
+    with_metadata: Callable[[E, bytes], E]
     current_key: type[Any]
-    with_current: Callable[[M, bytes], M]
-    left: Callable[[M], M]
+    with_current: Callable[[E, bytes], E]
+    left: Callable[[E], E]
 
     def group(
         self, machine: GroupTable, group_id: str, value: bytes | None
-    ) -> tuple[ModernGroup[M] | None, GroupAdded | None]:
+    ) -> tuple[EpochGroup[E, T] | None, GroupAdded | None]:
         """The group, which a value creates; then the second part is what it replaced. None for a tombstone without a
         group.
         """
@@ -189,8 +202,7 @@ class ModernReplay(Generic[M]):
         if group is None:
             return UNCHANGED
         if value is None:
-            del machine.groups[group_id]
-            return GroupRemoved(group_id, group)
+            return removed(machine, group)
         before = EpochsBefore.of(group)
         data, _ = codec.decode_versioned(self.epoch_value, value)
         group.epoch, group.metadata_hash = data.epoch, data.metadata_hash

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
@@ -11,6 +11,9 @@ from broker_cy.coordinator.modern.group import NO_PARTITIONS, partition_counts, 
 from broker_cy.coordinator.step import Record
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
+
+# The target assignment of one member.
+T = TypeVar("T")
 
 
 class Subscriber(NamedTuple):
@@ -62,8 +65,15 @@ def target_records(
         found = assign(spec)
     except AssignorError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot assign partitions: {error}") from error
+    return changed_targets({member_id: found[member_id] for member_id in spec.members}, target, record)
+
+
+def changed_targets(
+    found: Mapping[str, T], target: Mapping[str, T], record: Callable[[str, T], Record]
+) -> list[Record]:
+    """The records of the members whose target changes."""
     return [
-        record(member_id, found[member_id])
-        for member_id in spec.members
-        if member_id not in target or found[member_id] != target[member_id]
+        record(member_id, new)
+        for member_id, new in found.items()
+        if member_id not in target or new != target[member_id]
     ]

@@ -12,11 +12,11 @@ from broker_cy.coordinator.classic import join, membership, sync
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group_machine import GroupMachine
-from broker_cy.coordinator.modern.group import ModernGroup
-from broker_cy.coordinator.other_groups import OtherGroup
+from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.step import ClientFacts, GroupStep, Place, Record
+from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
@@ -372,6 +372,16 @@ def consumer_state(group: ConsumerGroup) -> tuple[Any, ...]:
     )
 
 
+def streams_state(group: StreamsGroup) -> tuple[Any, ...]:
+    """Return the durable state of a streams group, for comparison."""
+    return (
+        (group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_at_ms),
+        (group.topology, dict(group.readers), group.validated_epoch, dict(group.assignment_configs)),
+        (dict(group.members), dict(group.target), dict(group.active)),
+        {task: dict(processes) for task, processes in group.copies.items()},
+    )
+
+
 def share_state(group: ShareGroup) -> tuple[Any, ...]:
     """Return the durable state of a share group, for comparison."""
     return (
@@ -394,13 +404,13 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
             for topic, partitions in topics.items()
             for index, offset in partitions.items()
         },
-        "other": {
-            group.group_id: dict(group.records) for group in machine.groups.values() if isinstance(group, OtherGroup)
-        },
         "consumer": {
             group.group_id: consumer_state(group)
             for group in machine.groups.values()
             if isinstance(group, ConsumerGroup)
+        },
+        "streams": {
+            group.group_id: streams_state(group) for group in machine.groups.values() if isinstance(group, StreamsGroup)
         },
         "share": {
             group.group_id: share_state(group) for group in machine.groups.values() if isinstance(group, ShareGroup)
@@ -408,7 +418,7 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
         "subscribers": {
             topic: set(machine.subscribers.of(topic))
             for group in machine.groups.values()
-            if isinstance(group, ModernGroup)
+            if isinstance(group, EpochGroup)
             for topic in group.subscribed_topics()
         },
         "pending": sorted(machine.offsets.pending_offsets(), key=repr),

@@ -1,0 +1,44 @@
+"""The end of memberships: members that leave, and those whose time is over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.step import GroupStep
+from broker_cy.coordinator.streams import deadlines, records
+from broker_cy.coordinator.streams.group import StreamsGroup
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
+
+
+class MemberFenced(NamedTuple):
+    """The records that remove a member."""
+
+    group_id: str
+    member_id: str
+
+    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
+        """Nothing waits for them."""
+
+    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
+        """It is a member again, with a new session."""
+        group = machine.groups.get(self.group_id)
+        if isinstance(group, StreamsGroup):
+            deadlines.start_timers(machine, group, [self.member_id], now)
+
+
+def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: str) -> None:
+    """Remove a member. The others share the tasks again."""
+    group_id = group.group_id
+    machine.append(step, records.member_tombstones(group_id, member_id))
+    deadlines.cancel_timers(machine, group_id, member_id)
+    machine.append(
+        step,
+        [
+            records.epoch_record(
+                group_id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.assignment_configs
+            )
+        ],
+    )
+    step.then(MemberFenced(group_id, member_id))

@@ -1,0 +1,237 @@
+"""A streams group: its topology, its members, and which process has which task. All of it follows from records, except
+what is named live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Self
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
+from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType, names_member
+from broker_cy.coordinator.modern.commits import for_producers, stale_for_producers
+from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.streams.configure import ConfiguredTopology
+from broker_cy.coordinator.streams.member import HeldTasks, StreamsMember
+from broker_cy.coordinator.streams.topology import Topology
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
+from broker_cy.wire import messages
+
+# From this version on, OffsetCommit has the member epoch.
+VERSION_MEMBER_EPOCH: Final = 9
+NO_TOPOLOGY_VALIDATED: Final = -1
+
+Task = tuple[str, int]
+
+
+class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
+    """Invariants: `active` has each task that is active in a member, with that member's id. `copies` counts, for each
+    task, the members of each process that have a standby or warm-up task of it; no count is 0.
+    """
+
+    __slots__ = (
+        "active",
+        "assignment_configs",
+        "configured",
+        "copies",
+        "creating",
+        "creation_errors",
+        "endpoint_epoch",
+        "readers",
+        "shutdown_by",
+        "topology",
+        "validated_epoch",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.topology: Topology | None = None
+        # The subtopology that reads each topic.
+        self.readers: Mapping[str, str] = {}
+        # The epoch of the topology that the topics fit.
+        self.validated_epoch = NO_TOPOLOGY_VALIDATED
+        # The settings of the last epoch that the assignor uses.
+        self.assignment_configs: Mapping[str, str] = {}
+        self.active: dict[Task, str] = {}
+        self.copies: dict[Task, dict[str, int]] = {}
+        # Live state: the topology against the topics of the cluster, as it was computed last.
+        self.configured: ConfiguredTopology | None = None
+        # Live state: counts the changes of the tasks of members with an endpoint.
+        self.endpoint_epoch = 0
+        # Live state: the member that has asked all members to shut down, until the group is empty.
+        self.shutdown_by: str | None = None
+        # Live state: internal topics that are being created, and why some could not be, until when (monotonic).
+        # Bounded by the topology.
+        self.creating: frozenset[str] = frozenset()
+        self.creation_errors: dict[str, tuple[str, int]] = {}
+
+    def copied(self) -> Self:
+        found = super().copied()
+        found.topology, found.readers = self.topology, self.readers
+        found.validated_epoch, found.assignment_configs = self.validated_epoch, self.assignment_configs
+        found.active = dict(self.active)
+        found.copies = {task: dict(counts) for task, counts in self.copies.items()}
+        found.configured = self.configured
+        return found
+
+    # ---- what any group has ----
+
+    @property
+    def group_type(self) -> GroupType:
+        return GroupType.STREAMS
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.topology is None or self.topology.epoch != self.validated_epoch:
+            return "NotReady"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_stable else "Reconciling"
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return "streams"
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.members
+
+    def subscribed_topics(self) -> set[str]:
+        return set() if self.topology is None else self.topology.required_topics()
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether members read the topic. Without members, all offsets may be deleted."""
+        return bool(self.members) and topic in self.readers
+
+    def check_deletion(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def check_offset_deletion(self) -> None:
+        """Offsets of topics that the application does not read may be deleted at any time."""
+
+    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
+        return lambda offset: offset.commit_timestamp_ms
+
+    # ---- commit and fetch ----
+
+    def check_commit(
+        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
+    ) -> CommitCheck | None:
+        """As in any group. A commit does not prolong the session."""
+        epoch = request.generation_id_or_member_epoch
+        if epoch < 0 and not self.members:
+            return None
+        member = self.member(request.member_id)
+        if version < VERSION_MEMBER_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"OffsetCommit version {version} has no member epoch; use version {VERSION_MEMBER_EPOCH} or later",
+            )
+        return self._commit_check(member, epoch)
+
+    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
+        """As in any group; a stale epoch is ILLEGAL_GENERATION, which the producer knows."""
+        if not names_member(request) or (request.generation_id < 0 and not self.members):
+            return None
+        with stale_for_producers():
+            check = self._commit_check(self.member(request.member_id), request.generation_id)
+        return None if check is None else for_producers(check)
+
+    def _commit_check(self, member: StreamsMember, epoch: int) -> CommitCheck | None:
+        """Return the check of each partition for an epoch that is older than the member's; None if none is needed.
+        Raises KafkaError for a newer one.
+        """
+        if epoch == member.epoch:
+            return None
+        if epoch > member.epoch:
+            raise KafkaError(
+                ErrorCode.STALE_MEMBER_EPOCH,
+                f"member epoch {epoch} is newer than the epoch {member.epoch} of the member",
+            )
+        readers = self.readers
+
+        def check(topic: str, _: UUID, partition: int) -> None:
+            subtopology = readers.get(topic)
+            since = None if subtopology is None else member.active_since(subtopology, partition)
+            if since is None or epoch < since:
+                raise KafkaError(
+                    ErrorCode.STALE_MEMBER_EPOCH,
+                    f"the member does not have the task of partition {partition} of {topic} since its epoch {epoch}",
+                )
+
+        return check
+
+    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+        if request.member_id is None and request.member_epoch < 0:
+            return True
+        member = self.member(request.member_id or "")
+        if request.member_epoch != member.epoch:
+            raise KafkaError(
+                ErrorCode.STALE_MEMBER_EPOCH,
+                f"member epoch {request.member_epoch} is not the epoch {member.epoch} of the member",
+            )
+        return True
+
+    # ---- tasks ----
+
+    def target_of(self, member_id: str) -> TaskAssignment:
+        return self.target.get(member_id, NO_TASKS)
+
+    def active_process(self, subtopology: str, partition: int) -> str | None:
+        """The process in which the task is active, also if it has to give it up; None if it is in none."""
+        member = self.members.get(self.active.get((subtopology, partition), ""))
+        return None if member is None else member.process_id
+
+    def has_copy(self, subtopology: str, partition: int, process_id: str) -> bool:
+        """Whether the process has a standby or warm-up task of it, also if it has to give it up."""
+        return process_id in self.copies.get((subtopology, partition), ())
+
+    def put_member(self, member_id: str, new: StreamsMember | None) -> StreamsMember | None:
+        old = super().put_member(member_id, new)
+        if old is not None:
+            for held in (old.assigned, old.revoking):
+                for task in _tasks(held.active):
+                    if self.active.get(task) == member_id:
+                        del self.active[task]
+                self._count_copies(old.process_id, held, -1)
+        if new is not None:
+            for held in (new.assigned, new.revoking):
+                # A log that is compacted while it is read may show two holders: the newest record is right.
+                self.active.update(dict.fromkeys(_tasks(held.active), member_id))
+                self._count_copies(new.process_id, held, 1)
+        if not self.members:
+            self.shutdown_by = None
+        return old
+
+    def _count_copies(self, process_id: str, held: HeldTasks, change: int) -> None:
+        for task in (*_tasks(held.standby), *_tasks(held.warmup)):
+            counts = self.copies.setdefault(task, {})
+            count = counts.get(process_id, 0) + change
+            if count:
+                counts[process_id] = count
+            else:
+                del counts[process_id]
+                if not counts:
+                    del self.copies[task]
+
+    # ---- topology ----
+
+    def put_topology(self, topology: Topology | None) -> None:
+        self.topology = topology
+        self.readers = {} if topology is None else topology.readers()
+
+    def failed_creations(self, mono_ms: int) -> dict[str, str]:
+        """Why internal topics could not be created in the last time, by topic."""
+        self.creation_errors = {
+            topic: (why, until_ms) for topic, (why, until_ms) in self.creation_errors.items() if until_ms > mono_ms
+        }
+        return {topic: why for topic, (why, _) in self.creation_errors.items()}
+
+
+def _tasks(tasks: Mapping[str, Iterable[int]]) -> list[Task]:
+    return [(subtopology, partition) for subtopology, partitions in tasks.items() for partition in partitions]

@@ -1,0 +1,442 @@
+"""StreamsGroupHeartbeat: joins, epochs, the handover of tasks, leaving, and deadlines."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
+from broker_cy.coordinator.settings import StreamsGroupSettings
+from broker_cy.coordinator.streams.configure import Status
+from broker_cy.coordinator.streams.describe import describe, named_topics
+from broker_cy.coordinator.streams.validation import check_request
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.image import RESOURCE_GROUP
+from broker_cy.wire import messages
+from tests.broker_cy.coordinator.consumer_harness import Topics, topic_id
+from tests.broker_cy.coordinator.harness import GROUP, durable
+from tests.broker_cy.coordinator.streams_harness import (
+    AT_ONCE,
+    REBALANCE_MS,
+    STATELESS,
+    WORD_COUNT,
+    Part,
+    StreamsHarness,
+    topology,
+)
+
+Request = messages.StreamsGroupHeartbeatRequest
+ALL = {"0": {0, 1, 2, 3}}
+SESSION_MS = 45_000
+
+
+@pytest.fixture
+def h() -> StreamsHarness:
+    return StreamsHarness()
+
+
+def two_members(h: StreamsHarness) -> int:
+    """A group whose members A and B have two tasks each; returns its epoch."""
+    h.enter("a", "A")
+    h.enter("b", "B")
+    h.beat("a revokes", "A", 2, owned=ALL)
+    kept = h.active("a revokes")
+    assert kept is not None
+    epoch: int = h.beat("a has revoked", "A", 2, owned=kept).member_epoch
+    assert h.beat("b gets them", "B", epoch).error_code == ErrorCode.NONE
+    assert h.streams().state_name == "Stable"
+    return epoch
+
+
+def test_the_first_member_gets_all_tasks(h: StreamsHarness) -> None:
+    """If this fails, an application that runs once does not process all partitions."""
+    answer = h.enter("join", "A")
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("A", 2, 5_000)
+    assert (h.active("join"), answer.status) == (ALL, [])
+    assert h.beat("again", "A", 2).active_tasks is None
+    assert h.streams().state_name == "Stable"
+
+
+def test_a_task_is_given_on_after_it_was_given_up(h: StreamsHarness) -> None:
+    """If this fails, two members process one partition at the same time."""
+    h.enter("a", "A")
+    answer = h.enter("b", "B")
+    assert (answer.member_epoch, h.active("b")) == (3, {})
+    assert h.beat("a 2", "A", 2, owned=ALL).member_epoch == 2
+    kept = h.active("a 2")
+    assert kept is not None
+    assert len(kept["0"]) == 2
+    assert h.beat("b 2", "B", 3).active_tasks is None
+    assert h.beat("a 3", "A", 2, owned=kept).member_epoch == 3
+    h.beat("b 3", "B", 3)
+    assert h.active("b 3") == {"0": ALL["0"] - kept["0"]}
+
+
+def test_members_of_a_process_share_a_disk() -> None:
+    """If this fails, two threads of a process open the state of one task, and both fail."""
+    h = StreamsHarness(Topics(t=1, counts=1), streams=AT_ONCE._replace(standby_replicas=1))
+    counting = topology(Part(["t"], changelogs=["counts"]))
+    h.enter("a", "A", counting, process_id="p")
+    h.enter("b", "B", counting, process_id="p")
+    both = [h.streams().target_of(member_id) for member_id in "AB"]
+    assert sorted(len(target.active) for target in both) == [0, 1]
+    assert not any(target.standby for target in both)
+    h.enter("c", "C", counting, process_id="q")
+    assert h.tasks("c") == TaskAssignment({}, {"0": frozenset({0})}, {})
+
+
+def test_a_standby_takes_over(h: StreamsHarness) -> None:
+    """If this fails, an instance that crashes leaves its tasks to one that has to read the whole changelog first."""
+    h = StreamsHarness(Topics(t=1, counts=1), streams=AT_ONCE._replace(standby_replicas=1))
+    counting = topology(Part(["t"], changelogs=["counts"]))
+    h.enter("a", "A", counting)
+    h.enter("b", "B", counting)
+    assert h.tasks("b") == TaskAssignment({}, {"0": frozenset({0})}, {})
+    h.enter("c", "C", counting)
+    h.beat("a leaves", "A", -1)
+    # Its copy is given up first, then it is active.
+    epoch = h.beat("b 2", "B", 3, owned={}, standby={"0": [0]}).member_epoch
+    assert epoch == 3
+    epoch = h.beat("b 3", "B", 3, owned={}, standby={}).member_epoch
+    h.beat("b 4", "B", epoch, owned={}, standby={})
+    assert h.streams().members["B"].assigned.active.keys() == {"0"}
+    h.beat("c 2", "C", 4, owned={}, standby={})
+    assert h.streams().members["C"].assigned.standby == {"0": frozenset({0})}
+
+
+def test_more_copies_begin_an_epoch(h: StreamsHarness) -> None:
+    """If this fails, a changed number of copies takes effect only with the next failure."""
+    h = StreamsHarness(Topics(t=1, counts=1))
+    counting = topology(Part(["t"], changelogs=["counts"]))
+    h.enter("a", "A", counting)
+    epoch = h.enter("b", "B", counting).member_epoch
+    h.topics.image.configs.set(RESOURCE_GROUP, GROUP, "streams.num.standby.replicas", "1")
+    h.advance(1_000)
+    assert h.beat("b 2", "B", epoch).member_epoch == epoch + 1
+    assert h.tasks("b 2") == TaskAssignment({}, {"0": frozenset({0})}, {})
+
+
+def test_the_first_assignment_waits_for_more_members() -> None:
+    """If this fails, an application that starts with ten instances moves its tasks ten times."""
+    h = StreamsHarness(streams=StreamsGroupSettings())
+    assert h.enter("a", "A").member_epoch == 1
+    assert h.active("a") == {}
+    assert list(h.statuses("a")) == [Status.ASSIGNMENT_DELAYED]
+    h.enter("b", "B")
+    assert h.streams().state_name == "Assigning"
+    h.advance(3_000)
+    assert (h.streams().epoch, h.streams().assignment_epoch) == (3, 3)
+    for member_id in "AB":
+        assert h.beat(member_id, member_id, 1).member_epoch == 3
+        assert len((h.active(member_id) or {})["0"]) == 2
+
+
+def test_several_joins_share_one_assignment() -> None:
+    """If this fails, a large application that starts is assigned once for each of its threads."""
+    h = StreamsHarness(streams=StreamsGroupSettings(initial_rebalance_delay_ms=0))
+    h.enter("a", "A")
+    assert h.enter("b", "B").member_epoch == 2
+    assert list(h.statuses("b")) == [Status.ASSIGNMENT_DELAYED]
+    h.advance(1_000)
+    h.beat("a 2", "A", 2, owned=ALL)
+    assert (h.streams().epoch, h.streams().assignment_epoch) == (3, 3)
+
+
+def test_a_lost_answer_can_be_asked_for_again(h: StreamsHarness) -> None:
+    """If this fails, a member that misses one answer loses its tasks and its state."""
+    epoch = two_members(h)
+    h.beat("b leaves", "B", -1)
+    kept = {"0": list(h.streams().members["A"].assigned.active["0"])}
+    assert h.beat("lost", "A", epoch, owned=kept).member_epoch == epoch + 1
+    assert h.beat("again", "A", epoch, owned=kept).member_epoch == epoch + 1
+    assert h.beat("blind", "A", epoch).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert h.beat("older", "A", epoch - 1, owned={}).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert h.beat("newer", "A", epoch + 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    h.enter("joins", "A")
+    assert (h.code("joins"), h.active("joins")) == (ErrorCode.NONE, ALL)
+
+
+def test_refused_members(h: StreamsHarness) -> None:
+    """If this fails, members get errors that they do not expect, and stop."""
+    assert h.beat("no group", "A", 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert h.beat("no group to leave", "A", -1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    h.enter("a", "A")
+    assert h.beat("unknown", "B", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.beat("unknown leaves", "B", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    h.join_new("x", group_id="classic")
+    assert h.enter("classic", "A", group_id="classic").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for token, owned in (("subtopology", {"7": [0]}), ("partition", {"0": [4]}), ("negative", {"0": [-1]})):
+        assert h.beat(token, "A", 2, owned=owned).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_full_group_takes_no_more_members() -> None:
+    """If this fails, `group.streams.max.size` is ignored, or a full group loses its own members."""
+    h = StreamsHarness(streams=AT_ONCE._replace(max_size=1))
+    h.enter("a", "A")
+    assert h.enter("b", "B").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert h.enter("a 2", "A").error_code == ErrorCode.NONE
+
+
+def test_the_first_member_decides_the_topology(h: StreamsHarness) -> None:
+    """If this fails, two versions of an application process the same tasks in different ways."""
+    before = h.enter("a", "A", topology(Part(["t"]), epoch=1)) and durable(h.machine)
+    assert h.enter("b", "B", topology(Part(["t"], sinks=["x"]), epoch=1)).error_code == ErrorCode.INVALID_REQUEST
+    assert h.enter("c", "C", topology(Part(["t"]), epoch=2)).error_code == ErrorCode.INVALID_REQUEST
+    assert durable(h.machine) == before
+    h.enter("d", "D", topology(Part(["other"]), epoch=0))
+    assert (h.code("d"), list(h.statuses("d"))) == (ErrorCode.NONE, [Status.STALE_TOPOLOGY])
+
+
+def test_topologies_that_no_topics_fit(h: StreamsHarness) -> None:
+    """If this fails, an application that cannot work waits forever, or a member breaks the coordinator."""
+    loop = topology(Part(repartitions=["x"], sinks=["y"]), Part(repartitions=["y"], sinks=["x"]))
+    assert h.enter("loop", "A", loop).error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert h.enter("unwritten", "A", topology(Part(["t"], repartitions=["x"]))).error_code == (
+        ErrorCode.STREAMS_INVALID_TOPOLOGY
+    )
+    assert h.enter("nothing", "A", topology(Part(sinks=[]))).error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    # Kafka fails on these.
+    assert h.enter("negative", "A", topology(Part(["t"]), epoch=-1)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    wild = topology(Part(["t"], copartitions=[([3], [])]))
+    assert h.enter("index", "A", wild).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert GROUP not in h.machine.groups
+
+
+def test_topics_that_are_missing_or_do_not_fit(h: StreamsHarness) -> None:
+    """If this fails, a member cannot tell its user why it does nothing."""
+    answer = h.enter("a", "A", topology(Part(["t", "u"], copartitions=[([0, 1], [])])))
+    assert (answer.member_epoch, h.active("a")) == (2, {})
+    assert h.statuses("a") == {Status.MISSING_SOURCE_TOPICS: "Source topics u are missing."}
+    assert h.streams().state_name == "NotReady"
+    h.change(h.topics.put("u", 2))
+    h.beat("a 2", "A", 2)
+    assert list(h.statuses("a 2")) == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    h.change(h.topics.put("u", 4))
+    h.beat("a 3", "A", 3)
+    assert (h.statuses("a 3"), h.active("a 3")) == ({}, ALL)
+    assert h.streams().state_name == "Stable"
+
+
+def test_more_partitions_are_processed(h: StreamsHarness) -> None:
+    """If this fails, new partitions of a topic are not processed."""
+    h.enter("a", "A")
+    h.change(h.topics.put("t", 6))
+    assert h.beat("a 2", "A", 2, owned=ALL).member_epoch == 3
+    assert h.active("a 2") == {"0": {0, 1, 2, 3, 4, 5}}
+
+
+def test_all_members_shut_down(h: StreamsHarness) -> None:
+    """If this fails, an application whose handler asks for a shutdown goes on in its other instances."""
+    two_members(h)
+    h.beat("a stops", "A", 3, shutdown=True)
+    assert list(h.statuses("a stops")) == [Status.SHUTDOWN_APPLICATION]
+    h.beat("b stops", "B", 3)
+    assert "member A " in h.statuses("b stops")[Status.SHUTDOWN_APPLICATION]
+    h.beat("a leaves", "A", -1, shutdown=True)
+    h.beat("b leaves", "B", -1)
+    h.enter("c", "C")
+    assert h.statuses("c") == {}
+
+
+def test_members_find_each_others_state(h: StreamsHarness) -> None:
+    """If this fails, interactive queries go to the wrong instance."""
+    answer = h.enter("a", "A", endpoint=("host-a", 1), endpoint_epoch=-1)
+    assert answer.endpoint_information_epoch == 1
+    found = answer.partitions_by_user_endpoint
+    assert [(each.user_endpoint.host, each.user_endpoint.port) for each in found] == [("host-a", 1)]
+    assert [(each.topic, each.partitions) for each in found[0].active_partitions] == [("t", [0, 1, 2, 3])]
+    assert h.beat("a 2", "A", 2, endpoint_epoch=1).partitions_by_user_endpoint is None
+    answer = h.enter("b", "B", endpoint=("host-b", 2))
+    assert answer.endpoint_information_epoch == 2
+    assert h.beat("a 3", "A", 2, owned=ALL, endpoint_epoch=1).partitions_by_user_endpoint is not None
+
+
+# ---- leave, sessions and rebalances ----
+
+
+def test_members_that_leave_or_are_silent_give_their_tasks_on(h: StreamsHarness) -> None:
+    """If this fails, the tasks of an instance that ended are processed by nobody."""
+    epoch = two_members(h)
+    answer = h.beat("b leaves", "B", -1)
+    assert (answer.member_id, answer.member_epoch, answer.status) == ("B", -1, [])
+    h.beat("a 2", "A", epoch)
+    assert h.active("a 2") == ALL
+    h.advance(SESSION_MS)
+    assert h.streams().state_name == "Empty"
+    assert not h.streams().active
+    assert len(h.machine.timers) == 0
+
+
+def test_a_member_that_keeps_its_tasks_is_removed(h: StreamsHarness) -> None:
+    """If this fails, one member that hangs stops a rebalance forever."""
+    h.enter("a", "A")
+    h.enter("b", "B")
+    h.beat("a 2", "A", 2, owned=ALL)
+    h.advance(REBALANCE_MS - 1)
+    h.beat("a 3", "A", 2, owned=ALL)
+    assert "A" in h.streams().members
+    h.advance(1)
+    assert list(h.streams().members) == ["B"]
+
+
+def test_deadlines_begin_again_after_a_load(h: StreamsHarness) -> None:
+    """If this fails, members that are gone stay after the coordinator has moved."""
+    h.enter("a", "A")
+    h.enter("b", "B")
+    h.beat("a 2", "A", 2, owned=ALL)
+    before = durable(h.machine)
+    h.restart()
+    assert durable(h.machine) == before
+    h.advance(REBALANCE_MS)
+    assert list(h.streams().members) == ["B"]
+    # The first heartbeat after the load compares the topology with the topics again.
+    h.beat("b 2", "B", 3)
+    assert h.active("b 2") == ALL
+    h.advance(SESSION_MS)
+    assert h.streams().state_name == "Empty"
+
+
+def test_records_that_cannot_be_written_change_nothing(h: StreamsHarness) -> None:
+    """If this fails, a full disk splits the members of a group."""
+    two_members(h)
+    before = durable(h.machine)
+    h.hold = True
+    h.enter("c", "C")
+    h.beat("a 2", "A", 3)
+    h.beat("b leaves", "B", -1)
+    h.fail()
+    assert durable(h.machine) == before
+    assert {h.code(token) for token in ("c", "a 2", "b leaves")} == {ErrorCode.NOT_COORDINATOR}
+    h.hold = False
+    h.advance(SESSION_MS)
+    assert h.streams().state_name == "Empty"
+
+
+# ---- offsets, other types ----
+
+
+def test_offsets_are_committed_by_the_owners_of_tasks(h: StreamsHarness) -> None:
+    """If this fails, a member that lost a task overwrites the offsets of the next one."""
+    epoch = two_members(h)
+    kept = min(h.streams().members["A"].assigned.active["0"])
+    gone = min(ALL["0"] - h.streams().members["A"].assigned.active["0"].keys())
+    how = {"member_id": "A", "topic_id": topic_id("t")}
+    assert h.commit("now", 1, generation=epoch, partition=kept, **how) is ErrorCode.NONE
+    assert h.commit("before", 2, generation=2, partition=kept, **how) is ErrorCode.NONE
+    assert h.commit("gone", 3, generation=2, partition=gone, **how) is ErrorCode.STALE_MEMBER_EPOCH
+    assert h.commit("newer", 4, generation=epoch + 1, partition=kept, **how) is ErrorCode.STALE_MEMBER_EPOCH
+    assert h.commit("old api", 5, generation=epoch, version=8, **how) is ErrorCode.UNSUPPORTED_VERSION
+    assert h.commit("stranger", 6, generation=epoch, member_id="X") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit("admin", 7) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.fetch(partition=kept).committed_offset == 2
+    assert h.fetch(member_id="A", member_epoch=epoch - 1).error_code == ErrorCode.STALE_MEMBER_EPOCH
+    assert h.delete_offsets("subscribed", "t", kept).topics[0].partitions[0].error_code == (
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    )
+
+
+def test_a_group_takes_the_place_of_an_empty_classic_one_and_back(h: StreamsHarness) -> None:
+    """If this fails, an application cannot move to the new protocol, or back, with its offsets."""
+    h.commit("admin", 5, topic_id=topic_id("t"))
+    h.enter("a", "A")
+    assert h.active("a") == ALL
+    assert h.join("classic", "").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert h.delete_groups("d", GROUP) == {GROUP: ErrorCode.NON_EMPTY_GROUP}
+    h.beat("a leaves", "A", -1)
+    h.join_new("classic 2")
+    assert h.group().group_type.value == "classic"
+    assert h.fetch().committed_offset == 5
+    assert not h.machine.subscribers.of("t")
+
+
+def test_an_empty_group_can_be_deleted(h: StreamsHarness) -> None:
+    """If this fails, applications that ended stay in all lists, or their records come back after a restart."""
+    h.enter("a", "A", WORD_COUNT)
+    h.beat("a leaves", "A", -1)
+    assert h.delete_groups("d", GROUP) == {GROUP: ErrorCode.NONE}
+    assert GROUP not in h.machine.groups
+    h.restart()
+    assert GROUP not in h.machine.groups
+
+
+# ---- reads ----
+
+
+def test_a_group_is_described_as_its_written_records_have_it(h: StreamsHarness) -> None:
+    """If this fails, an operator sees a state that another coordinator would not have."""
+    h = StreamsHarness(Topics(t=4, words=4, counts=4))
+    h.enter("a", "A", WORD_COUNT, endpoint=("host-a", 9))
+    shown = describe(h.written().get(GROUP), GROUP)
+    assert (shown.group_state, shown.group_epoch, shown.assignment_epoch) == ("Stable", 2, 2)
+    assert shown.topology is not None
+    assert shown.topology.subtopologies is not None
+    assert [topic.partitions for topic in shown.topology.subtopologies[1].state_changelog_topics] == [4]
+    assert named_topics(shown) == {"t", "words", "counts"}
+    member = shown.members[0]
+    assert (member.member_id, member.process_id, member.client_host) == ("A", "process-A", "/127.0.0.1")
+    assert member.user_endpoint is not None
+    assert member.assignment == member.target_assignment
+    assert {each.subtopology_id for each in member.assignment.active_tasks} == {"0", "1"}
+    h.hold = True
+    h.enter("b", "B", WORD_COUNT)
+    assert describe(h.written().get(GROUP), GROUP) == shown
+    h.write()
+    assert describe(h.written().get(GROUP), GROUP).group_epoch == 3
+    assert [(g.group_type, g.protocol_type) for g in h.list_groups(types=["Streams"])] == [("streams", "streams")]
+    assert describe(None, "x").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# ---- requests ----
+
+
+def _valid(**how: object) -> Request:
+    fields: dict[str, object] = {
+        "group_id": "g",
+        "member_id": "A",
+        "rebalance_timeout_ms": 1,
+        "topology": STATELESS,
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+    }
+    return Request(**{**fields, **how})  # type: ignore[arg-type]
+
+
+CHANGELOG = topology(Part(["t"], changelogs=["c"]))
+CHANGELOG.subtopologies[0].state_changelog_topics[0].partitions = 3
+REGEX = topology(Part(["t"]))
+REGEX.subtopologies[0].source_topic_regex = ["t.*"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (_valid(), None),
+        (_valid(member_epoch=3, topology=None), None),
+        (_valid(member_epoch=-1, topology=None), None),
+        (_valid(instance_id="i"), ErrorCode.INVALID_REQUEST),
+        (_valid(task_offsets=[]), ErrorCode.INVALID_REQUEST),
+        (_valid(task_end_offsets=[]), ErrorCode.INVALID_REQUEST),
+        (_valid(member_epoch=3, topology=None, warmup_tasks=[Request.TaskIds()]), ErrorCode.INVALID_REQUEST),
+        (_valid(topology=REGEX), ErrorCode.INVALID_REQUEST),
+        (_valid(member_id=" "), ErrorCode.INVALID_REQUEST),
+        (_valid(group_id=""), ErrorCode.INVALID_REQUEST),
+        (_valid(rack_id="\t"), ErrorCode.INVALID_REQUEST),
+        (_valid(rebalance_timeout_ms=-1), ErrorCode.INVALID_REQUEST),
+        (_valid(active_tasks=None), ErrorCode.INVALID_REQUEST),
+        (_valid(standby_tasks=[Request.TaskIds()]), ErrorCode.INVALID_REQUEST),
+        (_valid(topology=None), ErrorCode.INVALID_REQUEST),
+        (_valid(topology=CHANGELOG), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        (_valid(member_epoch=-2, topology=None), ErrorCode.INVALID_REQUEST),
+        (_valid(member_epoch=-3, topology=None), ErrorCode.INVALID_REQUEST),
+        (_valid(member_epoch=3, topology=None, standby_tasks=None), ErrorCode.INVALID_REQUEST),
+        (_valid(member_epoch=3), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_requests_that_no_group_is_needed_to_refuse(request_: Request, code: ErrorCode | None) -> None:
+    """If this fails, clients get other errors than from Kafka, or break a group."""
+    if code is None:
+        check_request(request_)
+        return
+    with pytest.raises(KafkaError) as error:
+        check_request(request_)
+    assert error.value.code is code
