@@ -61,6 +61,12 @@ BY_ATTRIBUTE |= {
     for limit in ("min", "max")
     for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
 }
+# The defaults and the limits of settings of share groups that the leaders of partitions use.
+BY_ATTRIBUTE |= {
+    f"group.share.{limit}{name}"
+    for limit in ("", "min.", "max.")
+    for name in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")
+}
 
 # Definitions, and the clients that show and change settings of any broker.
 ELSEWHERE = {"config", "admin", "commands", "console"}
