@@ -1,0 +1,50 @@
+"""Seeded runs of streams groups on a partition of the broker; see tests/sim/streams_world.py.
+
+A failure prints the seed, and STREAMS_SIM_SEED=<seed> runs it again.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.defects import Planter, must_find
+from tests.sim.real_partitions import new_directory
+from tests.sim.seeds import repeatable
+from tests.sim.streams_defects import DEFECTS
+from tests.sim.streams_world import StreamsWorld
+
+STEPS = 1_000
+SEEDS = [int(os.environ["STREAMS_SIM_SEED"])] if "STREAMS_SIM_SEED" in os.environ else list(range(1, 5))
+
+
+def run(seed: int, steps: int = STEPS) -> StreamsWorld:
+    """Run one seed. Raises AssertionError, with the seed and the step, if an invariant is violated."""
+    with new_directory() as root:
+        world = StreamsWorld(seed, root)
+        where = "the start"
+        test = "test_streams_simulation.py -k come_and_go"
+        try:
+            with repeatable("STREAMS_SIM_SEED", seed, test, lambda: where):
+                for number in range(steps):
+                    where = f"step {number}"
+                    world.step()
+        finally:
+            world.store.close()
+    return world
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_members_come_and_go_and_no_task_has_two_owners(seed: int) -> None:
+    """If this fails, two threads process one task, one of the tasks is processed by none, or an offset goes back."""
+    world = run(seed)
+    assert world.assignments > 50, "the run was idle"
+    assert world.settled > 5, "the run was idle"
+    assert world.moves > 3 or not world.move_weight, "the coordinator stayed where it was"
+
+
+@pytest.mark.parametrize("plant", DEFECTS)
+def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the simulation passes although streams groups have this defect."""
+    must_find(plant, run, monkeypatch, key=f"streams: {plant.__name__}")
