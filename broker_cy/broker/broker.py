@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker_cy.control.controller_service import ControllerService
     from broker_cy.control.topics.auto_topics import AutoTopics
     from broker_cy.coordinator_services.group_service import GroupService
+    from broker_cy.coordinator_services.share_groups import ShareGroups
     from broker_cy.coordinator_services.share_persister import SharePersister
     from broker_cy.coordinator_services.share_state_service import ShareStateService
     from broker_cy.coordinator_services.txn_markers import TxnMarkers
@@ -114,6 +115,7 @@ class Broker:
         self.transactions: TransactionService
         self.share_state: ShareStateService
         self.share_persister: SharePersister
+        self.share_groups: ShareGroups
         self.share: ShareService
         self.events: EventLog
         self.denials: Denials

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from broker_cy.coordinator.share.state_calls import DeleteState, InitializeState
 from broker_cy.coordinator_services.group_service import GroupService
 from broker_cy.coordinator_services.marker_sender import MarkerSender
+from broker_cy.coordinator_services.share_groups import ShareGroups
 from broker_cy.coordinator_services.share_persister import SharePersister
 from broker_cy.coordinator_services.share_state_service import ShareStateService
 from broker_cy.coordinator_services.txn_markers import TxnMarkers
@@ -52,6 +54,9 @@ class Coordinators:
         self.transactions = TransactionService(context, self.marker_sender, next_producer_id, self.verifier)
         self.share_state = ShareStateService(context, delete_before)
         self.share_persister = SharePersister(loop, self.share_state, self._calls, randomness)
+        self.share_groups = ShareGroups(node_id, image, context.partitions, openings, self.share_persister, self._calls)
+        self.groups.add_service(InitializeState, self.share_groups.initialize)
+        self.groups.add_service(DeleteState, self.share_groups.delete)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """The committed metadata have changed."""

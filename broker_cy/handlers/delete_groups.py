@@ -1,15 +1,16 @@
-"""DeleteGroups, versions 0 to 2: groups without members, with their offsets.
-
-Omissions: a share group is refused with UNSUPPORTED_VERSION, as its state in `__share_group_state` is not served yet.
+"""DeleteGroups, versions 0 to 2: groups without members, with their offsets; of share groups, the state of their share
+partitions first.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.coordinator import admin
+from broker_cy.coordinator.share import deletion
 from broker_cy.coordinator_services.group_runtime import GroupRuntime
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
@@ -20,7 +21,6 @@ from broker_cy.wire.frame import ApiKey
 @handler(
     ApiKey.DELETE_GROUPS,
     versions=(0, 2),
-    omissions="Share groups are not deleted: they get UNSUPPORTED_VERSION.",
     requires="DELETE on each group",
 )
 async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
@@ -46,5 +46,26 @@ async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsReque
     return messages.DeleteGroupsResponse(results=results)
 
 
-def _delete(runtime: GroupRuntime, group_ids: list[str]) -> asyncio.Future[messages.DeleteGroupsResponse]:
-    return runtime.run(admin.delete_groups, group_ids)
+async def _delete(runtime: GroupRuntime, group_ids: list[str]) -> messages.DeleteGroupsResponse:
+    codes: Mapping[str, ErrorCode] = await runtime.run(deletion.delete_groups, group_ids)
+    others = [group_id for group_id in group_ids if group_id not in codes]
+    response: messages.DeleteGroupsResponse
+    if others:
+        # It may have ceased to be the coordinator meanwhile.
+        code = runtime.check()
+        response = await runtime.run(admin.delete_groups, others) if code is ErrorCode.NONE else _refused(others, code)
+    else:
+        response = messages.DeleteGroupsResponse()
+    response.results = [*_results(codes), *response.results]
+    return response
+
+
+def _refused(group_ids: list[str], code: ErrorCode) -> messages.DeleteGroupsResponse:
+    return messages.DeleteGroupsResponse(results=_results(dict.fromkeys(group_ids, code)))
+
+
+def _results(codes: Mapping[str, ErrorCode]) -> list[messages.DeleteGroupsResponse.DeletableGroupResult]:
+    return [
+        messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
+        for group_id, code in codes.items()
+    ]

@@ -356,6 +356,7 @@ class BrokerServer:
         )
         broker.groups, broker.transactions = coordinators.groups, coordinators.transactions
         broker.share_state, broker.share_persister = coordinators.share_state, coordinators.share_persister
+        broker.share_groups = coordinators.share_groups
         broker.txn_markers = coordinators.txn_markers
         broker.share = ShareService(
             self.config,
