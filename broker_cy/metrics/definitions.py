@@ -205,6 +205,62 @@ _TABLE: tuple[Metric, ...] = (
         _PARTITION,
         "Offset below which redundant share state was deleted last (Kafka: last-pruned-offset).",
     ),
+    Metric("broker_cy_share_sessions", "gauge", (), "Share sessions of clients on this broker."),
+    Metric(
+        "broker_cy_share_served_partitions",
+        "gauge",
+        (),
+        "Share partitions that this broker serves: a pair of a group and a partition that it leads.",
+    ),
+    Metric(
+        "broker_cy_share_in_flight_records",
+        "gauge",
+        ("group", "topic", "partition"),
+        "Records from the start offset of a share partition to its end offset that are not finished, for the 100 share"
+        " partitions with most of them (Kafka: InFlightMessageCount).",
+    ),
+    Metric(
+        "broker_cy_share_acknowledged_records_total",
+        "counter",
+        ("type",),
+        "Records that members of share groups acknowledged (Kafka: RecordAcknowledgementsPerSec).",
+    ),
+    Metric(
+        "broker_cy_share_delivered_records_total",
+        "counter",
+        (),
+        "Deliveries of records to members of share groups.",
+    ),
+    Metric(
+        "broker_cy_share_redelivered_records_total",
+        "counter",
+        (),
+        "Deliveries of records that were delivered before.",
+    ),
+    Metric(
+        "broker_cy_share_expired_locks_total",
+        "counter",
+        (),
+        "Records whose lock ended without an acknowledgement (Kafka: AcquisitionLockTimeoutPerSec).",
+    ),
+    Metric(
+        "broker_cy_share_records_of_ended_sessions_total",
+        "counter",
+        (),
+        "Records that were released because the session of their member ended.",
+    ),
+    Metric(
+        "broker_cy_share_records_at_limit_total",
+        "counter",
+        (),
+        "Records that were archived after their last delivery.",
+    ),
+    Metric(
+        "broker_cy_share_partition_load_seconds",
+        "histogram",
+        (),
+        "Time to load the state of a share partition (Kafka: PartitionLoadTimeMs).",
+    ),
     # storage
     Metric("broker_cy_fetches_from_memory_total", "counter", (), "Fetches whose records were all in the page cache."),
     Metric("broker_cy_fetches_from_disk_total", "counter", (), "Fetches with records that were read from the disk."),

@@ -260,6 +260,11 @@ cdef class SharePartition:
     def status_name(self):
         return STATUS_NAMES[self.status]
 
+    @property
+    def unfinished_records(self):
+        """Records in flight that are not terminal, as Kafka's InFlightMessageCount."""
+        return self.records_in_flight() - self.delivery_complete_count
+
     def in_flight(self):
         """Each run: (first offset, last offset, state, delivery count, member id or None, deadline, whether its state is tentative).
 

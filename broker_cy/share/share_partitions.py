@@ -37,6 +37,9 @@ class SharePartitions:
     def get(self, key: ShareKey) -> SharePartition | None:
         return self._partitions.get(key)
 
+    def __len__(self) -> int:
+        return len(self._partitions)
+
     def __iter__(self) -> Iterator[ShareKey]:
         return iter(list(self._partitions))
 

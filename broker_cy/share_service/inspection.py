@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -38,6 +39,13 @@ class SharePartitionView(NamedTuple):
     in_flight: list[InFlight]
     is_blocked: bool
     waiting_fetches: int
+
+
+def most_in_flight(service: ShareService, limit: int) -> list[tuple[ShareKey, str, int]]:
+    """(share partition, name of its topic, records in flight) of the `limit` share partitions with most of them."""
+    found = [(share.unfinished_records, key) for key in service.table if (share := service.table.get(key)) is not None]
+    largest = heapq.nlargest(limit, (each for each in found if each[0]))
+    return [(key, name, records) for records, key in largest if (name := service.topic_name(key.topic)) is not None]
 
 
 def views(service: ShareService, group_id: str | None = None) -> Iterator[SharePartitionView]:

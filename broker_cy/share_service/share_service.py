@@ -97,6 +97,11 @@ class ShareService:
                 self._configs[group_id] = config
         return config
 
+    def topic_name(self, partition: TopicPartition) -> str | None:
+        """Return the name of a topic; None if it no longer exists."""
+        topic = self._image().topics.by_id(partition.topic_id)
+        return None if topic is None else topic.name
+
     # ---- share partitions
 
     def obtain(self, key: ShareKey) -> tuple[SharePartition, Partition]:

@@ -18,6 +18,7 @@ from broker_cy.metrics import process
 from broker_cy.metrics.events import Rebalance
 from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
+from broker_cy.share_service.inspection import most_in_flight
 from broker_cy.storage.data_directory import room
 from broker_cy.telemetry import coordinator_counts
 from broker_cy.telemetry.partition_metrics import FAMILIES, lines
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from broker_cy.connections.answers import ServerCore
     from broker_cy.metrics.login_counts import LoginCounts
     from broker_cy.replica.partition import Partition
+    from broker_cy.share_service.share_service import ShareService
     from broker_cy.telemetry.loop_watch import LoopWatch
 
 PARTITIONS_PER_SLICE = 2_000
@@ -37,6 +39,8 @@ CLIENT_IDS_MAX = 1_000
 OTHER_CLIENTS = "(others)"
 # Users and client ids whose waits are listed, those that waited longest.
 THROTTLED_MAX = 100
+# Share partitions whose records in flight are listed.
+SHARE_PARTITIONS_MAX = 100
 
 
 def api_name(key: int) -> str:
@@ -240,6 +244,26 @@ async def _coordinators(page: Page, broker: Broker) -> None:
     page.family("broker_cy_share_state_pruned_offset")
     for index, offset in share_state.pruned_offsets().items():
         page.sample("broker_cy_share_state_pruned_offset", offset, share_state.topic, str(index))
+    _share_groups(page, broker.share)
+
+
+def _share_groups(page: Page, share: ShareService) -> None:
+    counts = share.counts
+    page.one("broker_cy_share_sessions", len(share.sessions))
+    page.one("broker_cy_share_served_partitions", len(share.table))
+    page.family("broker_cy_share_in_flight_records")
+    for key, topic, records in most_in_flight(share, SHARE_PARTITIONS_MAX):
+        page.sample("broker_cy_share_in_flight_records", records, key.group_id, topic, str(key.topic.partition))
+    page.family("broker_cy_share_acknowledged_records_total")
+    for kind, number in counts.acknowledgements.items():
+        page.sample("broker_cy_share_acknowledged_records_total", number, kind.name.lower())
+    page.one("broker_cy_share_delivered_records_total", counts.deliveries)
+    page.one("broker_cy_share_redelivered_records_total", counts.redeliveries)
+    page.one("broker_cy_share_expired_locks_total", counts.expired_locks)
+    page.one("broker_cy_share_records_of_ended_sessions_total", counts.released_by_sessions)
+    page.one("broker_cy_share_records_at_limit_total", counts.archived_at_limit)
+    page.family("broker_cy_share_partition_load_seconds")
+    page.histogram("broker_cy_share_partition_load_seconds", counts.load_times.snapshot())
 
 
 def _storage(page: Page, broker: Broker, core: ServerCore) -> None:

@@ -91,6 +91,11 @@ class ShareBroker(GroupBroker):
         answer = await self.call(request(resources=[resource]), 1)
         assert answer.responses[0].error_code == NONE, answer.responses[0]
 
+    async def delete(self, name: str) -> None:
+        state = m.DeleteTopicsRequest.DeleteTopicState(name=name)
+        answer = await self.call(m.DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6)
+        assert answer.responses[0].error_code == NONE
+
     async def produce(self, count: int, batches: int = 1, index: int = 0, topic: str = "t", size: int = 10) -> None:
         """Append batches of `count` records."""
         partition = self.server.broker.partitions.get(topic, index)
