@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.features import SHARE_VERSION
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
 
+# Kafka's text.
+NOT_HERE: Final = "This server does not host this topic-partition."
 Acknowledgements = dict[TopicPartition, list[tuple[int, int, bytes]]]
 
 
@@ -257,7 +259,7 @@ class ShareService:
             key = ShareKey(group_id, topic)
             share = self.table.get(key)
             if share is None:
-                results[topic] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                results[topic] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
                 continue
             try:
                 write = acknowledging.acknowledge(share, member_id, batches, self.now_ms())

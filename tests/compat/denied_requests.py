@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from broker_cy.metadata.features import SHARE_VERSION
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages as m
 from broker_cy.wire.frame import ApiKey
@@ -566,6 +567,40 @@ def read_share_group_state(v: int, w: World) -> Any:
     request = m.ReadShareGroupStateRequest
     partition = request.PartitionData(partition=0, leader_epoch=0)
     return request(group_id=OPEN, topics=[request.ReadStateData(topic_id=w.id_of(OPEN), partitions=[partition])])
+
+
+@asks(ApiKey.SHARE_FETCH, OPEN, SEEN, SHUT)
+def share_fetch(group: str, v: int, w: World) -> Any:
+    """Opens a session that has a topic which the guest may not read. Without bytes, the answer does not wait."""
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    request = m.ShareFetchRequest
+    return request(
+        group_id=group,
+        member_id="m",
+        share_session_epoch=0,
+        max_bytes=0,
+        topics=[
+            request.FetchTopic(topic_id=w.id_of(name), partitions=[request.FetchPartition(partition_index=0)])
+            for name in (OPEN, SEEN, SHUT)
+        ],
+    )
+
+
+@asks(ApiKey.SHARE_ACKNOWLEDGE, OPEN, SEEN, SHUT)
+def share_acknowledge(group: str, v: int, w: World) -> Any:
+    """In the session that `share_fetch` has opened: each version is one request."""
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    request = m.ShareAcknowledgeRequest
+    batch = request.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    part = request.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+    return request(
+        group_id=group,
+        member_id="m",
+        share_session_epoch=v,
+        topics=[request.AcknowledgeTopic(topic_id=w.id_of(name), partitions=[part]) for name in (OPEN, SEEN, SHUT)],
+    )
 
 
 @asks(ApiKey.WRITE_SHARE_GROUP_STATE)

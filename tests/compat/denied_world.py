@@ -133,6 +133,12 @@ class World:
             "the ACLs",
         )
 
+    def level(self, feature: str) -> int:
+        """The finalized level of a feature."""
+        request = m.ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+        features = self.trusted.ask(request, 3).finalized_features
+        return next((each.max_version_level for each in features if each.name == feature), 0)
+
     def _coordinated(self, kind: int) -> bool:
         asked = m.FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"])
         return bool(self.trusted.ask(asked, 4).coordinators[0].error_code == 0)
