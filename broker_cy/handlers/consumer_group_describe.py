@@ -8,7 +8,7 @@ from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.handlers.shared import consumer_protocol
+from broker_cy.handlers.shared import group_protocols
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -20,7 +20,7 @@ Response = messages.ConsumerGroupDescribeResponse
     ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), requires="DESCRIBE on each group, and on each topic that it reads"
 )
 def consumer_group_describe(ctx: RequestContext, request: messages.ConsumerGroupDescribeRequest) -> Response:
-    if not consumer_protocol.is_served(ctx):
+    if not group_protocols.is_served(ctx):
         return Response(groups=[_error(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids])
     refused, described = [], []
     for group_id in request.group_ids:

@@ -15,7 +15,7 @@ from broker_cy.coordinator.consumer.heartbeat import heartbeat_error
 from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.step import ClientFacts
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.handlers.shared import consumer_protocol
+from broker_cy.handlers.shared import group_protocols
 from broker_cy.handlers.shared.group_client import client_facts
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages
@@ -32,7 +32,7 @@ _READ, _DESCRIBE, _GROUP, _TOPIC = Operation.READ, Operation.DESCRIBE, ResourceT
     ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), requires="READ on the group, DESCRIBE on each topic of its list"
 )
 def consumer_group_heartbeat(ctx: RequestContext, request: Request) -> Response | Coroutine[Any, Any, Response]:
-    if not consumer_protocol.is_served(ctx):
+    if not group_protocols.is_served(ctx):
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION)
     if ctx.broker.authorization is not None:
         if not ctx.allows(_READ, _GROUP, request.group_id):
