@@ -116,7 +116,9 @@ def _joined(
     heartbeat.update_epoch(machine, step, group, now, is_bumped=is_bumped)
     if not is_downgrade:
         heartbeat.update_target(machine, step, group, now)
-    rebalances = group.assignment_epoch < group.epoch
+    rebalances = group.assignment_epoch < group.epoch or not all(
+        each.is_reconciled_to(group.assignment_epoch) for each in group.members.values() if each.member_id != member_id
+    )
     if not is_downgrade or not rebalances:
         updated = heartbeat.reconcile(
             machine, step, group, updated, subscription.owned, now, is_subscription_changed=is_bumped

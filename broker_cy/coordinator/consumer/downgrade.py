@@ -14,7 +14,7 @@ from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.consumer import deadlines, embedded, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
-from broker_cy.coordinator.consumer.member import ConsumerMember
+from broker_cy.coordinator.consumer.member import ConsumerMember, united, without_epochs
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
@@ -35,18 +35,21 @@ def is_due(machine: GroupTable, group: ConsumerGroup, leaving: Collection[Consum
 def downgrade(
     machine: GroupTable, step: GroupStep, group: ConsumerGroup, leaving: Collection[str], now: Now, *, rebalances: bool
 ) -> None:
-    """Write the group, without the members `leaving`, as a classic group with the targets of its members as their
-    assignment. They share the partitions again if it `rebalances`.
+    """Write the group, without the members `leaving`, as a classic group whose members have the partitions that they
+    hold. They share the partitions again if it `rebalances`; otherwise, each holds its target.
+
+    Kafka 4.3 writes the targets. A member that joins by the consumer protocol before the rebalance has ended makes a
+    consumer group of it again, and would get partitions that others still read.
     """
     left = [member for member in group.members.values() if member.member_id not in leaving]
-    targets = {member.member_id: group.target_of(member.member_id) for member in left}
+    held = {member.member_id: without_epochs(united((member.assigned, member.revoking))) for member in left}
     epoch, group_id = group.epoch, group.group_id
     for member_id in group.members:
         deadlines.cancel_timers(machine, group_id, member_id)
     made = _classic(HookedGroup(group_id, now.wall_ms), left, epoch)
     for member in made.members.values():
         version = embedded.version_of(member.metadata(made.protocol_name or ""))
-        member.assignment = embedded.encode_assignment(targets[member.member_id], version, machine.image)
+        member.assignment = embedded.encode_assignment(held[member.member_id], version, machine.image)
     assignment = {member.member_id: member.assignment for member in made.members.values()}
     machine.append(step, [*records.group_tombstones(group), classic_records.group_record(made, assignment)])
     live = machine.groups[group_id]

@@ -265,6 +265,39 @@ def test_a_static_member_goes_back(h: ConsumerHarness) -> None:
     assert durable(replayed(h.log, h.settings, h.now, h.topics.image)) == durable(h.machine)
 
 
+def test_a_group_goes_back_and_forth_during_a_rebalance(h: ConsumerHarness) -> None:
+    """If this fails, a consumer gets partitions that a classic member still reads, because the group became a classic
+    one and a consumer group again before that member could join again.
+    """
+    member_id = h.join_new("x", protocols=[("range", subscription())])
+    h.advance(1)
+    h.sync("x syncs", member_id, h.group().generation, {member_id: assignment(0, 1, 2, 3)})
+    h.enter("c", "C")
+    assert h.assigned("c") == set()
+    h.beat("leaves", "C", -1)
+    assert h.group().state is GroupState.PREPARING_REBALANCE
+    h.enter("d", "D")
+    assert h.assigned("d") == set()
+    rejoin(h, "x again", member_id, 0, 1)
+    assert h.topics.places(h.consumers().members[member_id].assigned) == {("t", 0), ("t", 1)}
+
+
+def test_a_static_member_goes_back_during_a_rebalance(h: ConsumerHarness) -> None:
+    """If this fails, the members of a group that becomes a classic one are assigned what others still read, and are
+    not told to share the partitions again.
+    """
+    h.join("one", protocols=[("range", subscription())], instance_id="one")
+    h.advance(1)
+    one = h.answers["one"].member_id
+    h.sync("one syncs", one, h.answers["one"].generation_id, {one: assignment(0, 1, 2, 3)}, instance_id="one")
+    h.enter("two", "C", instance_id="two")
+    two = h.join("back", protocols=[("range", subscription())], instance_id="two").member_id
+    group = h.group()
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert places(group.members[one].assignment) == ALL
+    assert places(group.members[two].assignment) == set()
+
+
 def test_an_empty_group_changes_its_type(h: ConsumerHarness) -> None:
     """If this fails, a group id can never be used by another protocol."""
     h.enter("a", "A")
