@@ -128,7 +128,16 @@ class SteadyProducer(Client):
 class Member(Client):
     """Reads as one of the members of a group, and commits the offsets that it has read."""
 
-    def __init__(self, name: str, servers: str, recorder: Recorder, topic: str, group: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        servers: str,
+        recorder: Recorder,
+        topic: str,
+        group: str,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> None:
+        """`settings` replace those of the consumer."""
         super().__init__(name, servers, recorder)
         self.group = group
         self.seen: set[str] = set()
@@ -141,6 +150,7 @@ class Member(Client):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 **QUIET,
+                **(settings or {}),
             }
         )
         recorder.add(Assign(name, True, {}))
@@ -198,6 +208,24 @@ class Member(Client):
     def end(self) -> None:
         self.commit()
         close_consumer(self.consumer)
+
+
+class ConsumerMember(Member):
+    """The same with group.protocol=consumer (KIP-848): partitions come and go one by one."""
+
+    def __init__(self, name: str, servers: str, recorder: Recorder, topic: str, group: str) -> None:
+        self.held: set[Place] = set()
+        super().__init__(name, servers, recorder, topic, group, {"group.protocol": "consumer"})
+
+    def assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._hold(self.held | {(each.topic, each.partition) for each in partitions})
+
+    def revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._hold(self.held - {(each.topic, each.partition) for each in partitions})
+
+    def _hold(self, held: set[Place]) -> None:
+        self.held = held
+        self.recorder.add(Assign(self.name, True, dict.fromkeys(sorted(held))))
 
 
 class Watcher(Client):

@@ -26,6 +26,7 @@ from tests.support.confluent import close_consumer
 from tests.support.wait import until
 
 PARTITIONS = 3
+MEMBERS = "members"
 WAIT_S = 90.0
 
 
@@ -63,13 +64,17 @@ class Work:
         self.recorder = Recorder()
         self.inputs: list[Place] = [("in", index) for index in range(PARTITIONS)]
         self.steady = SteadyProducer(self.servers, self.recorder, self.inputs, producer)
-        self.members = [Member(f"member{n}", self.servers, self.recorder, "in", "members") for n in range(2)]
+        self.members = self.new_members()
         self.copiers = self.new_copiers()
-        groups = ("members", self.copiers[0].group)
+        groups = (MEMBERS, self.copiers[0].group)
         self.watchers = [Watcher(self.servers, self.recorder, self.inputs, group) for group in groups]
         self.clients: list[Client] = [self.steady, *self.members, *self.copiers, *self.watchers]
         for client in self.clients:
             client.start()
+
+    def new_members(self) -> list[Member]:
+        """The members of the group `members`, which read `in`, not started."""
+        return [Member(f"member{n}", self.servers, self.recorder, "in", MEMBERS) for n in range(2)]
 
     def new_copiers(self) -> Sequence[Copier]:
         """The copiers of `in` to `out`, which have one group, not started."""

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.coordinator import commit
+from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer import deadlines, downgrade, fencing, heartbeat, reconcile, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
@@ -63,6 +64,34 @@ def owners_of_a_compacted_log_conflict(patch: Patch) -> None:
         right(self, member_id, held)
 
     patch.setattr(ConsumerGroup, "_hold", hold)
+
+
+def records_of_a_former_group_stop_the_load(patch: Patch) -> None:
+    """A log cannot be loaded in which a classic group follows a consumer group, and whose tombstones between the two
+    were compacted away (KAFKA-21117).
+    """
+    right = ModernReplay.group
+
+    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
+        known = machine.groups.get(group_id)
+        if value is not None and isinstance(known, ClassicGroup):
+            raise ValueError(f"{group_id} is a classic group")
+        return right(self, machine, group_id, value)
+
+    patch.setattr(ModernReplay, "group", group)
+
+
+def emptied_groups_are_another_after_a_start(patch: Patch) -> None:
+    """The last member leaves, and the group begins an epoch that is not in the log (KAFKA-20442)."""
+    right = fencing.fence
+
+    def fence(machine: Any, step: Any, group: ConsumerGroup, *more: Any) -> None:
+        right(machine, step, group, *more)
+        live = machine.groups.get(group.group_id)
+        if isinstance(live, ConsumerGroup) and not live.members:
+            live.epoch += 1
+
+    patch.setattr(fencing, "fence", fence)
 
 
 def offsets_decide_the_type_of_a_group(patch: Patch) -> None:
@@ -247,6 +276,8 @@ DEFECTS: list[Planter] = [
     revoked_partitions_are_free,
     tombstones_need_their_group,
     owners_of_a_compacted_log_conflict,
+    records_of_a_former_group_stop_the_load,
+    emptied_groups_are_another_after_a_start,
     offsets_decide_the_type_of_a_group,
     members_that_join_again_are_fenced,
     static_members_are_fenced_by_themselves,

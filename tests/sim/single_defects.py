@@ -12,8 +12,9 @@ from broker_cy.control.active.active_controller import ActiveController
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.coordinator.assignors import streams_sticky, uniform_homogeneous
-from broker_cy.coordinator.consumer import downgrade, heartbeat, records, regex
+from broker_cy.coordinator.consumer import downgrade, group, heartbeat, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.offsets import OffsetsBefore, OffsetStore
 from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
@@ -106,6 +107,33 @@ def classic_members_get_stale_assignments(patch: Patch) -> None:
         right(machine, step, group, leaving, now, rebalances=False)
 
     patch.setattr(downgrade, "downgrade", stay)
+
+
+def producers_have_to_name_a_member(patch: Patch) -> None:
+    """A producer that names no member cannot commit offsets of a consumer group in a transaction (KAFKA-18060)."""
+    patch.setattr(group, "names_member", lambda request: True)
+
+
+def groups_with_open_transactions_are_deleted(patch: Patch) -> None:
+    """A group is deleted that has only offsets of open transactions (KAFKA-19163, KAFKA-19164)."""
+    patch.setattr(OffsetStore, "has_pending", lambda self, group_id: False)
+
+
+def offsets_expire_under_a_transaction(patch: Patch) -> None:
+    """The tombstone of an expired offset deletes the one that an open transaction has committed (CORE-16998)."""
+    patch.setattr(OffsetStore, "is_pending", lambda self, *place: False)
+
+
+def older_transactions_win(patch: Patch) -> None:
+    """A transaction that ends replaces an offset that was committed after its own (CORE-17000)."""
+    right = OffsetStore.replay_marker
+
+    def wrong(self: OffsetStore, producer_id: int, committed: bool) -> OffsetsBefore:
+        for place in list(self._pending.get(producer_id, ())):
+            self._remove(*place)
+        return right(self, producer_id, committed)
+
+    patch.setattr(OffsetStore, "replay_marker", wrong)
 
 
 def expressions_end_without_an_epoch(patch: Patch) -> None:
@@ -322,6 +350,15 @@ DEFECTS: dict[Planter, str] = {
         "coordinator/consumer/test_conversion.py::test_an_upgrade_shares_partitions_again"
     ),
     large_groups_become_classic: "coordinator/consumer/test_conversion.py::test_a_large_group_stays",
+    producers_have_to_name_a_member: (
+        "coordinator/consumer/test_offsets_of_consumers.py::"
+        "test_transactional_commits_of_a_producer_that_names_no_member"
+    ),
+    groups_with_open_transactions_are_deleted: "coordinator/test_offsets.py::test_group_with_pending_offsets_is_kept",
+    offsets_expire_under_a_transaction: (
+        "coordinator/test_offset_deletion.py::test_an_expired_offset_stays_while_a_transaction_replaces_it"
+    ),
+    older_transactions_win: "coordinator/test_offsets.py::test_younger_commit_beats_an_older_transaction",
     offsets_that_are_not_written_are_returned: (
         "coordinator/test_offsets.py::test_an_offset_is_visible_when_it_is_written"
     ),

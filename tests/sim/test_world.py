@@ -33,6 +33,7 @@ from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
 from tests.sim.world.faults import KINDS, begin, end_all
 from tests.sim.world.plan import (
     CLUSTER,
+    CLUSTER_CONSUMERS,
     CLUSTER_DATA_DISKS,
     CLUSTER_DISKS,
     CLUSTER_ROLES,
@@ -76,6 +77,7 @@ OTHER_CLUSTERS = (
     CLUSTER_SECURED,
     CLUSTER_DATA_DISKS,
     CLUSTER_SNAPSHOTS,
+    CLUSTER_CONSUMERS,
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
@@ -190,6 +192,13 @@ def test_no_seed_of_a_cluster_with_small_metadata_logs_finds_anything() -> None:
     that needs the leader's snapshot does not come back, or the deletion of old metadata blocks the event loop.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_SNAPSHOTS)
+
+
+def test_no_seed_of_a_cluster_with_consumer_groups_finds_anything() -> None:
+    """If this fails, two members of a consumer group read one partition, commits of a member are lost or refused, or a
+    member is dropped within its session, when the coordinator moves.
+    """
+    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_CONSUMERS)
 
 
 @pytest.mark.soak

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.coordinator import expiry
+from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta
@@ -190,6 +191,18 @@ def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
     sweep(h)
     assert (h.fetch().committed_offset, h.fetch(partition=1).committed_offset) == (-1, 2)
     assert GROUP in h.machine.groups
+
+
+def test_an_expired_offset_stays_while_a_transaction_replaces_it(h: Harness) -> None:
+    """If this fails, the expiry of an offset deletes the one that an open transaction has committed in its place, and
+    the group starts at the beginning (Redpanda CORE-16998).
+    """
+    h.commit("old", 1)
+    h.machine.apply(1, 7, encode_offset_key(GROUP, "t", 0), encode_offset_value(50, -1, "", 5, -1, TOPIC_ID.bytes))
+    h.advance(10 * RETENTION_MS)
+    sweep(h)
+    h.machine.apply_marker(2, 7, True)
+    assert h.fetch().committed_offset == 50
 
 
 def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # The timeouts of members. No session ends sooner than a rebalance, so that no member is dropped between two heartbeats.
 SESSION_MS, REBALANCE_MS = 3_000, 4_000
 SIZE_MAX = 3
+# The same for groups of the consumer protocol: some of them are too large for the classic one.
+CONSUMERS_MAX = 4
 # A timer of the coordinator may be this late, and a drifting clock this far ahead.
 LATE_US = 100_000
 # A request without an answer may still arrive within this time.

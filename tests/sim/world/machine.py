@@ -33,7 +33,7 @@ from tests.sim.world.coordinators import (
 )
 from tests.sim.world.directories import format_directory, format_voter, key_of
 from tests.sim.world.disks import End
-from tests.sim.world.groups import SIZE_MAX
+from tests.sim.world.groups import CONSUMERS_MAX, SESSION_MS, SIZE_MAX
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.network import PORT, Gathering
 from tests.sim.world.outgoing import Outgoing
@@ -71,6 +71,16 @@ SETTINGS = {
     # Samples contain CPU and memory of the real process.
     "brokercy.metrics.sample.interval.ms": "0",
 }
+# The same for groups of the consumer protocol; the last one, which each second world has, lets members that come or go
+# share an assignment.
+CONSUMER_GROUPS = {
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.max.size": str(CONSUMERS_MAX),
+}
+ASSIGNMENT_INTERVALS_MS = (0, 400)
 # The same for the metadata log: a snapshot replaces several segments.
 SMALL_METADATA_LOGS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
@@ -88,6 +98,9 @@ class Machine:
         # The directory of the data, and that of the metadata log.
         self.data = self.metadata = root
         self.settings = {**SETTINGS, "node.id": str(node_of(host)), "log.dirs": root, **settings}
+        if world.plan.has_consumers:
+            interval_ms = ASSIGNMENT_INTERVALS_MS[world.plan.seed % 2]
+            self.settings |= CONSUMER_GROUPS | {"group.consumer.assignment.interval.ms": str(interval_ms)}
         if world.plan.has_metadata_disks:
             self.data, self.metadata = f"{root}/data", f"{root}/metadata"
             self.settings |= {"log.dirs": self.data, "metadata.log.dir": self.metadata}

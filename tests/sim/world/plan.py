@@ -18,6 +18,9 @@ ADMIN = "admin"
 VOTERS = "voters"
 # The client that elects leaders that may lack records.
 UNCLEAN = "unclean"
+# The kinds of clients that use groups of the consumer protocol (KIP-848), and those that they are drawn from.
+CONSUMERS = ("consumer", "instance", "mixed", "manager")
+CONSUMER_CLIENTS = ("consumer", "consumer", "consumer", "instance", "mixed", "mixed", "mixed", "manager", "plain")
 # The clients that change ACLs, use delegation tokens, and have quotas.
 SECURITY = ("warden", "holder", "metered")
 
@@ -86,6 +89,11 @@ class Plan:
         """The clients other than administrators."""
         return tuple(each for each in self.clients if not each[0].startswith(ADMIN))
 
+    @property
+    def has_consumers(self) -> bool:
+        """Whether there are members of the consumer protocol."""
+        return any(name.startswith(CONSUMERS) for name, _ in self.clients)
+
     def without_workers(self, dropped: set[int]) -> Plan:
         left = {each for at, each in enumerate(self.workers) if at not in dropped}
         return replace(self, clients=tuple(each for each in self.clients if each[0].startswith(ADMIN) or each in left))
@@ -134,6 +142,7 @@ CLUSTER_UNCLEAN = "cluster-unclean"
 CLUSTER_SECURED = "cluster-secured"
 CLUSTER_DATA_DISKS = "cluster-data-disks"
 CLUSTER_SNAPSHOTS = "cluster-snapshots"
+CLUSTER_CONSUMERS = "cluster-consumers"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -152,6 +161,13 @@ PROFILES = {
         ("lose_power", "break_ending", *DISKS),
         alone=1.0,
         calm_us=(0, 0, 8_000_000),
+    ),
+    "consumers": Profile(
+        CONSUMER_CLIENTS,
+        (*ENDS, "pause", *LINKS),
+        ("lose_power", *DISKS),
+        alone=1.0,
+        calm_us=(0, 0, 12_000_000),
     ),
     # Several batches of a coordinator are in flight, and a full disk takes the ones that come later.
     "offsets": Profile(
@@ -176,6 +192,7 @@ NAMES = (
     CLUSTER_SECURED,
     CLUSTER_DATA_DISKS,
     CLUSTER_SNAPSHOTS,
+    CLUSTER_CONSUMERS,
 )
 
 
@@ -197,6 +214,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _data_disks_plan(seed)
     if profile == CLUSTER_SNAPSHOTS:
         return _snapshots_plan(seed)
+    if profile == CLUSTER_CONSUMERS:
+        return _consumers_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -361,6 +380,15 @@ def _snapshots_plan(seed: int) -> Plan:
     draw = Draws(seed, "snapshots", Trace())
     plan = _cluster_plan(seed) if draw.chance(0.5) else _roles_plan(seed)
     return replace(plan, has_small_metadata_logs=True)
+
+
+def _consumers_plan(seed: int) -> Plan:
+    """The faults of a plan of `cluster`, with members of the consumer protocol in place of its clients."""
+    plan = _cluster_plan(seed)
+    draw = Draws(seed, "consumers", Trace())
+    kinds = ["consumer", "consumer", "plain", *draw.sample(CONSUMER_CLIENTS, draw.randint(2, 5))]
+    clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
+    return replace(plan, clients=(plan.clients[0], *clients))
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

@@ -30,6 +30,7 @@ HELD = (
     messages.JoinGroupRequest,
     messages.SyncGroupRequest,
     messages.LeaveGroupRequest,
+    messages.ConsumerGroupHeartbeatRequest,
     messages.OffsetCommitRequest,
     messages.OffsetFetchRequest,
     messages.OffsetDeleteRequest,

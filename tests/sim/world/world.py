@@ -24,10 +24,13 @@ from tests.sim.world import blocking, disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
+from tests.sim.world.clients.consumers import Consumer, StaticConsumer
 from tests.sim.world.clients.copiers import Copier
 from tests.sim.world.clients.holders import Holder
+from tests.sim.world.clients.managers import Manager
 from tests.sim.world.clients.members import Member, StaticMember
 from tests.sim.world.clients.metered import Metered
+from tests.sim.world.clients.mixed import MixedConsumer
 from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
@@ -43,6 +46,7 @@ from tests.sim.world.groups import Groups
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
+from tests.sim.world.owners import Owners
 from tests.sim.world.plan import Plan
 from tests.support.power import replaced, steady_files
 
@@ -68,6 +72,10 @@ KINDS: dict[str, type[Client]] = {
     "warden": Warden,
     "holder": Holder,
     "metered": Metered,
+    "consumer": Consumer,
+    "instance": StaticConsumer,
+    "mixed": MixedConsumer,
+    "manager": Manager,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -93,6 +101,7 @@ class World:
         self.network = Network(self, self.draws("network"))
         self.recorder = Recorder()
         self.groups = Groups(self)
+        self.owners = Owners(self)
         self.fenced = Fenced()
         self._trims: set[tuple[UUID, int]] = set()
         self.acked = self.reads = self.steps = 0

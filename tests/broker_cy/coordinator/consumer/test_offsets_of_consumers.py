@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.coordinator import commit as transactions
 from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
 from tests.broker_cy.coordinator.consumer.test_heartbeat import T, two_members
 from tests.broker_cy.coordinator.consumer_harness import ConsumerHarness, Topics
+from tests.broker_cy.coordinator.harness import GROUP
 
 
 @pytest.fixture
@@ -45,6 +48,33 @@ def test_commits_by_the_epoch_of_a_member(h: ConsumerHarness) -> None:
     h.beat("a leaves", "A", -1)
     h.beat("b leaves", "B", -1)
     assert commit(h, 9, "", -1, mine) is ErrorCode.NONE
+
+
+def test_transactional_commits_of_a_producer_that_names_no_member(h: ConsumerHarness) -> None:
+    """If this fails, a producer that does not send its consumer's membership cannot commit offsets in transactions
+    (KAFKA-18060), or one of a member that is gone still can.
+    """
+    epoch = two_members(h)
+
+    def code(token: object, member_id: str, generation: int) -> ErrorCode:
+        kind = messages.TxnOffsetCommitRequest
+        part = kind.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        request = kind(
+            transactional_id="x",
+            group_id=GROUP,
+            producer_id=7,
+            producer_epoch=0,
+            generation_id=generation,
+            member_id=member_id,
+            topics=[kind.TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
+        )
+        h.run(transactions.commit_transactional, request, token)
+        return ErrorCode(h.answers[token].topics[0].partitions[0].error_code)
+
+    assert code(1, "", -1) is ErrorCode.NONE
+    assert code(2, "A", epoch) is ErrorCode.NONE
+    assert code(3, "A", epoch + 1) is ErrorCode.ILLEGAL_GENERATION
+    assert code(4, "C", epoch) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_fetches_by_the_epoch_of_a_member(h: ConsumerHarness) -> None:
