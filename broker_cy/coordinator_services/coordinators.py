@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.share.state_calls import DeleteState, InitializeState
+from broker_cy.coordinator.streams.internal_topics import CreateInternalTopics
 from broker_cy.coordinator_services.group_service import GroupService
+from broker_cy.coordinator_services.internal_topics import CreateTopics, InternalTopics
 from broker_cy.coordinator_services.marker_sender import MarkerSender
 from broker_cy.coordinator_services.share_groups import ShareGroups
 from broker_cy.coordinator_services.share_persister import SharePersister
@@ -38,13 +40,15 @@ class Coordinators:
         outgoing: Outgoing,
         next_producer_id: Callable[[], Awaitable[int]],
         delete_before: DeleteBefore,
+        create_topics: CreateTopics,
         randomness: Randomness,
     ) -> None:
         """`outgoing` has the connections to other brokers; `next_producer_id` as in TransactionService, `delete_before`
-        as in ShareStateRuntime. `randomness` spreads repeated requests.
+        as in ShareStateRuntime, `create_topics` as in InternalTopics. `randomness` spreads repeated requests.
         """
         config, loop, node_id = context.config, context.loop, context.config.node_id
         self.groups = GroupService(context)
+        self.groups.add_service(CreateInternalTopics, InternalTopics(create_topics).create)
         self.txn_markers = TxnMarkers(
             context.partitions, self.groups, openings, context.clock, loop, config["request.timeout.ms"]
         )

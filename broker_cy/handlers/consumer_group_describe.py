@@ -20,7 +20,7 @@ Response = messages.ConsumerGroupDescribeResponse
     ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), requires="DESCRIBE on each group, and on each topic that it reads"
 )
 def consumer_group_describe(ctx: RequestContext, request: messages.ConsumerGroupDescribeRequest) -> Response:
-    if not group_protocols.is_served(ctx):
+    if not group_protocols.is_consumer_served(ctx):
         return Response(groups=[_error(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids])
     refused, described = [], []
     for group_id in request.group_ids:

@@ -32,7 +32,7 @@ _READ, _DESCRIBE, _GROUP, _TOPIC = Operation.READ, Operation.DESCRIBE, ResourceT
     ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), requires="READ on the group, DESCRIBE on each topic of its list"
 )
 def consumer_group_heartbeat(ctx: RequestContext, request: Request) -> Response | Coroutine[Any, Any, Response]:
-    if not group_protocols.is_served(ctx):
+    if not group_protocols.is_consumer_served(ctx):
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION)
     if ctx.broker.authorization is not None:
         if not ctx.allows(_READ, _GROUP, request.group_id):

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from broker_cy.broker.broker import Broker
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import BOTH, handler
 from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.coordinator.streams.internal_topics import Requester
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.metadata.image import RESOURCE_TOPIC
@@ -23,6 +25,8 @@ from broker_cy.wire.frame import ApiKey
 
 # From here on, topics beyond the client's quota of changes are refused (KIP-599); older clients create them, and wait.
 STRICT_VERSION = 6
+# The version, the newest one, of requests that the broker makes in the name of a client.
+CREATION_VERSION = 7
 
 
 def _failed(
@@ -56,6 +60,23 @@ async def create_topics(ctx: RequestContext, request: messages.CreateTopicsReque
     _hide_settings(ctx, response)
     response.topics += refused
     return response
+
+
+async def create_topics_for(
+    broker: Broker, requester: Requester, request: messages.CreateTopicsRequest
+) -> messages.CreateTopicsResponse:
+    """Create topics in the name of a client that has not sent this request."""
+    context = RequestContext(
+        broker,
+        ApiKey.CREATE_TOPICS,
+        CREATION_VERSION,
+        requester.client_id,
+        requester.host,
+        requester.listener,
+        principal=requester.principal,
+        by_token=requester.by_token,
+    )
+    return await create_topics(context, request)
 
 
 def _take_refused(ctx: RequestContext, request: messages.CreateTopicsRequest) -> list[Any]:

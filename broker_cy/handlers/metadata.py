@@ -19,7 +19,7 @@ from broker_cy.broker.registry import handler
 from broker_cy.control.image import metadata_view
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
-from broker_cy.handlers.create_topics import create_topics
+from broker_cy.handlers.create_topics import CREATION_VERSION, create_topics
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from broker_cy.metadata.topics import TopicImage
@@ -29,8 +29,6 @@ from broker_cy.wire.frame import ApiKey
 
 Response = messages.MetadataResponse
 
-# The version, the newest one, of the CreateTopics request that stands for the client's implicit request.
-CREATION_VERSION = 7
 # Partitions whose answers are kept until the image changes. About 400 bytes each.
 CACHED_PARTITIONS_MAX = 20_000
 _COUNT = "metadata handler: partitions kept"

@@ -55,11 +55,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_cy.config import BrokerConfig
+    from broker_cy.coordinator.streams.internal_topics import Requester
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.network.seams import Seams
     from broker_cy.replica.partition import Partition
     from broker_cy.storage.data_directory import DataDirectory
     from broker_cy.telemetry.metrics_http import MetricsServer
+    from broker_cy.wire import messages
 
 LOGGER = logging.getLogger("broker_cy.server")
 
@@ -352,6 +354,7 @@ class BrokerServer:
             broker.outgoing,
             broker.controller.next_producer_id,
             self._delete_before,
+            self._create_topics,
             broker.randomness,
         )
         broker.groups, broker.transactions = coordinators.groups, coordinators.transactions
@@ -383,6 +386,14 @@ class BrokerServer:
         self._core.leader_throttle = self._throttles.leader
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
+
+    async def _create_topics(
+        self, requester: Requester, request: messages.CreateTopicsRequest
+    ) -> messages.CreateTopicsResponse:
+        """Create topics in the name of a client. Raises KafkaError."""
+        from broker_cy.handlers.create_topics import create_topics_for
+
+        return await create_topics_for(self.broker, requester, request)
 
     def _delete_before(self, partition: Partition, offset: int) -> None:
         """Delete records that a coordinator no longer needs. Raises KafkaError, StorageError."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker_cy.metadata.features import SHARE_VERSION
+from broker_cy.metadata.features import SHARE_VERSION, STREAMS_VERSION
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages as m
 from broker_cy.wire.frame import ApiKey
@@ -553,6 +553,31 @@ def consumer_group_heartbeat(group: str, v: int, w: World) -> Any:
 @asks(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe(v: int, w: World) -> Any:
     return m.ConsumerGroupDescribeRequest(group_ids=[SHUT, NONE], include_authorized_operations=True)
+
+
+@asks(ApiKey.STREAMS_GROUP_HEARTBEAT, SEEN, SHUT)
+def streams_group_heartbeat(group: str, v: int, w: World) -> Any:
+    """The guest may not see one of the topics of the topology."""
+    if w.level(STREAMS_VERSION) == 0:
+        return None
+    request = m.StreamsGroupHeartbeatRequest
+    part = request.Subtopology(subtopology_id="0", source_topics=[OPEN, SHUT])
+    return request(
+        group_id=group,
+        member_id="m",
+        rebalance_timeout_ms=1_000,
+        topology=request.Topology(subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+
+@asks(ApiKey.STREAMS_GROUP_DESCRIBE)
+def streams_group_describe(v: int, w: World) -> Any:
+    if w.level(STREAMS_VERSION) == 0:
+        return None
+    return m.StreamsGroupDescribeRequest(group_ids=[SHUT, NONE], include_authorized_operations=True)
 
 
 @asks(ApiKey.INITIALIZE_SHARE_GROUP_STATE)

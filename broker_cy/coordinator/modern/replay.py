@@ -138,7 +138,8 @@ def put_member(machine: GroupTable, group: EpochGroup[E, Any], member_id: str, n
     old = group.put_member(member_id, new)
     if not isinstance(group, ModernGroup):
         return
-    before, after = (frozenset() if each is None else each.topics for each in (old, new))
+    both: tuple[Any, Any] = (old, new)
+    before, after = (frozenset() if each is None else each.topics for each in both)
     if before != after:
         index_topics(machine, group, before ^ after)
 

@@ -1,7 +1,7 @@
 """The creation of internal topics in the name of the member whose heartbeat finds them missing.
 
 As in Kafka, a member without the right to create one of them creates none. Topics that could not be created are tried
-again after two heartbeats, and members are told the reason until then.
+again after two heartbeats; until then, heartbeats get the reason.
 """
 
 from __future__ import annotations

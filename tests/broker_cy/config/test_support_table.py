@@ -57,10 +57,11 @@ BY_ATTRIBUTE = tls.NAMES | {
 # The limits of the settings of consumer and share groups, which config/ compares.
 BY_ATTRIBUTE |= {
     f"group.{kind}.{limit}.{name}"
-    for kind in ("consumer", "share")
+    for kind in ("consumer", "share", "streams")
     for limit in ("min", "max")
     for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
 }
+BY_ATTRIBUTE |= {"group.streams.max.standby.replicas"}
 # The defaults and the limits of settings of share groups that the leaders of partitions use.
 BY_ATTRIBUTE |= {
     f"group.share.{limit}{name}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
@@ -319,7 +321,7 @@ def test_offsets_are_committed_by_the_owners_of_tasks(h: StreamsHarness) -> None
     epoch = two_members(h)
     kept = min(h.streams().members["A"].assigned.active["0"])
     gone = min(ALL["0"] - h.streams().members["A"].assigned.active["0"].keys())
-    how = {"member_id": "A", "topic_id": topic_id("t")}
+    how: dict[str, Any] = {"member_id": "A", "topic_id": topic_id("t")}
     assert h.commit("now", 1, generation=epoch, partition=kept, **how) is ErrorCode.NONE
     assert h.commit("before", 2, generation=2, partition=kept, **how) is ErrorCode.NONE
     assert h.commit("gone", 3, generation=2, partition=gone, **how) is ErrorCode.STALE_MEMBER_EPOCH
