@@ -87,7 +87,7 @@ class ShareService:
     @property
     def is_enabled(self) -> bool:
         """Whether the cluster has finalized share.version."""
-        return self._image().features.finalized.get(SHARE_VERSION, 0) > 0
+        return self._image().features.served(SHARE_VERSION) > 0
 
     def config_of(self, group_id: str) -> ShareGroupConfig:
         config = self._configs.get(group_id)

@@ -21,7 +21,6 @@ from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers.share_acknowledge import share_acknowledge
 from broker_cy.handlers.share_fetch import share_fetch
-from broker_cy.metadata.features import SHARE_VERSION
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.share.sessions import SessionKey, TopicPartition
 from broker_cy.share.share_partition import SharePartition
@@ -156,7 +155,7 @@ class World:
         partition = SimpleNamespace(leader=1 if self.leads else 2, leader_epoch=self.epoch)
         topic = SimpleNamespace(name=NAME, topic_id=TOPIC_ID, partitions={0: partition})
         return SimpleNamespace(
-            features=SimpleNamespace(finalized={SHARE_VERSION: 1}),
+            features=SimpleNamespace(served=lambda _: 1),
             configs=SimpleNamespace(resource=lambda *_: {}),
             topics=SimpleNamespace(by_id=lambda topic_id: topic if topic_id == TOPIC_ID else None),
             brokers={},
