@@ -36,8 +36,7 @@ from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, frame, messages
 
 # Events cannot be written here: no partition exists.
-# Brokers that a test registers send no heartbeats, and must not be fenced while it runs.
-QUIET = {"node.id": "1", "brokercy.events.enable": "false", "broker.session.timeout.ms": "3600000"}
+QUIET = {"node.id": "1", "brokercy.events.enable": "false"}
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 
 

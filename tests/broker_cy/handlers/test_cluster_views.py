@@ -34,6 +34,10 @@ async def a_cluster(broker: MetadataBroker) -> None:
     leaders = {("t", i): partition_image(i + 1, ALL, 5 + i)._replace(isr=(1, 2, 3)) for i in range(3)}
     leaders["t", 3] = partition_image(NO_LEADER, (FENCED,), 9)._replace(isr=(), elr=(FENCED,), last_known_elr=(2,))
     change(broker.image, brokers, leaders)
+    for each in brokers:
+        # They run, as far as the controller knows.
+        broker.controller.heartbeats.contact(each).beat(0)
+        broker.controller.heartbeats.contact(each).heard = True
 
 
 def wanted() -> messages.MetadataRequest:
