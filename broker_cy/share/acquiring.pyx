@@ -62,6 +62,8 @@ cpdef list acquire(
                 if read.items[index].is_aborted:
                     partition.archive(read.items[index].base_offset, read.items[index].last_offset, ACQUIRED)
                     cut_out(acquired, read.items[index].base_offset, read.items[index].last_offset)
+        else:
+            partition.close_gap()
         partition.holders.drop_unused(request.holder)
     partition.advance()
     return acquired

@@ -43,6 +43,7 @@ cdef class SharePartition:
     cdef int64_t records_in_flight(self) noexcept
     cdef bint has_gap(self) noexcept
     cdef void narrow_gap(self, int64_t offset) noexcept
+    cdef void close_gap(self) noexcept
     cdef void set_state(self, Run* run, uint8_t state) noexcept
     cdef int lock(self, Run* run, int32_t holder, int64_t deadline_ms) except -1
     cdef int unlock(self, Run* run) except -1

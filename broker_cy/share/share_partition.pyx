@@ -130,6 +130,14 @@ cdef class SharePartition:
         else:
             self.gap_end = NO_GAP
 
+    cdef void close_gap(self) noexcept:
+        """Nothing could be acquired: forget the gap if all of it is in flight, and nothing fits behind it.
+
+        In Kafka 4.3.1 the start offset stays before the gap until records after it are acquired: for ever, if there is no room.
+        """
+        if self.has_gap() and self.records_in_flight() >= self.records_max and self.next_fetch_offset() > self.end_offset:
+            self.gap_end = NO_GAP
+
     cpdef int move_log_start(self, int64_t offset) except -1:
         """The log begins at `offset` now: available records before it are archived, locks on them go on."""
         if offset <= self.start_offset or self.status != ACTIVE:
