@@ -7,7 +7,7 @@ import sys
 from broker_cy.core import extras
 
 # Modules of the extra `dashboard` (requirements/http.in and dashboard.in); if they can be imported, it is installed.
-LIBRARIES = ("argon2", "authlib", "dash", "fastapi", "httpx", "joserfc", "orjson", "uvicorn", "websockets")
+LIBRARIES = ("argon2", "authlib", "dash", "fastapi", "httpx", "joserfc", "orjson", "starlette", "uvicorn", "websockets")
 
 
 def main() -> int:
