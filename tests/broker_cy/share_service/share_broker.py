@@ -91,6 +91,25 @@ class ShareBroker(GroupBroker):
         answer = await self.call(request(resources=[resource]), 1)
         assert answer.responses[0].error_code == NONE, answer.responses[0]
 
+    async def set_share_version(self, level: int) -> None:
+        update = m.UpdateFeaturesRequest.FeatureUpdateKey(
+            feature=SHARE_VERSION, max_version_level=level, upgrade_type=1 if level else 2
+        )
+        answer = await self.call(m.UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 2)
+        assert answer.error_code == NONE, answer
+        await until(lambda: self.share.is_enabled == bool(level))
+
+    async def limit_fetches(self, bytes_a_second: int) -> None:
+        """Give all users a quota."""
+        request = m.AlterClientQuotasRequest
+        entry = request.EntryData(
+            entity=[request.EntityData(entity_type="user", entity_name=None)],
+            ops=[request.OpData(key="consumer_byte_rate", value=float(bytes_a_second), remove=False)],
+        )
+        answer = await self.call(request(entries=[entry]), 1)
+        assert answer.entries[0].error_code == NONE
+        await until(lambda: self.server.broker.quotas.is_on)
+
     async def delete(self, name: str) -> None:
         state = m.DeleteTopicsRequest.DeleteTopicState(name=name)
         answer = await self.call(m.DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6)

@@ -362,3 +362,92 @@ def test_large_records_are_sent_from_their_file(tmp_path: Path) -> None:
         assert len(a.part(0).records) > 5 * 100_000
 
     with_broker(tmp_path, work)
+
+
+def test_one_fetch_has_records_of_several_partitions(tmp_path: Path) -> None:
+    """If this fails, partitions of one broker are read one after the other, or one of them never gets its turn."""
+
+    async def work(broker: ShareBroker, topic: UUID) -> None:
+        await broker.produce(3, index=0, batches=10)
+        await broker.produce(3, index=1, batches=10)
+        a = await broker.consumer("a")
+        await a.fetch(topic, partitions=[0, 1], wait_ms=WAIT_MS, max_records=3)
+        first = [index for index in range(2) if a.part(index) is not None and a.part(index).acquired_records]
+        await a.fetch(max_records=3)
+        second = [index for index in range(2) if a.part(index) is not None and a.part(index).acquired_records]
+        assert sorted(first + second) == [0, 1], "each fetch begins with another partition"
+        await a.fetch()
+        assert all(a.part(index).acquired_records for index in range(2))
+        await a.fetch(topic, partitions=[], forget=[0])
+        await broker.produce(1, index=0)
+        await broker.produce(1, index=1)
+        await a.fetch(wait_ms=WAIT_MS)
+        assert a.part(0) is None, "the partition was forgotten"
+        assert a.offsets(1) == [30]
+
+    with_broker(tmp_path, work)
+
+
+def test_settings_of_a_group_take_effect_with_its_next_fetch(tmp_path: Path) -> None:
+    """If this fails, an operator has to end all members of a group to change its settings."""
+
+    async def work(broker: ShareBroker, topic: UUID) -> None:
+        await broker.produce(1)
+        a = await broker.consumer("a")
+        await a.fetch(topic, wait_ms=WAIT_MS)
+        await broker.configure_group("g", "share.delivery.count.limit", "2")
+        await broker.configure_group("g", "share.record.lock.duration.ms", "5000")
+        assert await a.acknowledge(topic, (0, 0, [RELEASE])) == NONE
+        assert a.last.acquisition_lock_timeout_ms == 5000
+        assert await a.fetch() == [Range(0, 0, 2)]
+        assert await a.acknowledge(topic, (0, 0, [RELEASE])) == NONE
+        assert await a.fetch() == []
+        await broker.configure_group("g", "share.renew.acknowledge.enable", "false")
+        await broker.produce(1)
+        assert await a.fetch() == [Range(1, 1, 1)]
+        assert await a.acknowledge(topic, (1, 1, [RENEW]), renew=True) == ErrorCode.INVALID_RECORD_STATE
+
+    with_broker(tmp_path, work)
+
+
+def test_share_groups_end_with_their_feature(tmp_path: Path) -> None:
+    """If this fails, fetches wait, and share partitions stay, although the cluster no longer has share groups."""
+
+    async def work(broker: ShareBroker, topic: UUID) -> None:
+        a = await broker.consumer("a")
+        waiting = asyncio.create_task(a.fetch(topic, wait_ms=WAIT_MS))
+        await until(lambda: broker.is_waiting("g"))
+        await broker.set_share_version(0)
+        await waiting
+        assert (len(broker.share.sessions), list(broker.share.table)) == (0, [])
+        await a.fetch(epoch=0)
+        assert a.last.error_code == ErrorCode.UNSUPPORTED_VERSION
+        await broker.set_share_version(1)
+        await broker.produce(1)
+        b = await broker.consumer("b")
+        assert await b.fetch(topic, wait_ms=WAIT_MS) == [Range(0, 0, 1)]
+
+    with_broker(tmp_path, work)
+
+
+def test_a_quota_throttles_share_fetches_before_they_acquire(tmp_path: Path) -> None:
+    """If this fails, share consumers ignore their quota, or records are locked whose answer is not sent."""
+
+    async def work(broker: ShareBroker, topic: UUID) -> None:
+        await broker.limit_fetches(100_000)
+        await broker.produce(1, batches=50, size=100_000)
+        a = await broker.consumer("a")
+        await a.fetch(topic, wait_ms=WAIT_MS, max_bytes=1 << 24)
+        got = len(a.offsets())
+        # The unused quota of some seconds.
+        assert 1 <= got < 50
+        for _ in range(20):
+            acquired = await a.fetch(max_bytes=1 << 24)
+            if a.last.throttle_time_ms:
+                break
+            got += len(a.offsets())
+        assert a.last.throttle_time_ms > 0
+        assert acquired == []
+        assert broker.share.counts.deliveries == got
+
+    with_broker(tmp_path, work)
