@@ -3,32 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.groups import STATUS_STYLES
 from admin_tui.screens.view import View
+from admin_tui.tones import STYLES
+from admin_tui.widgets.columns import Column as GridColumn
 from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Grid
-from broker_cy.admin.group_values import GroupMember
+from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, STREAMS, GroupMember, StreamsFacts
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups
 from broker_cy.console.feed_values import GroupView as Answer
+from broker_cy.console.members import MemberRow, TaskRow, group_facts, holder_name, member_rows, task_rows
 from broker_cy.console.rows import LagRow, catch_up_text, lag_rows
 from broker_cy.console.session import now_ms
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import count, duration
+
+
+def _member(row: MemberRow) -> GroupMember:
+    return row.member
+
+
+def _streams(row: MemberRow) -> StreamsFacts | None:
+    return row.member.streams
+
+
+def _member_text(row: MemberRow) -> str:
+    member = row.member
+    return f"{member.client_id} {member.member_id} {member.instance_id} {member.client_host}"
+
+
+_CLIENT: Final = grid_column(groups.CLIENT_ID.of(_member), letter="C")
+_EPOCH: Final = grid_column(groups.MEMBER_EPOCH.of(_member), drop=2)
+_INSTANCE: Final = grid_column(groups.INSTANCE_ID.of(_member), drop=4)
+_RACK: Final = grid_column(groups.RACK.of(_member), drop=6)
+_HOST: Final = grid_column(groups.HOST.of(_member), drop=3)
+_SUBSCRIPTION: Final = grid_column(groups.SUBSCRIPTION.of(_member), drop=5)
+_PARTITIONS: Final = grid_column(groups.MEMBER_PARTITIONS.of(_member), drop=1)
+_ASSIGNED: Final = grid_column(groups.ASSIGNED.of(_member), flex=True)
+_DIFFERENCE: Final = grid_column(groups.DIFFERENCE, flex=True)
+_MEMBER_ID: Final = grid_column(groups.MEMBER_ID.of(_member), drop=7, letter="M")
+_MEMBERS: Final = {
+    CLASSIC: [
+        _CLIENT,
+        grid_column(groups.INSTANCE_ID.of(_member), drop=3),
+        grid_column(groups.HOST.of(_member), drop=2),
+        grid_column(groups.MEMBER_PARTITIONS.of(_member)),
+        _ASSIGNED,
+        grid_column(groups.MEMBER_ID.of(_member), drop=4, letter="M"),
+    ],
+    CONSUMER: [
+        _CLIENT,
+        grid_column(groups.MEMBER_PROTOCOL.of(_member), drop=1),
+        _EPOCH,
+        _INSTANCE,
+        _RACK,
+        _HOST,
+        _SUBSCRIPTION,
+        _PARTITIONS,
+        _ASSIGNED,
+        _DIFFERENCE,
+        _MEMBER_ID,
+    ],
+    SHARE: [_CLIENT, _EPOCH, _RACK, _HOST, _SUBSCRIPTION, _PARTITIONS, _ASSIGNED, _MEMBER_ID],
+    STREAMS: [
+        _CLIENT,
+        _EPOCH,
+        grid_column(groups.PROCESS.of(_member), drop=5),
+        _HOST,
+        grid_column(groups.ENDPOINT.of(_streams), drop=6),
+        grid_column(groups.ACTIVE_TASKS.of(_streams), flex=True),
+        grid_column(groups.STANDBY_TASKS.of(_streams), drop=1),
+        _DIFFERENCE,
+        _MEMBER_ID,
+    ],
+}
+
+
+def _lag_columns(position: Column[LagRow]) -> list[GridColumn[LagRow]]:
+    return [
+        grid_column(groups.PARTITION, flex=True, letter="P"),
+        grid_column(position, drop=2),
+        grid_column(groups.LOG_END, drop=3),
+        grid_column(groups.PARTITION_LAG, letter="L"),
+        grid_column(groups.PARTITION_TIME_LAG, letter="T"),
+        grid_column(groups.TREND),
+        grid_column(groups.CATCH_UP, drop=4),
+        grid_column(groups.STATUS, drop=1),
+        grid_column(groups.OWNER, drop=5, letter="O"),
+        grid_column(groups.LAST_COMMIT, drop=6),
+    ]
 
 
 class GroupView(View):
     """One group."""
 
     NAME = "group"
-    ABOUT = """The upper table has the members with their assignment. The lower one has, for each partition, the
-    committed offset, the log end, the lag in records and in time, and its trend. `tab` switches between them.
+    ABOUT = """The upper table has the members with their assignment, and for groups of the newer types the planned
+    changes: the partitions or tasks that a member gives up, and those that it waits for, with the members that still
+    hold them. A streams group also has a table of its tasks. The lower table has, for each partition, the committed
+    offset (the start offset of a share group), the log end, the lag in records and in time, and its trend. `tab`
+    switches between the tables.
 
 The time lag is the age of the first record that the group has not read. `=`: the timestamp of that record comes from
 the broker's event of the commit (`__cluster_events`). `~`: the timestamp was just read from the log."""
@@ -41,8 +123,9 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         Binding("ctrl+d", "delete", "Delete", id="group.delete"),
     ]
     DEFAULT_CSS = """
-    GroupView Facts { max-height: 5; }
+    GroupView Facts { max-height: 6; }
     GroupView #members { height: 2fr; }
+    GroupView #tasks { height: 2fr; display: none; }
     GroupView #lag { height: 3fr; }
     """
 
@@ -56,33 +139,33 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
 
     def body(self) -> ComposeResult:
         yield Facts("Group", id="facts")
-        yield Grid[GroupMember](
-            [
-                grid_column(groups.CLIENT_ID, letter="C"),
-                grid_column(groups.INSTANCE_ID, drop=3),
-                grid_column(groups.HOST, drop=2),
-                grid_column(groups.MEMBER_PARTITIONS),
-                grid_column(groups.ASSIGNED, flex=True),
-                grid_column(groups.MEMBER_ID, drop=4, letter="M"),
-            ],
-            key=lambda row: row.member_id,
-            text=lambda row: f"{row.client_id} {row.member_id} {row.instance_id} {row.client_host}",
+        yield Grid[MemberRow](
+            _MEMBERS[CLASSIC],
+            key=lambda row: row.member.member_id,
+            text=_member_text,
             title="Members",
             id="members",
         )
-        yield Grid[LagRow](
+        yield Grid[TaskRow](
             [
-                grid_column(groups.PARTITION, flex=True, letter="P"),
-                grid_column(groups.COMMITTED, drop=2),
-                grid_column(groups.LOG_END, drop=3),
-                grid_column(groups.PARTITION_LAG, letter="L"),
-                grid_column(groups.PARTITION_TIME_LAG, letter="T"),
-                grid_column(groups.TREND),
-                grid_column(groups.CATCH_UP, drop=4),
-                grid_column(groups.STATUS, drop=1),
-                grid_column(groups.OWNER, drop=5, letter="O"),
-                grid_column(groups.LAST_COMMIT, drop=6),
+                grid_column(groups.TASK, letter="K"),
+                grid_column(groups.TASK_STATE, drop=4),
+                grid_column(groups.TASK_OWNER, flex=True),
+                grid_column(groups.TASK_PLANNED),
+                grid_column(groups.TASK_PROCESS, drop=3),
+                grid_column(groups.TASK_HOST, drop=2),
+                grid_column(groups.TASK_STANDBYS, flex=True),
+                grid_column(groups.TASK_PLANNED_STANDBYS, drop=1),
             ],
+            key=lambda row: row.task,
+            text=lambda row: f"{row.task} {holder_name(row.owner)} {holder_name(row.planned)}",
+            noun="task",
+            title="Tasks",
+            sort="Task",
+            id="tasks",
+        )
+        yield Grid[LagRow](
+            _lag_columns(groups.COMMITTED),
             key=lambda row: row.part.partition,
             text=lambda row: f"{row.part.partition} {row.owner}",
             title="Lag",
@@ -106,7 +189,15 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         view = self.session.group(self.group_id).value
         if view is None:
             return
-        self.query_one("#members", Grid).set_rows(view.description.members)
+        group = view.description
+        members = self.query_one("#members", Grid)
+        members.set_columns(_MEMBERS.get(group.group_type, _MEMBERS[CLASSIC]))
+        members.set_rows(member_rows(group))
+        tasks = self.query_one("#tasks", Grid)
+        tasks.display = group.group_type == STREAMS
+        tasks.set_rows(task_rows(group))
+        position = groups.START_OFFSET if group.group_type == SHARE else groups.COMMITTED
+        self._lag_grid.set_columns(_lag_columns(position))
         self._lag_grid.set_rows(lag_rows(view, self.session.lag_history))
         self.query_one(Facts).set_facts(_facts(view))
 
@@ -171,6 +262,7 @@ def _facts(view: Answer) -> list[Any]:
         ("type", f"{group.group_type} {group.assignor}".strip()),
         ("coordinator", str(group.coordinator_id)),
     ]
+    facts += [(fact.name, fact.value, STYLES[fact.tone]) for fact in group_facts(group)]
     if lost:
         facts.append(("deleted unread", count(lost), "bold red"))
     return facts

@@ -156,6 +156,15 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             self.marks &= {self._key(row) for row in self._rows}
         self._rebuild()
 
+    def set_columns(self, columns: Sequence[Column[R]]) -> None:
+        """Replace the columns. The rows stay sorted by the column of the same label, if there is one."""
+        if [column.label for column in columns] != [column.label for column in self.columns]:
+            label = "" if self._sort is None else self._sort.label
+            self.columns = list(columns)
+            self._sort = next((column for column in columns if column.label == label), None)
+            self._widest.clear()
+            self._lay_out_anew()
+
     def set_notice(self, text: str) -> None:
         """Set the text that is shown while there are no rows."""
         if self.notice != text:

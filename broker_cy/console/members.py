@@ -200,15 +200,12 @@ def group_facts(group: GroupDescription) -> Iterator[Fact]:
         if rows:
             covered = sum(row.is_covered for row in rows)
             yield Fact(
-                "standby coverage",
-                f"{covered} of {plural(len(rows), 'stateful task')}",
+                "standbys",
+                f"{covered} of {plural(len(rows), 'task')} with state",
                 Tone.GOOD if covered == len(rows) else Tone.PLAIN,
             )
 
 
 def conversion_text(group: GroupDescription) -> str:
     """Return the progress of a group from the classic to the consumer protocol."""
-    protocols = group.protocols()
-    members = plural(len(group.members), "member")
-    verb = "uses" if protocols.get(CONSUMER, 0) == 1 else "use"
-    return f"{protocols.get(CONSUMER, 0)} of {members} {verb} the consumer protocol"
+    return f"{group.protocols().get(CONSUMER, 0)} of {plural(len(group.members), 'member')} converted"

@@ -210,9 +210,10 @@ class LagRow:
 
 def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
     """Return a row for every partition with a committed offset of the group."""
-    owners: Mapping[TopicPartition, str] = {
-        key: member.client_id for member in view.description.members for key in member.assignment
-    }
+    owners: dict[TopicPartition, list[str]] = {}
+    for member in view.description.members:
+        for key in member.assignment:
+            owners.setdefault(key, []).append(member.client_id)
     rows = []
     for part in view.lag.partitions:
         key = part.partition
@@ -220,7 +221,7 @@ def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
         rows.append(
             LagRow(
                 part,
-                owners.get(key, "-"),
+                _owner_text(owners.get(key, ())),
                 view.times_ms.get(key),
                 key in view.exact,
                 trend(samples),
@@ -228,6 +229,11 @@ def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
             )
         )
     return rows
+
+
+def _owner_text(client_ids: Sequence[str]) -> str:
+    """Return the client id of the owner. The members of a share group share their partitions."""
+    return client_ids[0] if len(client_ids) == 1 else f"{len(client_ids)} members" if client_ids else "-"
 
 
 def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from dash.development.base_component import Component
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.group_values import GroupMember
+from broker_cy.admin.group_values import SHARE
 from broker_cy.admin.lag import sum_of, worst
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
@@ -22,7 +22,7 @@ from broker_cy.console.columns import groups
 from broker_cy.console.feed_values import GroupView
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
-from broker_cy.console.listeners import Source
+from broker_cy.console.members import group_facts
 from broker_cy.console.rows import STATUS_TONES, LagRow, catch_up_text, lag_rows
 from broker_cy.console.rows import ranges as number_ranges
 from broker_cy.console.session import Session, now_ms
@@ -30,14 +30,15 @@ from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
-from dashboard.collector.channel import Channel, FactsChannel, TableChannel, channel, linked
+from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.columns import table_column
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
 from dashboard.pages.group_charts import LINES_MAX
-from dashboard.pages.groups import refuse_hidden_topics, seen_view
+from dashboard.pages.group_members import GroupChannel, member_tables, type_of
+from dashboard.pages.groups import refuse_hidden_topics
 from dashboard.security.roles import EVERYTHING, Need, Role, Scope
 
 _PARTITION = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
@@ -58,21 +59,6 @@ def parse_partition(text: str) -> TopicPartition:
 def record_path(cluster: str, key: TopicPartition, offset: int) -> str:
     """Return the path of the record at an offset."""
     return page_path(cluster, "records", topic=key.topic, **{"from": str(offset), "partitions": str(key.partition)})
-
-
-class GroupChannel(Channel):
-    """Base of the channels of one group."""
-
-    REQUIRED = frozenset({"group"})
-
-    def sources(self) -> Sequence[Source]:
-        return [self.session.group(self.params["group"])]
-
-    @property
-    def view(self) -> GroupView | None:
-        """The group as far as the viewer may see it."""
-        view = self.session.group(self.params["group"]).value
-        return None if view is None else seen_view(view, self.scope)
 
 
 def rows_of(view: GroupView, session: Session) -> Iterator[LagRow]:
@@ -104,8 +90,7 @@ def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
         Fact("type", clean(f"{group.group_type} {group.assignor}".strip()) or "-"),
         Fact("coordinator", str(group.coordinator_id)),
     ]
-    if group.group_epoch >= 0:
-        facts.append(Fact("epoch, of the assignment", f"{group.group_epoch}, {group.assignment_epoch}"))
+    facts += [Fact(fact.name, clean(fact.value), fact.tone) for fact in group_facts(group)]
     if lost:
         facts.append(Fact("deleted unread", count(lost), Tone.BAD))
     return facts
@@ -120,38 +105,13 @@ class GroupFacts(GroupChannel, FactsChannel):
         return None if view is None else facts_of(view, self.session, self.scope)
 
 
-@channel("group-members")
-class Members(GroupChannel, TableChannel[GroupMember]):
-    SUBJECT = frozenset({"group"})
-    SORT = "client"
-    COLUMNS = (
-        table_column(groups.CLIENT_ID, 150),
-        table_column(groups.INSTANCE_ID, 90),
-        table_column(groups.HOST, 110),
-        table_column(groups.MEMBER_PARTITIONS, 100),
-        table_column(groups.ASSIGNED, 220, is_flex=True),
-        table_column(groups.TO_BE_ASSIGNED, 140),
-        table_column(groups.MEMBER_ID, 210),
-    )
-
-    def rows(self) -> Iterable[GroupMember] | None:
-        view = self.view
-        return None if view is None else view.description.members
-
-    def row_id(self, row: GroupMember) -> str:
-        return row.member_id
-
-    def row_text(self, row: GroupMember) -> str:
-        return f"{row.client_id} {row.member_id} {row.instance_id or ''} {row.client_host}"
-
-
 @channel("group-lag")
 class Lag(GroupChannel, TableChannel[LagRow]):
     """Every partition for which the group has committed an offset."""
 
     SUBJECT = frozenset({"group"})
     SORT = "partition"
-    COLUMNS = (
+    COLUMNS: ClassVar[Sequence[Column[Any]]] = (
         table_column(groups.PARTITION, 180, is_flex=True),
         table_column(groups.COMMITTED, 105, hint="Opens the record that the group reads next"),
         table_column(groups.LOG_END, 105),
@@ -178,6 +138,18 @@ class Lag(GroupChannel, TableChannel[LagRow]):
         first, committed, *rest = super()._cells(row)
         path = record_path(self.hub.name, row.part.partition, row.part.committed)
         return [first, linked(committed, path), *rest]
+
+
+@channel("group-share-lag")
+class ShareLag(Lag):
+    """Every partition that a share group has read. Its members have no partition to themselves."""
+
+    COLUMNS = tuple(
+        replace(column, title=groups.START_OFFSET.title, hint=groups.START_OFFSET.hint)
+        if column.key == groups.COMMITTED.key
+        else column
+        for column in Lag.COLUMNS
+    )
 
 
 class GroupAct(Act):
@@ -234,8 +206,10 @@ class DeleteOffsets(GroupAct):
         return await plan_delete_offsets(call.client, call.command, call.param("group"), keys)
 
 
-def layout(context: Context, cluster: str, group: str = "", range: str = "", **_: str) -> Component:
+def layout(context: Context, cluster: str, group: str = "", range: str = "", type: str = "", **_: str) -> Component:
     subject = {"group": group}
+    kind = type_of(context, cluster, group, type)
+    lag, lag_columns = ("group-share-lag", ShareLag.COLUMNS) if kind == SHARE else ("group-lag", Lag.COLUMNS)
     chosen = {**subject, **({"range": range} if range else {})}
     sampled = "Live for ten minutes; older points, and other ranges, at the group's commits."
     return shell(
@@ -267,14 +241,14 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", **_
             ),
             table(
                 "Lag by partition",
-                "group-lag",
-                Lag.COLUMNS,
+                lag,
+                lag_columns,
                 cluster=cluster,
                 params=subject,
                 noun="partition",
                 can_mark=True,
                 height_rows=12,
-                empty="The group has no committed offsets.",
+                empty="The group has no offsets.",
                 note="Time lag: = comes from the broker's event of the commit, ~ was just read from the log.",
                 actions=[
                     act_button(
@@ -291,16 +265,7 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", **_
                     ),
                 ],
             ),
-            table(
-                "Members",
-                "group-members",
-                Members.COLUMNS,
-                cluster=cluster,
-                params=subject,
-                noun="member",
-                height_rows=6,
-                empty="The group has no members.",
-            ),
+            *member_tables(cluster, subject, kind),
         ],
         crumbs=[("Groups", page_path(cluster, "groups"))],
         actions=[

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupListing
+from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupDescription, GroupListing, InternalTopic, Topology
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
@@ -57,8 +57,30 @@ def seen_view(view: GroupView, scope: Scope) -> GroupView:
     parts = tuple(part for part in view.lag.partitions if scope.sees_topic(part.partition.topic))
     return replace(
         view,
-        description=replace(view.description, members=members),
+        description=replace(view.description, members=members, topology=_seen_topology(view.description, scope)),
         lag=GroupLag(view.lag.group_id, parts),
+    )
+
+
+def _seen_topology(group: GroupDescription, scope: Scope) -> Topology | None:
+    if group.topology is None:
+        return None
+
+    def seen(topics: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
+        return tuple(topic for topic in topics if scope.sees_topic(topic.name))
+
+    return replace(
+        group.topology,
+        subtopologies=tuple(
+            replace(
+                each,
+                source_topics=tuple(filter(scope.sees_topic, each.source_topics)),
+                repartition_sources=seen(each.repartition_sources),
+                repartition_sinks=tuple(filter(scope.sees_topic, each.repartition_sinks)),
+                changelogs=seen(each.changelogs),
+            )
+            for each in group.topology.subtopologies
+        ),
     )
 
 
@@ -99,7 +121,8 @@ class Groups(TableChannel[Row]):
             120,
             hint="Sorts by state, then by lag",
         ),
-        table_column(groups.TYPE.of(_listing), 80),
+        table_column(groups.TYPE.of(_listing), 85),
+        table_column(groups.PROTOCOL.of(_listing), 90),
         table_column(groups.MEMBERS.of(_members), 85),
         table_column(groups.PARTITIONS.of(_summary), 90),
         table_column(groups.LAG.of(_summary), 100),
@@ -169,14 +192,18 @@ class Groups(TableChannel[Row]):
 
     def row_text(self, row: Row) -> str:
         verdict = "" if row.group.status is None else row.group.status.name
-        return f"{row.group.listing.group_id} {row.group.listing.state} {verdict}"
+        listing = row.group.listing
+        return f"{listing.group_id} {listing.state} {listing.group_type} {verdict}"
 
     def _cells(self, row: Row) -> list[Any]:
         listing = row.group.listing
         if listing.state not in WITHOUT_MEMBERS:
             self._shown.append(listing.group_id)
         first, *rest = super()._cells(row)
-        return [linked(first, page_path(self.hub.name, "group", group=listing.group_id)), *rest]
+        return [
+            linked(first, page_path(self.hub.name, "group", group=listing.group_id, type=listing.group_type)),
+            *rest,
+        ]
 
 
 async def refuse_hidden_topics(call: Call, group_ids: Sequence[str], remedy: str) -> None:

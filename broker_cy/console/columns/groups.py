@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from broker_cy.admin.group_values import GroupListing, GroupMember, StreamsFacts, Subtopology
@@ -105,7 +106,7 @@ STATE: Final = Column[GroupListing](
     "State",
     lambda row: row.state,
     sort=lambda row: (state_rank(row.state), row.state),
-    width=10,
+    width=12,
 )
 TYPE: Final = Column[GroupListing]("type", "Type", lambda row: row.group_type or None, width=8)
 PROTOCOL: Final = Column[GroupListing]("protocol", "Protocol", lambda row: row.protocol_type or None)
@@ -174,6 +175,9 @@ PRODUCED: Final = Column[Trend]("produced", "Produced/s", lambda row: row.produc
 PARTITION: Final = Column[LagRow]("partition", "Partition", lambda row: row.part.partition, width=16)
 COMMITTED: Final = Column[LagRow](
     "committed", "Committed", lambda row: row.part.committed, Kind.COUNT, sorts=False, hint="Committed offset", width=13
+)
+START_OFFSET: Final = replace(
+    COMMITTED, title="Start offset", hint="Every record below it was acknowledged or archived by the share group"
 )
 LOG_END: Final = Column[LagRow](
     "end",
@@ -257,7 +261,7 @@ DIFFERENCE: Final = Column[MemberRow](
     tone=lambda row: Tone.MUTED if row.is_settled else Tone.WARN,
     sorts=False,
     hint="The steps from the current to the planned assignment, and the members that have to release first",
-    width=22,
+    width=34,
 )
 MEMBER_ID: Final = Column[GroupMember]("member", "Member id", lambda row: row.member_id, width=20)
 

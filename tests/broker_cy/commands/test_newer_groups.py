@@ -41,7 +41,7 @@ def test_a_consumer_group_shows_who_waits_for_whom(fake: Cli) -> None:
     shown = fake("groups", "describe", "billing").out
     head, *table = shown.splitlines()
     assert head.startswith("group billing: consumer, Reconciling, uniform, coordinator 1, 3 members, epoch 7, ")
-    assert "conversion 2 of 3 members use the consumer protocol" in head
+    assert "conversion 2 of 3 members converted" in head
     assert table[0].split()[:3] == ["CLIENT", "ID", "PROTOCOL"]
     assert "gives up orders 2" in table[1]
     assert "rack-a" in table[1]
@@ -71,7 +71,7 @@ def test_a_share_group_shows_its_offsets(fake: Cli) -> None:
 def test_a_streams_group_shows_its_topology_and_tasks(fake: Cli) -> None:
     """If this fails, it is not shown where a task runs, where it is to run, and which state has no copy."""
     shown = fake("groups", "describe", "enrich").out
-    assert "topology epoch 2, 2 subtopologies, standby coverage 1 of 2 stateful tasks" in shown
+    assert "topology epoch 2, 2 subtopologies, standbys 1 of 2 tasks with state" in shown
     assert "enrich-by-key-repartition" in shown
     assert "node-a:8080" in shown
     assert "waits for 1_1 of node-a" in shown

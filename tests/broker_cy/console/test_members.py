@@ -55,7 +55,7 @@ def test_the_head_of_a_group_shows_epochs_and_conversion(groups: dict[str, Group
         "epoch": ("7", Tone.PLAIN),
         "assignment epoch": ("7", Tone.PLAIN),
         "reconciling": ("3 of 3 members", Tone.WARN),
-        "conversion": ("2 of 3 members use the consumer protocol", Tone.NOTED),
+        "conversion": ("2 of 3 members converted", Tone.NOTED),
     }
     behind = {fact.name: fact.tone for fact in group_facts(replace(groups[BILLING], assignment_epoch=6))}
     assert behind["assignment epoch"] is Tone.WARN
@@ -80,7 +80,7 @@ def test_tasks_show_owner_plan_and_standby_copies(groups: dict[str, GroupDescrip
     assert [row.is_covered for row in task_rows(group)] == [False, False, True, False]
     facts = {fact.name: fact.value for fact in group_facts(group)}
     assert facts["topology"] == "epoch 2, 2 subtopologies"
-    assert facts["standby coverage"] == "1 of 2 stateful tasks"
+    assert facts["standbys"] == "1 of 2 tasks with state"
 
 
 def test_a_standby_in_the_process_of_the_owner_covers_nothing(groups: dict[str, GroupDescription]) -> None:

@@ -1,0 +1,66 @@
+"""The screens of consumer, share and streams groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.admin_tui.conftest import Terminal, drive
+from tests.support.fake_cluster import FakePool
+from tests.support.fake_groups import FakeGroups
+
+SIZE = (160, 50)
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
+    found = FakeGroups()
+    monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(found))
+    return found
+
+
+def test_a_consumer_group_shows_who_waits_for_whom(groups: FakeGroups) -> None:
+    """If this fails, a rebalance or a conversion that hangs does not show its cause."""
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("groups")
+        await terminal.shows("billing", "Reconciling", "checkout", "share", "enrich", "streams")
+        await terminal.command("group billing")
+        await terminal.shows("gives up orders 2", "waits for orders 2 of worker-0", "/ord.*/", "rack-a")
+        await terminal.shows("2 of 3 members converted", "epoch 7")
+        await terminal.hides("Tasks")
+
+    drive("127.0.0.1:1", job, size=SIZE)
+
+
+def test_planned_changes_are_shown_on_a_small_screen(groups: FakeGroups) -> None:
+    """If this fails, the cause of a rebalance that hangs is cut off in a terminal of 80 columns."""
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("group billing")
+        await terminal.shows("worker-1", "waits for orders 2")
+
+    drive("127.0.0.1:1", job, size=(80, 24))
+
+
+def test_a_share_group_shows_its_start_offsets(groups: FakeGroups) -> None:
+    """If this fails, the lag of a share group is missing, or one of its members looks like the owner of a partition."""
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("group checkout")
+        await terminal.shows("till-0", "till-1", "Start offset", "40", "12", "2 members")
+        await terminal.press("r")
+        await terminal.fill(rule="earliest")
+        await terminal.shows("NON_EMPTY_GROUP")
+
+    drive("127.0.0.1:1", job, size=SIZE)
+
+
+def test_a_streams_group_shows_its_tasks(groups: FakeGroups) -> None:
+    """If this fails, it is not shown where a task runs and where it is to run."""
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("group enrich")
+        await terminal.shows("Tasks", "1_1", "waits for 1_1 of node-a", "process-b", "stateful", "Planned on")
+        await terminal.shows("1 of 2 tasks with state", "epoch 2, 2 subtopologies")
+
+    drive("127.0.0.1:1", job, size=SIZE)
