@@ -38,8 +38,10 @@ class Client:
 
 @dataclass(slots=True)
 class Trigger:
-    """The reason why a rebalance started or was restarted, and the member concerned. `reason` is join, rejoin, leave,
-    session_timeout, join_timeout, sync_timeout, static_replacement, metadata, write_failed or group_too_large.
+    """The reason why a rebalance or an epoch started, and the member concerned. `reason` is join, rejoin, leave,
+    session_timeout, rebalance_timeout, join_timeout, sync_timeout, static_replacement, subscription (other topics of a
+    member), regex (other topics that match its expression), metadata (of subscribed topics), share_partitions (state
+    of partitions was initialized or removed), upgrade or downgrade (of the protocol), write_failed or group_too_large.
     """
 
     reason: str
@@ -78,10 +80,13 @@ class Event:
 
 @dataclass(slots=True)
 class Rebalance(Event):
-    """A classic group completed a rebalance. `join_ms` is the time spent waiting for its members, `sync_ms` the time
-    spent waiting for the leader's assignment and for its write. `result` is stable, or empty if no member was left.
-    `moves` lists the partitions whose owner changed or that stalled: the longest stall first, at most 2,000 of the
+    """A group completed a rebalance. `join_ms` is the time spent waiting for its members, `sync_ms` the time spent
+    waiting for the leader's assignment and for its write. `result` is stable, or empty if no member was left. `moves`
+    lists the partitions whose owner changed or that stalled: the longest stall first, at most 2,000 of the
     `moves_total`. `kept` counts the partitions that were read without interruption.
+
+    For a consumer, share or streams group (`group_type`), `generation` is the epoch and `protocol` the assignor;
+    `join_ms` is the time until the assignment was computed, `sync_ms` the time until every member had its part.
     """
 
     TYPE: ClassVar[str] = "rebalance"
@@ -100,6 +105,43 @@ class Rebalance(Event):
     moves_total: int = 0
     kept: int = 0
     stall_max_ms: int = 0
+    group_type: str = "classic"
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
+class GroupEpoch(Event):
+    """A consumer, share or streams group (`group_type`) began an epoch with so many members: its partitions are
+    assigned again. The trigger is the cause. The rebalance event follows when every member has its part.
+    """
+
+    TYPE: ClassVar[str] = "group_epoch"
+    group: str = ""
+    group_type: str = ""
+    epoch: int = 0
+    trigger: Trigger = field(default_factory=lambda: Trigger(""))
+    members: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
+class GroupConverted(Event):
+    """A group with members became one of another type (KIP-848): a consumer group when the first member of the consumer
+    protocol joined, a classic group when the last one was gone. `members` go on with the classic protocol.
+    """
+
+    TYPE: ClassVar[str] = "group_converted"
+    group: str = ""
+    before: str = ""
+    after: str = ""
+    epoch: int = 0
+    members: int = 0
 
     @property
     def key(self) -> str:
@@ -627,6 +669,8 @@ EVENTS: dict[str, type[Event]] = {
     kind.TYPE: kind
     for kind in (
         Rebalance,
+        GroupEpoch,
+        GroupConverted,
         StaticReplacement,
         TransactionTimedOut,
         TopicCreated,
@@ -659,6 +703,7 @@ EVENTS: dict[str, type[Event]] = {
 ROUTINE = frozenset({Commits.TYPE, Accesses.TYPE})
 _NESTED: dict[type, dict[str, type]] = {
     Rebalance: {"triggers": Trigger, "moves": Move},
+    GroupEpoch: {"trigger": Trigger},
     ConfigChanged: {"changes": ConfigChange},
     AclsCreated: {"acls": Acl},
     AclsDeleted: {"acls": Acl},

@@ -156,8 +156,8 @@ def consumers_join_classic_groups_without_an_epoch(patch: Patch) -> None:
     """An upgrade leaves the partitions unread that the last generation had not assigned."""
     right = heartbeat.update_epoch
 
-    def update(machine: Any, step: Any, group: ConsumerGroup, now: Any, *, is_bumped: bool) -> None:
-        right(machine, step, group, now, is_bumped=is_bumped and not group.classic_members)
+    def update(machine: Any, step: Any, group: ConsumerGroup, now: Any, *, trigger: Any) -> None:
+        right(machine, step, group, now, trigger=None if group.classic_members else trigger)
 
     patch.setattr(heartbeat, "update_epoch", update)
 

@@ -14,6 +14,7 @@ from broker_cy.coordinator.consumer import deadlines, downgrade, embedded, fenci
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, without_epochs
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.journal import abandoned, trigger_of
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import MigrationPolicy
 from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
@@ -50,6 +51,7 @@ def join(
             return
         member = _joined(machine, step, group, request, client, member_id, now)
     except KafkaError as error:
+        abandoned(machine, step, request.group_id)
         machine.abandon(step)
         step.reply(token, join_error(request.member_id, error.code))
         return
@@ -112,8 +114,10 @@ def _joined(
         client_host=client.host,
         classic=ClassicMembership(request.session_timeout_ms, protocols),
     )
+    reason = "subscription" if member.member_id in group.members else "join"
     is_bumped = heartbeat.update_member(machine, step, group, member, updated, None, now).is_changed
-    heartbeat.update_epoch(machine, step, group, now, is_bumped=is_bumped)
+    trigger = trigger_of(reason, updated, updated.instance_id) if is_bumped else None
+    heartbeat.update_epoch(machine, step, group, now, trigger=trigger)
     if not is_downgrade:
         heartbeat.update_target(machine, step, group, now)
     rebalances = group.assignment_epoch < group.epoch or not all(
@@ -123,6 +127,7 @@ def _joined(
         updated = heartbeat.reconcile(
             machine, step, group, updated, subscription.owned, now, is_subscription_changed=is_bumped
         )
+        heartbeat.settle(machine, step, group, now)
     if is_downgrade:
         downgrade.downgrade(machine, step, group, (), now, rebalances=rebalances)
     return updated
@@ -275,7 +280,7 @@ def leave(
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
             )
         )
-    fencing.fence(machine, step, group, list(left), now)
+    fencing.fence(machine, step, group, list(left), "leave", now)
     return results
 
 

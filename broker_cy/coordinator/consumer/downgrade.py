@@ -16,9 +16,11 @@ from broker_cy.coordinator.consumer import deadlines, embedded, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, united, without_epochs
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.journal import Noted
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
+from broker_cy.metrics.events import GroupConverted
 
 
 def is_due(machine: GroupTable, group: ConsumerGroup, leaving: Collection[ConsumerMember]) -> bool:
@@ -60,6 +62,7 @@ def downgrade(
         member.assignment = assignment[member.member_id]
         rebalance.set_session(machine, live, member, now)
     step.then(Downgraded(group_id))
+    step.then(Noted(group_id, (GroupConverted(group_id, "consumer", "classic", epoch, len(left)),)))
     if rebalances:
         rebalance.prepare(machine, step, live, now, trigger_of("downgrade"))
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from broker_cy.coordinator.consumer import deadlines, downgrade, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.epochs import begin_epoch
+from broker_cy.coordinator.modern.journal import NOTHING_HELD, trigger_of
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
@@ -29,9 +31,11 @@ class MembersFenced(NamedTuple):
             deadlines.start_timers(machine, group, self.member_ids, now)
 
 
-def fence(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member_ids: Sequence[str], now: Now) -> None:
-    """Remove members. The others share the partitions again, in a classic group if none of them uses the consumer
-    protocol.
+def fence(
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, member_ids: Sequence[str], reason: str, now: Now
+) -> None:
+    """Remove members for a `reason` (`events.Trigger`). The others share the partitions again, in a classic group if
+    none of them uses the consumer protocol.
     """
     if not member_ids:
         return
@@ -39,6 +43,7 @@ def fence(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member_ids
     if downgrade.is_due(machine, group, [group.members[member_id] for member_id in member_ids]):
         downgrade.downgrade(machine, step, group, member_ids, now, rebalances=True)
         return
+    gone = [group.members[member_id] for member_id in member_ids]
     regexes = [group.members[member_id].regex for member_id in member_ids]
     for member_id in member_ids:
         machine.append(step, records.member_tombstones(group_id, member_id))
@@ -47,5 +52,11 @@ def fence(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member_ids
         if regex not in group.regex_members:
             machine.append(step, [records.regex_tombstone(group_id, regex)])
     metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
-    machine.append(step, [records.epoch_record(group_id, group.epoch + 1, metadata_hash)])
+    # The event names one of them. Several leave together only by an administrator's request.
+    trigger = trigger_of(reason, gone[0], gone[0].instance_id)
+    begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger, left=len(gone))
+    for member in gone:
+        group.journal.held(member.member_id, member.held, NOTHING_HELD, now.mono_ms)
+    if not group.members:
+        group.journal.settle(step, group, None, machine.image, 0, now)
     step.then(MembersFenced(group_id, tuple(member_ids)))

@@ -29,11 +29,13 @@ from broker_cy.coordinator.consumer.upgrade import upgrade
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern import epochs
 from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.journal import abandoned, trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
+from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
 Request = messages.ConsumerGroupHeartbeatRequest
@@ -67,6 +69,7 @@ def heartbeat(
         else:
             response = _heartbeat(machine, step, request, client, unique, may_describe, now)
     except KafkaError as error:
+        abandoned(machine, step, request.group_id)
         machine.abandon(step)
         step.reply(token, heartbeat_error(error.code, error.message))
         return
@@ -95,13 +98,17 @@ def _heartbeat(
     member_id = request.member_id or unique
     owned = _owned(request)
     member = _member(machine, step, group, request, member_id, owned, is_join)
+    reason = "join" if member.member_id not in group.members else "upgrade" if is_upgraded else "subscription"
     updated = _updated(member, request, client)
     change = update_member(machine, step, group, member, updated, may_describe, now)
     # The first record of a group creates it.
     group = consumer_group(machine, group.group_id)
-    update_epoch(machine, step, group, now, is_bumped=change.is_assignable or is_upgraded)
+    is_bumped = change.is_assignable or is_upgraded
+    trigger = trigger_of(reason, updated, updated.instance_id) if is_bumped else None
+    update_epoch(machine, step, group, now, trigger=trigger)
     update_target(machine, step, group, now)
     updated = reconcile(machine, step, group, updated, owned, now, is_subscription_changed=change.is_changed)
+    settle(machine, step, group, now)
     deadlines.set_session(machine, group, updated, now)
     response = Response(
         member_id=member_id,
@@ -314,10 +321,12 @@ def update_member(
     return SubscriptionChange(updated.topics != member.topics, change)
 
 
-def update_epoch(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now, *, is_bumped: bool) -> None:
+def update_epoch(
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now, *, trigger: Trigger | None
+) -> None:
     """Begin another epoch if a subscription or a subscribed topic has changed."""
-    is_due = is_bumped or group.is_refresh_due(now.mono_ms)
-    epochs.update_epoch(machine, step, group, now, records.epoch_record, is_bumped=is_bumped)
+    is_due = trigger is not None or group.is_refresh_due(now.mono_ms)
+    epochs.update_epoch(machine, step, group, now, records.epoch_record, trigger=trigger)
     if is_due and group.has_partition_metadata:
         machine.append(step, [records.partition_metadata_tombstone(group.group_id)])
 
@@ -342,6 +351,7 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
         assignor, spec, group.target, lambda member_id, target: records.target_record(group_id, member_id, target)
     )
     machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
+    group.journal.assigned(group, now)
 
 
 def reconcile(
@@ -366,11 +376,21 @@ def reconcile(
     found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
     if found != member:
         machine.append(step, [records.current_record(group.group_id, found)])
+        group.journal.held(member.member_id, member.held, found.held, now.mono_ms)
+        group.journal.reconciled(group, member.member_id)
         if found.classic is None:
             deadlines.set_rebalance_timer(machine, group.group_id, found, now)
             if MemberState.UNREVOKED_PARTITIONS in (member.state, found.state):
                 step.then(deadlines.RebalanceTimerSet(group.group_id, member.member_id))
     return found
+
+
+def settle(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now) -> None:
+    """Report the rebalance of the group if every member has its part."""
+    if group.journal.is_open:
+        assignor = group.preferred_assignor(machine.settings.consumer.assignors[0])
+        held = sum(len(partitions) for partitions in group.owners.values())
+        group.journal.settle(step, group, assignor, machine.image, held, now)
 
 
 # ---- leave ----
@@ -383,16 +403,19 @@ def _leave(machine: GroupTable, step: GroupStep, request: Request, now: Now) -> 
     else:
         member = check_instance(group.static_member(request.instance_id), request.instance_id, request.member_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        _leave_for_a_while(machine, step, group, member)
+        _leave_for_a_while(machine, step, group, member, now)
     else:
-        fencing.fence(machine, step, group, [member.member_id], now)
+        fencing.fence(machine, step, group, [member.member_id], "leave", now)
     return Response(member_id=member.member_id, member_epoch=request.member_epoch)
 
 
-def _leave_for_a_while(machine: GroupTable, step: GroupStep, group: ConsumerGroup, member: ConsumerMember) -> None:
+def _leave_for_a_while(
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, member: ConsumerMember, now: Now
+) -> None:
     """A static member keeps its partitions until it comes back, or its session ends. The member that comes back has
     them since epoch 0, so that commits of the old member id are refused.
     """
     assigned = {topic_id: dict.fromkeys(held, JOIN_EPOCH) for topic_id, held in member.assigned.items()}
     away = member._replace(epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=NOTHING_ASSIGNED)
     machine.append(step, [records.current_record(group.group_id, away)])
+    group.journal.held(member.member_id, member.held, away.held, now.mono_ms)

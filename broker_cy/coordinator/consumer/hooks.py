@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker_cy.coordinator.consumer import deadlines, fencing, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group import GroupTable
@@ -10,6 +12,14 @@ from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
+
+# Why a member is removed when its deadline has passed.
+_REASONS: Final = {
+    TimerKind.SESSION: "session_timeout",
+    TimerKind.REBALANCE: "rebalance_timeout",
+    TimerKind.JOIN: "join_timeout",
+    TimerKind.SYNC: "sync_timeout",
+}
 
 
 class HookedConsumerGroup(ConsumerGroup):
@@ -31,7 +41,7 @@ class HookedConsumerGroup(ConsumerGroup):
         if key.kind is TimerKind.REBALANCE and member.state is not MemberState.UNREVOKED_PARTITIONS:
             # The step that set the deadline was undone.
             return
-        fencing.fence(machine, step, self, [key.member_id], now)
+        fencing.fence(machine, step, self, [key.member_id], _REASONS[key.kind], now)
 
     def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         """No request waits in it."""

@@ -49,6 +49,13 @@ class ConsumerMember(NamedTuple):
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
+    @property
+    def held(self) -> Assignment:
+        """The partitions that the member reads, or has to give up."""
+        if not self.revoking:
+            return without_epochs(self.assigned)
+        return without_epochs(united((self.assigned, self.revoking)))
+
     def assigned_at(self, topic_id: UUID, partition: int) -> int | None:
         """The epoch since which the member has the partition, also if it has to give it up; None if it has not."""
         for held in (self.assigned, self.revoking):

@@ -14,10 +14,12 @@ from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.epochs import begin_epoch
 from broker_cy.coordinator.pattern import Pattern, PatternError
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Work, WorkFailed
+from broker_cy.metrics.events import Trigger
 
 # Kafka's, which cannot be set.
 REFRESH_MIN_MS: Final = 10_000
@@ -154,5 +156,6 @@ def found(
         machine.append(step, [records.regex_record(group_id, regex, resolved)])
     metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
     if has_changed or metadata_hash != group.metadata_hash:
-        machine.append(step, [records.epoch_record(group_id, group.epoch + 1, metadata_hash)])
+        trigger = Trigger("regex" if has_changed else "metadata")
+        begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger)
         group.refreshed(now.mono_ms)

@@ -17,9 +17,11 @@ from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, with_epoch
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS
+from broker_cy.coordinator.modern.journal import Noted
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.step import Now
+from broker_cy.metrics.events import GroupConverted
 
 _Members = list[tuple[ConsumerMember, embedded.Partitions]]
 
@@ -39,6 +41,9 @@ def upgrade(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now)
     for member in group.members.values():
         rebalance.set_session(machine, group, member, now)
     step.then(Upgraded(group.group_id, group.number))
+    step.then(
+        Noted(group.group_id, (GroupConverted(group.group_id, "classic", "consumer", group.generation, len(members)),))
+    )
 
 
 def _check(machine: GroupTable, group: ClassicGroup) -> None:

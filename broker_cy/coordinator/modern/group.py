@@ -14,6 +14,7 @@ from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.modern.journal import Journal
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
@@ -57,6 +58,7 @@ class EpochGroup(Group, Generic[E, T]):
         "assigned_at_ms",
         "assignment_epoch",
         "epoch",
+        "journal",
         "members",
         "metadata_hash",
         "target",
@@ -76,6 +78,7 @@ class EpochGroup(Group, Generic[E, T]):
         # epoch than the group's was undone.
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
+        self.journal = Journal()
 
     def copied(self) -> Self:
         found = type(self)(self.group_id)

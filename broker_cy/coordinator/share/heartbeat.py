@@ -14,6 +14,7 @@ from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.epochs import update_epoch
 from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.journal import abandoned, trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
 from broker_cy.coordinator.share import initialization, records, sessions
@@ -24,6 +25,7 @@ from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
 from broker_cy.metadata.image import MetadataImage
+from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
 Request = messages.ShareGroupHeartbeatRequest
@@ -40,10 +42,11 @@ def heartbeat(
     """Handle a request that `validation` has passed."""
     try:
         if request.member_epoch == LEAVE_EPOCH:
-            response = _leave(machine, step, request)
+            response = _leave(machine, step, request, now)
         else:
             response = _heartbeat(machine, step, request, client, now)
     except KafkaError as error:
+        abandoned(machine, step, request.group_id)
         machine.abandon(step)
         step.reply(token, heartbeat_error(error.code, error.message))
         return
@@ -59,17 +62,22 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
     _check_size(machine, group, request.member_id)
     member = _member(group, request, is_join)
     updated = _updated(member, request, client)
+    is_new = member.member_id not in group.members
     if updated != member:
         machine.append(step, [records.member_record(group.group_id, updated)])
         # The first record of a group creates it.
         group = share_group(machine, group.group_id)
-    is_bumped = updated.topics != member.topics
-    if not is_bumped and group.assignment_epoch >= group.epoch:
-        is_bumped = has_unassigned(group, machine.image)
+    trigger = None
+    if updated.topics != member.topics:
+        trigger = trigger_of("join" if is_new else "subscription", updated)
+    elif group.assignment_epoch >= group.epoch and has_unassigned(group, machine.image):
+        trigger = Trigger("share_partitions")
     epoch = group.epoch
-    update_epoch(machine, step, group, now, records.epoch_record, is_bumped=is_bumped)
+    update_epoch(machine, step, group, now, records.epoch_record, trigger=trigger)
     _update_target(machine, step, group, now)
     updated = _reconcile(machine, step, group, updated, is_bumped=group.epoch != epoch)
+    if group.journal.is_open:
+        group.journal.settle(step, group, machine.settings.share.assignors[0], machine.image, 0, now)
     sessions.set_session(machine, group.group_id, member.member_id, now)
     initialization.begin(machine, step, group, now)
     response = Response(
@@ -194,6 +202,7 @@ def _update_target(machine: GroupTable, step: GroupStep, group: ShareGroup, now:
         lambda member_id, target: records.target_record(group_id, member_id, target),
     )
     machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
+    group.journal.assigned(group, now)
 
 
 def _reconcile(
@@ -215,14 +224,15 @@ def _reconcile(
         found = found._replace(state=MemberState.STABLE, epoch=epoch, previous_epoch=member.epoch)
     if found != member:
         machine.append(step, [records.current_record(group.group_id, found)])
+        group.journal.reconciled(group, found.member_id)
     return found
 
 
 # ---- leave ----
 
 
-def _leave(machine: GroupTable, step: GroupStep, request: Request) -> Response:
+def _leave(machine: GroupTable, step: GroupStep, request: Request, now: Now) -> Response:
     group = share_group(machine, request.group_id)
     member = group.member(request.member_id)
-    sessions.remove_member(machine, step, group, member.member_id)
+    sessions.remove_member(machine, step, group, member.member_id, "leave", now)
     return Response(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -29,7 +29,7 @@ class HookedShareGroup(ShareGroup):
     def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
         """The session of a member is over."""
         if key.member_id in self.members:
-            sessions.remove_member(machine, step, self, key.member_id)
+            sessions.remove_member(machine, step, self, key.member_id, "session_timeout", now)
 
     def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         """Requests that wait for the share coordinator are answered by their calls."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.epochs import begin_epoch
+from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.share import records
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.step import GroupStep
@@ -47,10 +49,15 @@ class MemberRemoved(NamedTuple):
             start_sessions(machine, group, [self.member_id], now)
 
 
-def remove_member(machine: GroupTable, step: GroupStep, group: ShareGroup, member_id: str) -> None:
+def remove_member(
+    machine: GroupTable, step: GroupStep, group: ShareGroup, member_id: str, reason: str, now: Now
+) -> None:
     """Remove a member that leaves, or whose session is over. The others share the partitions again."""
+    trigger = trigger_of(reason, group.members[member_id])
     machine.append(step, records.member_tombstones(group.group_id, member_id))
     metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
-    machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, metadata_hash)])
+    begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger, left=1)
+    if not group.members:
+        group.journal.settle(step, group, None, machine.image, 0, now)
     cancel_session(machine, group.group_id, member_id)
     step.then(MemberRemoved(group.group_id, member_id))

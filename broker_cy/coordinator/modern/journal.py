@@ -1,0 +1,239 @@
+"""The journal of a group of a newer type: the cause of each epoch, and the rebalance that follows: how long it took
+until the assignment was computed and until each member had its part, which partitions moved, and for how long no member
+read them.
+
+It observes the group and decides nothing. A rebalance lasts from the record of an epoch until every member has its part
+of the newest assignment; epochs that begin meanwhile belong to it. The events are those of written records: the journal
+forgets a rebalance whose records could not be written. The partitions of share groups have several readers, and those
+of streams groups are in tasks: their rebalances have no moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
+from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Event, GroupEpoch, Move, Rebalance, Trigger
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group import GroupTable, GroupType
+    from broker_cy.coordinator.step import GroupStep
+    from broker_cy.metadata.image import MetadataImage
+
+# As in the journal of classic groups: a group may never settle.
+TRIGGERS_MAX: Final = 100
+
+Place = tuple[UUID, int]
+Held = Mapping[UUID, Iterable[int]]
+NOTHING_HELD: Final[Held] = {}
+
+
+class Reconciled(Protocol):
+    """The part of a member that the journal reads."""
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool: ...
+
+
+class Observed(Protocol):
+    """The parts of a group that the journal reads."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def group_type(self) -> GroupType: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def assignment_epoch(self) -> int: ...
+    @property
+    def members(self) -> Mapping[str, Reconciled]: ...
+
+
+class _Gained(NamedTuple):
+    """The last owner before the rebalance, the owner now, and the longest time without one; -1 if `source` is None."""
+
+    source: str | None
+    target: str
+    stall_ms: int
+
+
+class _Lost(NamedTuple):
+    """The last owner before the rebalance, since when the partition has none (monotonic), and an earlier stall."""
+
+    source: str | None
+    since_ms: int
+    stall_ms: int
+
+    def gained_by(self, member_id: str, at_ms: int) -> _Gained:
+        stall_ms = -1 if self.source is None else max(0, at_ms - self.since_ms, self.stall_ms)
+        return _Gained(self.source, member_id, stall_ms)
+
+
+class Journal:
+    """Invariants: `_began` is None if and only if no rebalance is in progress; then all other parts are empty. A
+    partition in `_lost` has no holder, one in `_gained` has another one than before the rebalance, or was without one
+    for a while.
+    """
+
+    __slots__ = ("_assigned_ms", "_before", "_began", "_gained", "_lost", "_pending", "_triggers")
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._began: Now | None = None
+        self._assigned_ms: int | None = None
+        self._before = 0
+        self._triggers: list[Trigger] = []
+        # Members that do not have their part of the newest assignment; None before there is one.
+        self._pending: set[str] | None = None
+        self._lost: dict[Place, _Lost] = {}
+        self._gained: dict[Place, _Gained] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a rebalance is in progress."""
+        return self._began is not None
+
+    def epoch_began(self, step: GroupStep, group: Observed, trigger: Trigger, left: int, now: Now) -> None:
+        """The record of an epoch was appended; `left` members were removed before."""
+        if self._began is None:
+            # A member that joins is one already.
+            self._began, self._before = now, len(group.members) + left - (trigger.reason == "join")
+        if len(self._triggers) < TRIGGERS_MAX:
+            self._triggers.append(trigger)
+        self._pending = None
+        event = GroupEpoch(group.group_id, group.group_type.value, group.epoch, trigger, len(group.members))
+        step.then(Noted(group.group_id, (event,)))
+
+    def assigned(self, group: Observed, now: Now) -> None:
+        """The target of the newest epoch was computed."""
+        if self._began is not None:
+            self._assigned_ms = now.mono_ms
+            self._pending = {
+                member_id
+                for member_id, member in group.members.items()
+                if not member.is_reconciled_to(group.assignment_epoch)
+            }
+
+    def held(self, member_id: str, before: Held, after: Held, at_ms: int) -> None:
+        """A member holds other partitions, or (nothing after) is gone: it read until `at_ms`, monotonic."""
+        if self._began is None:
+            return
+        for topic_id in {*before, *after}:
+            old, new = set(before.get(topic_id, ())), set(after.get(topic_id, ()))
+            for partition in old - new:
+                earlier = self._gained.pop((topic_id, partition), None)
+                lost = (
+                    _Lost(member_id, at_ms, -1) if earlier is None else _Lost(earlier.source, at_ms, earlier.stall_ms)
+                )
+                self._lost[topic_id, partition] = lost
+            for partition in new - old:
+                found = self._lost.pop((topic_id, partition), None)
+                gained = _Gained(None, member_id, -1) if found is None else found.gained_by(member_id, at_ms)
+                self._gained[topic_id, partition] = gained
+
+    def reconciled(self, group: Observed, member_id: str) -> None:
+        """A member has moved towards its target, or is gone."""
+        if self._pending is not None:
+            member = group.members.get(member_id)
+            if member is None or member.is_reconciled_to(group.assignment_epoch):
+                self._pending.discard(member_id)
+            else:
+                self._pending.add(member_id)
+
+    def settle(
+        self,
+        step: GroupStep,
+        group: Observed,
+        assignor: str | None,
+        image: MetadataImage,
+        held_total: int,
+        now: Now,
+    ) -> None:
+        """Append the event of the rebalance if each member has its part. `held_total` is the number of partitions that
+        members hold.
+        """
+        began = self._began
+        if began is None or (group.members and (self._pending is None or self._pending)):
+            return
+        assigned_ms = now.mono_ms if self._assigned_ms is None else self._assigned_ms
+        moves = self._moves(image, now)
+        event = Rebalance(
+            group=group.group_id,
+            generation=group.epoch,
+            protocol=assignor,
+            result="stable" if group.members else "empty",
+            started_ms=began.wall_ms,
+            join_ms=max(0, assigned_ms - began.mono_ms),
+            sync_ms=max(0, now.mono_ms - assigned_ms),
+            total_ms=now.mono_ms - began.mono_ms,
+            members_before=self._before,
+            members_after=len(group.members),
+            triggers=self._triggers,
+            moves=moves[:PARTITIONS_REPORTED_MAX],
+            moves_total=len(moves),
+            kept=max(0, held_total - len(self._gained)),
+            stall_max_ms=max((move.stall_ms for move in moves), default=0),
+            group_type=group.group_type.value,
+        )
+        event.stall_max_ms = max(0, event.stall_max_ms)
+        self._forget()
+        step.then(Noted(group.group_id, (event,)))
+
+    def _moves(self, image: MetadataImage, now: Now) -> list[Move]:
+        """The longest stall first. A topic that was deleted has no name any more, and no moves."""
+        found = [(place, each.source, each.target, each.stall_ms) for place, each in self._gained.items()]
+        moves: list[Move] = []
+        for (topic_id, partition), source, target, stall_ms in [
+            *found,
+            *((place, each.source, None, now.mono_ms - each.since_ms) for place, each in self._lost.items()),
+        ]:
+            topic = image.topics.by_id(topic_id)
+            if topic is not None:
+                moves.append(Move(topic.name, partition, source, target, stall_ms))
+        return sorted(moves, key=lambda move: (-move.stall_ms, move.topic, move.partition))
+
+    def failed(self) -> None:
+        """Records were undone: the group is what it was before them."""
+        self._forget()
+
+
+def abandoned(machine: GroupTable, step: GroupStep, group_id: str) -> None:
+    """The operation fails after records that its step is about to undo."""
+    journal: Any = getattr(machine.groups.get(group_id), "journal", None)
+    if step.records and isinstance(journal, Journal):
+        journal.failed()
+
+
+class Named(Protocol):
+    """The part of a member that names it in events."""
+
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+
+
+def trigger_of(reason: str, member: Named, instance_id: str | None = None) -> Trigger:
+    return Trigger(reason, member.member_id, instance_id, member.client_id, member.client_host.removeprefix("/"))
+
+
+class Noted(NamedTuple):
+    """Events that tell of the records of their step."""
+
+    group_id: str
+    events: tuple[Event, ...]
+
+    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
+        out.events += self.events
+
+    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
+        journal: Any = getattr(machine.groups.get(self.group_id), "journal", None)
+        if isinstance(journal, Journal):
+            journal.failed()

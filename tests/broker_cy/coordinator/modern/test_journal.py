@@ -1,0 +1,168 @@
+"""The events of consumer and share groups: the cause of each epoch, and the rebalances that follow."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import Event, GroupConverted, GroupEpoch, Move, Rebalance
+from broker_cy.wire import codec, messages
+from tests.broker_cy.coordinator.consumer_harness import REBALANCE_MS, ConsumerHarness, Topics, topic_id
+from tests.broker_cy.coordinator.harness import GROUP
+
+E = TypeVar("E", bound=Event)
+SESSION_MS = 45_000
+
+
+class Journaled(ConsumerHarness):
+    """Keeps the events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        consumer = ConsumerGroupSettings(assignment_interval_ms=0, migration_policy=MigrationPolicy.BIDIRECTIONAL)
+        super().__init__(Topics(t=4, other=1), consumer=consumer)
+        self.number = 0
+
+    def take(self, step: Any) -> Any:
+        self.events += step.events
+        return super().take(step)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def causes(self) -> list[tuple[int, str, str]]:
+        return [(each.epoch, each.trigger.reason, each.trigger.member_id) for each in self.of(GroupEpoch)]
+
+    def tell(self, member_id: str, epoch: int, **how: Any) -> Any:
+        self.number += 1
+        return self.beat(self.number, member_id, epoch, **how)
+
+    def come(self, member_id: str, **how: Any) -> Any:
+        return self.tell(member_id, 0, names=["t"], owned={}, rebalance_ms=REBALANCE_MS, **how)
+
+    def settle(self, *member_ids: str) -> None:
+        """Let members report what they have until nothing is left to move."""
+        for _ in range(3):
+            for member_id in member_ids:
+                member = self.consumers().members[member_id]
+                owned = {each: list(partitions) for each, partitions in member.assigned.items()}
+                self.tell(member_id, member.epoch, owned=owned)
+
+
+def test_each_epoch_has_its_cause() -> None:
+    """If this fails, an operator does not learn why a group rebalances."""
+    h = Journaled()
+    h.come("a")
+    h.come("b", client_id="worker-b")
+    h.settle("a", "b")
+    h.tell("b", h.consumers().epoch, names=["t", "other"])
+    h.settle("a", "b")
+    h.change(h.topics.put("t", 6))
+    h.settle("a", "b")
+    h.tell("b", -1)
+    h.settle("a")
+    h.advance(SESSION_MS)
+    assert h.causes() == [
+        (2, "join", "a"), (3, "join", "b"), (4, "subscription", "b"), (5, "metadata", ""), (6, "leave", "b"),
+        (7, "session_timeout", "a"),
+    ]  # fmt: skip
+    first, second, *_ = h.of(GroupEpoch)
+    assert (first.group, first.group_type, first.members, second.members) == (GROUP, "consumer", 1, 2)
+    assert (second.trigger.client_id, second.trigger.host) == ("worker-b", "127.0.0.1")
+    ends = [(each.generation, each.result, each.members_before, each.members_after) for each in h.of(Rebalance)]
+    assert ends == [
+        (2, "stable", 0, 1), (3, "stable", 1, 2), (4, "stable", 2, 2), (5, "stable", 2, 2), (6, "stable", 2, 1),
+        (7, "empty", 1, 0),
+    ]  # fmt: skip
+
+
+def test_a_rebalance_tells_what_moved_and_for_how_long_nothing_was_read() -> None:
+    """If this fails, the analysis of rebalances leaves out those of consumer groups, or blames the wrong partitions."""
+    h = Journaled()
+    h.come("a")
+    h.settle("a")
+    h.events.clear()
+    h.come("b")
+    h.tell("a", 2)  # It learns that it has to give up two partitions.
+    h.advance(3_000)
+    kept = {topic_id("t"): sorted(h.consumers().members["a"].assigned[topic_id("t")])}
+    h.tell("a", 2, owned=kept)
+    assert h.of(Rebalance) == []
+    h.advance(1_000)
+    h.tell("b", h.consumers().members["b"].epoch)
+    (event,) = h.of(Rebalance)
+    assert (event.group_type, event.protocol, event.generation, event.result) == ("consumer", "uniform", 3, "stable")
+    assert [trigger.reason for trigger in event.triggers] == ["join"]
+    assert event.total_ms == 4_000
+    assert event.join_ms + event.sync_ms == event.total_ms
+    assert event.kept == 2
+    moved = [number for number in range(4) if number not in kept[topic_id("t")]]
+    assert event.moves == [Move("t", number, "a", "b", 1_000) for number in moved]
+    assert (event.moves_total, event.stall_max_ms) == (2, 1_000)
+
+
+def test_partitions_of_a_lost_member_stall_until_the_next_owner_has_them() -> None:
+    """If this fails, the time after the death of a member is not counted."""
+    h = Journaled()
+    h.come("a")
+    h.come("b")
+    h.settle("a", "b")
+    h.advance(SESSION_MS - 1_000)
+    h.tell("a", 3)
+    h.events.clear()
+    h.advance(1_000)
+    h.advance(2_000)
+    h.tell("a", 3)
+    (event,) = h.of(Rebalance)
+    assert [trigger.reason for trigger in event.triggers] == ["session_timeout"]
+    assert {(move.source, move.target, move.stall_ms) for move in event.moves} == {("b", "a", 2_000)}
+
+
+def test_epochs_that_begin_meanwhile_belong_to_one_rebalance() -> None:
+    """If this fails, a group that starts with many members writes an event for each state between."""
+    h = Journaled()
+    for member_id in "abc":
+        h.come(member_id)
+    h.settle(*"abc")
+    (*_, last) = h.of(Rebalance)
+    assert last.generation == 4
+    assert [trigger.member_id for trigger in last.triggers][-2:] == ["b", "c"]
+    assert len(h.of(Rebalance)) == 2
+    assert h.causes() == [(2, "join", "a"), (3, "join", "b"), (4, "join", "c")]
+
+
+def test_epochs_that_were_not_written_have_no_event() -> None:
+    """If this fails, events tell of epochs that the group never had."""
+    h = Journaled()
+    h.come("a")
+    h.settle("a")
+    h.events.clear()
+    h.hold = True
+    h.come("b")
+    assert h.events == []
+    h.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert h.events == []
+    h.hold = False
+    h.come("b")
+    h.settle("a", "b")
+    assert h.causes() == [(3, "join", "b")]
+    assert [each.generation for each in h.of(Rebalance)] == [3]
+
+
+def test_a_conversion_has_an_event_each_way() -> None:
+    """If this fails, it is not recorded when a group changed its protocol."""
+    h = Journaled()
+    subscription = messages.ConsumerProtocolSubscription(topics=["t"], owned_partitions=[])
+    protocols = [("range", codec.encode_versioned(subscription, 1))]
+    member_id = h.join_new("classic", protocols=protocols)
+    h.advance(1)
+    h.sync("sync", member_id, 1, {member_id: b""})
+    h.events.clear()
+    h.come("a")
+    (up,) = h.of(GroupConverted)
+    assert (up.group, up.before, up.after, up.members) == (GROUP, "classic", "consumer", 1)
+    assert h.causes() == [(2, "join", "a")]
+    h.tell("a", -1)
+    down = h.of(GroupConverted)[-1]
+    assert (down.before, down.after, down.members) == ("consumer", "classic", 1)
