@@ -35,12 +35,15 @@ class ConsumerWork(Disturbances):
     """The clients, with members of the consumer protocol."""
 
     members: list[Member]
+    # The members so far: each has a name of its own in the history.
+    started = 0
 
-    def new_member(self, number: int) -> Member:
-        return ConsumerMember(f"member{number}", self.servers, self.recorder, "in", MEMBERS)
+    def new_member(self) -> Member:
+        self.started += 1
+        return ConsumerMember(f"member{self.started}", self.servers, self.recorder, "in", MEMBERS)
 
     def new_members(self) -> list[Member]:
-        return [self.new_member(number) for number in range(COUNT)]
+        return [self.new_member() for _ in range(COUNT)]
 
     def stable(self, after: int = 0) -> Described:
         """The group, as soon as it is stable with all members in a later epoch than `after`."""
@@ -63,7 +66,7 @@ class ConsumerWork(Disturbances):
     def replace_member(self) -> None:
         """A member leaves, and another one joins."""
         before = self.stable()
-        gone, added = self.members[0], self.new_member(len(self.clients))
+        gone, added = self.members[0], self.new_member()
         gone.finish()
         self.clients = [added if each is gone else each for each in self.clients]
         added.seen |= gone.seen
