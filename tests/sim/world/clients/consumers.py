@@ -361,24 +361,24 @@ class Consumer(Fetcher):
             codes.add(ErrorCode(answer.topics[0].partitions[0].error_code))
         codes.discard(ErrorCode.NONE)
         for code in codes:
-            if code in DROPPED:
-                self._dropped(code, mark)
-            elif code is ErrorCode.STALE_MEMBER_EPOCH:
-                self._check_behind(mark, "OffsetFetch")
-                self.is_full = True
-            else:
-                assert code in RETRIABLE | GONE, f"{self.name}: OffsetFetch: {code.name}"
+            self._fetch_refused(code, mark)
         if codes:
             return None
         found = int(answer.topics[0].partitions[0].committed_offset)
         groups.check_fetched(self.group, life, spot.place, found, acknowledged)
         return found if found >= 0 else await self.offset_of(spot, EARLIEST)
 
-    def _check_behind(self, mark: Mark, what: str) -> None:
+    def _fetch_refused(self, code: ErrorCode, mark: Mark) -> None:
         """Raises AssertionError if the epoch of this member is refused, and it knows the newest one."""
-        owners = self.world.owners
-        is_sure = owners.is_proof(mark, self.host) and owners.is_alive(self.group, self.name)
-        assert not is_sure or self.unanswered_us is not None, f"{self.name}: {what}: epoch {self.epoch} is stale"
+        if code in DROPPED:
+            self._dropped(code, mark)
+        elif code is ErrorCode.STALE_MEMBER_EPOCH:
+            owners = self.world.owners
+            is_sure = owners.is_proof(mark, self.host) and owners.is_alive(self.group, self.name)
+            assert not is_sure or self.unanswered_us is not None, f"{self.name}: epoch {self.epoch} is stale"
+            self.is_full = True
+        else:
+            assert code in RETRIABLE | GONE, f"{self.name}: OffsetFetch: {code.name}"
 
     # --- offsets
 

@@ -192,6 +192,12 @@ class MixedConsumer(Consumer):
         else:
             super()._dropped(code, mark)
 
+    def _fetch_refused(self, code: ErrorCode, mark: Mark) -> None:
+        if self.is_classic and code in REJOIN:
+            self._dropped(code, mark)
+        else:
+            super()._fetch_refused(code, mark)
+
     def _commit_refused(self, code: ErrorCode, mark: Mark) -> None:
         if self.is_classic and code in REJOIN:
             self._dropped(code, mark)
