@@ -209,8 +209,9 @@ def test_a_deposed_leader_truncates_what_only_it_had(cluster: Cluster) -> None:
     assert produce(cluster, 1, b"shared") == ErrorCode.NONE
     cluster.nodes[1].cut()
     assert produce(cluster, 1, b"lost", acks=1) == ErrorCode.NONE
-    cluster.nodes[1].is_cut = False
     cluster.give(leader=2, isr=(2, 3))
+    # Not before: the followers would fetch the record that is to be lost.
+    cluster.nodes[1].is_cut = False
     assert produce(cluster, 2, b"kept") == ErrorCode.NONE
     for node in cluster.nodes.values():
         node.wait(lambda partition: partition.high_watermark == 2)
@@ -242,8 +243,9 @@ def test_a_follower_appends_when_a_worker_has_checkpointed_its_truncation(
     assert produce(cluster, 1, b"shared") == ErrorCode.NONE
     deposed.cut()
     assert produce(cluster, 1, b"lost", acks=1) == ErrorCode.NONE
-    deposed.is_cut = False
     cluster.give(leader=2, isr=(2, 3))
+    # Not before: the followers would fetch the record that is to be lost.
+    deposed.is_cut = False
     assert produce(cluster, 2, b"kept") == ErrorCode.NONE
     deposed.wait(lambda partition: bool(threads))
     assert deposed.records() == [b"shared"]
