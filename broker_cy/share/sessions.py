@@ -15,6 +15,8 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 # Two epochs of a request have another meaning: it opens a session, or closes one.
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
+# Partitions of one session; clients may name any topic ids.
+PARTITIONS_MAX: Final = 100_000
 _EPOCH_MAX: Final = (1 << 31) - 1
 
 
@@ -121,11 +123,13 @@ class ShareSessions:
 
         Raises KafkaError if the node has too many sessions; then the member has none.
         """
+        wanted = list(partitions)
+        _check_size(len(wanted))
         if key in self._sessions:
             self._remove(key)
         if len(self._sessions) >= self._max:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"at most {self._max} share sessions")
-        session = self._sessions[key] = ShareSession(key, connection, partitions, names)
+        session = self._sessions[key] = ShareSession(key, connection, wanted, names)
         self._of_connection.setdefault(connection, {})[key] = None
         self._members[key.group_id] = self.members(key.group_id) + 1
         return session
@@ -154,12 +158,13 @@ class ShareSessions:
         forgotten: Iterable[TopicPartition],
         names: Names = no_names,
     ) -> ShareSession:
-        """`take`, for a fetch that changes what the session fetches."""
+        """`take`, for a fetch that changes the partitions of the session. Raises KafkaError, also for too many."""
         session = self.take(key, epoch)
         if epoch != FINAL_EPOCH:
-            for partition in added:
-                if partition not in session.partitions:
-                    session.partitions[partition] = SessionPartition(names(partition.topic_id), is_due=True)
+            new = [partition for partition in added if partition not in session.partitions]
+            _check_size(len(session.partitions) + len(new))
+            for partition in new:
+                session.partitions[partition] = SessionPartition(names(partition.topic_id), is_due=True)
             for partition in forgotten:
                 session.partitions.pop(partition, None)
         return session
@@ -188,6 +193,12 @@ class ShareSessions:
         if left:
             self._members[key.group_id] = left
         return Closed(key, tuple(session.partitions), not left)
+
+
+def _check_size(partitions: int) -> None:
+    """Raises KafkaError."""
+    if partitions > PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {PARTITIONS_MAX} partitions")
 
 
 def rotated(partitions: Collection[TopicPartition], epoch: int) -> list[TopicPartition]:

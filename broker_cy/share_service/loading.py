@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from broker_cy.coordinator_services.share_persister import SharePersister
     from broker_cy.core.clock import Clock
-    from broker_cy.partitions.openings import Openings
     from broker_cy.replica.partition import Partition
     from broker_cy.share.share_partition import SharePartition
     from broker_cy.share.share_partitions import ShareKey
@@ -34,15 +33,11 @@ class Service(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def openings(self) -> Openings: ...
-    @property
     def persister(self) -> SharePersister: ...
 
 
 async def load(service: Service, key: ShareKey, share: SharePartition, partition: Partition, offset_reset: str) -> None:
     """Load the state of a share partition from its coordinator. Raises KafkaError."""
-    if partition.unopened:
-        await service.openings.opened([partition])
     state = await service.persister.read(SharePartitionKey(key.group_id, *key.topic), share.leader_epoch)
     if state.code is not ErrorCode.NONE:
         raise KafkaError(client_error(state.code), state.message or "")

@@ -8,7 +8,7 @@ turn in which the answer is sent: no other fetch comes between, so that no lock 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -101,6 +101,7 @@ class Service(Protocol):
     def is_stopping(self) -> bool: ...
     def now_ms(self) -> int: ...
     def config_of(self, group_id: str) -> ShareGroupConfig: ...
+    async def opened(self, topics: Iterable[TopicPartition]) -> None: ...
     def obtain(self, key: ShareKey) -> tuple[SharePartition, Partition]: ...
     def acquired(self, key: ShareKey, share: SharePartition, acquired: Sequence[tuple[int, int, int]]) -> None: ...
     def wait(self, fetch: ShareFetch, keys: Sequence[ShareKey]) -> bool: ...
@@ -146,6 +147,7 @@ class ShareFetch:
         request = self.request
         if not request.topics or request.max_records == 0 or request.max_bytes == 0:
             return FetchResult({})
+        await self._service.opened(request.topics)
         cold_looks = 0
         while True:
             found = self._look(is_last=self._is_last(), is_confined=cold_looks < COLD_LOOKS_MAX)
@@ -234,8 +236,7 @@ class ShareFetch:
             except KafkaError as error:
                 self._errors[topic] = error
                 continue
-            if partition.log is not None:
-                share.move_log_start(partition.log.log_start_offset)
+            share.move_log_start(partition.log.log_start_offset)
             if share.is_active and share.can_acquire():
                 ready.append((topic, share, partition))
         reads: list[_Read] = []

@@ -63,7 +63,7 @@ class ShareService:
         self.loop = loop
         self.clock = clock
         self.cold_reader = cold_reader
-        self.openings = openings
+        self._openings = openings
         self.persister = persister
         self.is_stopping = False
         self.counts = ShareCounts()
@@ -124,16 +124,23 @@ class ShareService:
             task.add_done_callback(self._loading.pop)
         return share, partition
 
+    async def opened(self, topics: Iterable[TopicPartition]) -> None:
+        """Return once the logs of the partitions are open, as for a broker that is still starting."""
+        partitions = [partition for topic in topics if (partition := self._place(topic)) is not None]
+        if any(partition.unopened for partition in partitions):
+            await self._openings.opened(partitions)
+
+    def _place(self, topic: TopicPartition) -> Partition | None:
+        places = self._partitions.by_id.get(topic.topic_id.bytes, ())
+        return places[topic.partition] if 0 <= topic.partition < len(places) else None
+
     def _leading(self, topic: TopicPartition) -> Partition:
         """Return the partition, which this broker leads. Raises KafkaError."""
-        places = self._partitions.by_id.get(topic.topic_id.bytes, ())
-        partition = places[topic.partition] if 0 <= topic.partition < len(places) else None
+        partition = self._place(topic)
         if partition is None:
             known = self._image().topics.by_id(topic.topic_id)
             is_elsewhere = known is not None and topic.partition in known.partitions
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if partition.unopened:
-            return partition
         if partition.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         if partition.replica.role != Role.LEADER:
@@ -221,10 +228,9 @@ class ShareService:
         except KafkaError:
             # The fetch gets the error with its answer.
             return
-        if not partition.unopened:
-            wait = AdvanceWait(partition, partial(self._advanced, topic))
-            self._advances[topic] = wait, {fetch: None}
-            wait.begin()
+        wait = AdvanceWait(partition, partial(self._advanced, topic))
+        self._advances[topic] = wait, {fetch: None}
+        wait.begin()
 
     def _advanced(self, topic: TopicPartition, is_served: bool) -> None:
         """A partition has new records, or another role."""

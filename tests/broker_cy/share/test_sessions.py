@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.share import sessions as module
 from broker_cy.share.sessions import SessionKey, ShareSessions, TopicPartition, bytes_each, next_epoch, rotated
 
 A, B = SessionKey("g", "a"), SessionKey("g", "b")
@@ -90,3 +91,30 @@ def test_each_fetch_begins_with_another_partition() -> None:
     assert rotated([], 3) == []
     assert bytes_each(10, 3) == [4, 3, 3]
     assert bytes_each(2, 3) == [1, 1, 0]
+
+
+def test_the_partitions_of_a_session_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a client exhausts the memory of the broker with topic ids that do not exist."""
+    monkeypatch.setattr(module, "PARTITIONS_MAX", 2)
+    sessions = ShareSessions(10)
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        sessions.open(A, 1, PARTITIONS)
+    sessions.open(A, 1, PARTITIONS[:2])
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        sessions.update(A, 1, PARTITIONS[2:], ())
+    assert list(sessions.update(A, 2, (), PARTITIONS[:1]).partitions) == PARTITIONS[1:2]
+
+
+def test_an_answer_names_partitions_with_news() -> None:
+    """If this fails, each answer to a consumer of many partitions names all of them, or an error is not sent."""
+    sessions = ShareSessions(10)
+    session = sessions.open(A, 1, PARTITIONS[:1])
+    quiet, added = PARTITIONS[0], PARTITIONS[1]
+    assert not session.is_answered(quiet, has_records=False, has_error=False)
+    sessions.update(A, 1, [added], ())
+    assert session.is_answered(added, has_records=False, has_error=False), "it is new"
+    assert not session.is_answered(added, has_records=False, has_error=False)
+    assert session.is_answered(quiet, has_records=False, has_error=True)
+    assert session.is_answered(quiet, has_records=False, has_error=False), "the error is over"
+    assert session.is_answered(quiet, has_records=True, has_error=False)
+    assert list(session.partitions) == [added, quiet], "the others have their turn first"
