@@ -76,7 +76,8 @@ async def create_topics_for(
         principal=requester.principal,
         by_token=requester.by_token,
     )
-    return await create_topics(context, request)
+    response: messages.CreateTopicsResponse = await create_topics(context, request)
+    return response
 
 
 def _take_refused(ctx: RequestContext, request: messages.CreateTopicsRequest) -> list[Any]:

@@ -6,9 +6,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_cy.coordinator.modern import target as modern_target
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.modern.replay import ModernReplay
-from broker_cy.coordinator.streams import deadlines, fencing, heartbeat, internal_topics, records, target
+from broker_cy.coordinator.streams import (
+    configure,
+    deadlines,
+    fencing,
+    heartbeat,
+    internal_topics,
+    reconcile,
+    records,
+    target,
+)
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
 from broker_cy.coordinator.streams.member import NOTHING_HELD, HeldTasks, MemberState, StreamsMember
@@ -161,21 +171,21 @@ def changed_topics_are_not_noticed(patch: Patch) -> None:
 
 def topologies_are_configured_once(patch: Patch) -> None:
     """A group keeps the numbers of partitions that its topics had once."""
-    right = heartbeat.configure
+    right = configure.configure
     known: dict[Any, Any] = {}
 
-    def configure(topology: Any, metadata_hash: int, count: Any) -> Any:
+    def configured_once(topology: Any, metadata_hash: int, count: Any) -> Any:
         found = right(topology, metadata_hash, count)
         if not found.is_ready:
             return found
         return known.setdefault(topology, found)._replace(topology=topology, metadata_hash=metadata_hash)
 
-    patch.setattr(heartbeat, "configure", configure)
+    patch.setattr(heartbeat, "configure", configured_once)
 
 
 def unreleased_members_wait(patch: Patch) -> None:
     """A member that waits for tasks does not get them when they are free."""
-    right = heartbeat.reconciled
+    right = reconcile.reconciled
 
     def reconciled(member: StreamsMember, wanted: Any, owned: Any) -> StreamsMember:
         if member.state is MemberState.UNRELEASED_TASKS and member.epoch == wanted.epoch:
@@ -187,7 +197,7 @@ def unreleased_members_wait(patch: Patch) -> None:
 
 def tasks_are_taken_at_once(patch: Patch) -> None:
     """A member loses tasks without having given them up."""
-    right = heartbeat.reconciled
+    right = reconcile.reconciled
 
     def reconciled(member: StreamsMember, wanted: Any, owned: Any) -> StreamsMember:
         patch.setattr(HeldTasks, "has_any", lambda self, reported: False)
@@ -198,7 +208,7 @@ def tasks_are_taken_at_once(patch: Patch) -> None:
 
 def assignments_are_not_persisted(patch: Patch) -> None:
     """After a start, members have other targets."""
-    right = target.changed_targets
+    right = modern_target.changed_targets
     patch.setattr(target, "changed_targets", lambda *args: right(*args)[1:])
 
 
