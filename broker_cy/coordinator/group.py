@@ -81,6 +81,11 @@ class Group(ABC):
     def tombstones(self) -> list[Record]:
         """Return the tombstones of the group itself: dependent records first, its own record last."""
 
+    @property
+    def member_count(self) -> int:
+        """The number of its members; 0 for a group of a type that this broker only keeps."""
+        return 0
+
     # ---- offsets ----
 
     @abstractmethod

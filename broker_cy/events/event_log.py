@@ -29,6 +29,8 @@ from broker_cy.metadata.image import (
 )
 from broker_cy.metadata.topic_names import CLUSTER_EVENTS
 from broker_cy.metrics.events import (
+    CLASSIC_GROUP,
+    GROUP_TYPES,
     BrokerStarted,
     BrokerStopped,
     Client,
@@ -36,7 +38,9 @@ from broker_cy.metrics.events import (
     ConfigChanged,
     ControllerChanged,
     Event,
+    GroupEpoch,
     PartitionsAdded,
+    Rebalance,
     Stamped,
     TopicCreated,
     TopicDeleted,
@@ -79,6 +83,10 @@ class EventLog:
         """`min_isr` returns min.insync.replicas of a topic."""
         self.counts: dict[str, int] = {}
         """Number of events of each type since the start."""
+        self.rebalances: dict[str, int] = dict.fromkeys(GROUP_TYPES, 0)
+        """Number of rebalances of each type of groups since the start: completed ones of classic groups, and epochs of
+        others.
+        """
         self._config = config
         self._clock = clock
         self._topic = OwnTopic(CLUSTER_EVENTS, config, clock, loop, partitions, submit, leader)
@@ -94,6 +102,8 @@ class EventLog:
     def note(self, event: Event) -> None:
         """Record an event with the current time."""
         self.counts[event.TYPE] = self.counts.get(event.TYPE, 0) + 1
+        if isinstance(event, GroupEpoch) or (isinstance(event, Rebalance) and event.group_type == CLASSIC_GROUP):
+            self.rebalances[event.group_type] += 1
         if self._config["brokercy.events.enable"]:
             now_ms = self._clock.wall_ms()
             self._topic.write(*encode(Stamped(now_ms, self._config.node_id, event)), now_ms)

@@ -184,10 +184,23 @@ _TABLE: tuple[Metric, ...] = (
         " read_committed.",
     ),
     # coordinators
-    Metric("broker_cy_groups", "gauge", ("state",), "Consumer groups of this coordinator."),
+    Metric(
+        "broker_cy_groups",
+        "gauge",
+        ("protocol", "state"),
+        "Groups of this coordinator; the protocol is classic, consumer, share or streams (Kafka: group-count,"
+        " consumer-group-count, share-group-count, streams-group-count).",
+    ),
     Metric("broker_cy_group_members", "gauge", (), "Members of all groups."),
     Metric("broker_cy_group_commits_total", "counter", (), "Offsets committed by groups, counted per partition."),
-    Metric("broker_cy_group_rebalances_total", "counter", (), "Completed rebalances of groups."),
+    Metric(
+        "broker_cy_group_rebalances_total",
+        "counter",
+        ("protocol",),
+        "Completed rebalances of classic groups, and epochs of consumer, share and streams groups (Kafka:"
+        " group-completed-rebalance-count, consumer-group-rebalance-count, share-group-rebalance-count,"
+        " streams-group-rebalance-count, and the rates).",
+    ),
     Metric("broker_cy_transactional_ids", "gauge", ("state",), "Transactional ids of this coordinator."),
     Metric(
         "broker_cy_transaction_oldest_seconds", "gauge", (), "Age of the oldest open transaction; 0 if there is none."

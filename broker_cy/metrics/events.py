@@ -25,6 +25,9 @@ PARTITIONS_REPORTED_MAX = 2_000
 CHANGES_REPORTED_MAX = 1_000
 # The characters of a name or reason that a client chose. Names of topics have at most 249.
 TEXT_CHARACTERS_MAX = 250
+# Kafka's types of groups.
+CLASSIC_GROUP = "classic"
+GROUP_TYPES = (CLASSIC_GROUP, "consumer", "share", "streams")
 
 
 @dataclass(slots=True)
@@ -40,8 +43,10 @@ class Client:
 class Trigger:
     """The reason why a rebalance or an epoch started, and the member concerned. `reason` is join, rejoin, leave,
     session_timeout, rebalance_timeout, join_timeout, sync_timeout, static_replacement, subscription (other topics of a
-    member), regex (other topics that match its expression), metadata (of subscribed topics), share_partitions (state
-    of partitions was initialized or removed), upgrade or downgrade (of the protocol), write_failed or group_too_large.
+    member), member_changed (other data of a member of a streams group), regex (other topics that match its expression),
+    metadata (of subscribed topics), share_partitions (state of partitions was initialized or removed), topology (the
+    topics of a streams group fit it now, or do not), config (standby replicas of a streams group), upgrade or downgrade
+    (of the protocol), write_failed or group_too_large.
     """
 
     reason: str
@@ -105,7 +110,7 @@ class Rebalance(Event):
     moves_total: int = 0
     kept: int = 0
     stall_max_ms: int = 0
-    group_type: str = "classic"
+    group_type: str = CLASSIC_GROUP
 
     @property
     def key(self) -> str:

@@ -22,26 +22,33 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers by state, with the state names of the protocol. `commits` counts since the groups were loaded;
-    `oldest_start_ms` is -1 if no transaction is open.
+    """Numbers by state, with the state names of the protocol; groups by their type and state. `commits` counts since
+    the groups were loaded; `oldest_start_ms` is -1 if no transaction is open.
     """
 
-    groups: dict[str, int] = field(default_factory=dict)
+    groups: dict[tuple[str, str], int] = field(default_factory=dict)
     members: int = 0
     commits: int = 0
     transactions: dict[str, int] = field(default_factory=dict)
     oldest_start_ms: int = -1
 
+    def groups_by_state(self) -> dict[str, int]:
+        """The groups of all types."""
+        found: Counter[str] = Counter()
+        for (_, state), number in self.groups.items():
+            found[state] += number
+        return dict(found)
+
 
 async def count(broker: Broker) -> Counts:
     """Return approximate counts: the coordinators continue to work while this runs."""
     counts = Counts()
-    groups: Counter[str] = Counter()
+    groups: Counter[tuple[str, str]] = Counter()
     for coordinator in broker.groups.machines_now():
         counts.commits += coordinator.offsets.commits
-        for part in slices(coordinator.classic_groups()):
-            groups.update(Counter(group.state.value for group in part))
-            counts.members += sum(len(group.members) for group in part)
+        for part in slices(list(coordinator.groups.values())):
+            groups.update(Counter((group.group_type.value, group.state_name) for group in part))
+            counts.members += sum(group.member_count for group in part)
             await asyncio.sleep(0)
     counts.groups = dict(groups)
     states: Counter[TxnState] = Counter()

@@ -15,7 +15,6 @@ from broker_cy import __version__
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.tls_version import openssl_version
 from broker_cy.metrics import process
-from broker_cy.metrics.events import Rebalance
 from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
 from broker_cy.share_service.inspection import most_in_flight
@@ -227,11 +226,13 @@ async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | Non
 async def _coordinators(page: Page, broker: Broker) -> None:
     counts = await coordinator_counts.count(broker)
     page.family("broker_cy_groups")
-    for state, number in counts.groups.items():
-        page.sample("broker_cy_groups", number, state)
+    for (protocol, state), number in counts.groups.items():
+        page.sample("broker_cy_groups", number, protocol, state)
     page.one("broker_cy_group_members", counts.members)
     page.one("broker_cy_group_commits_total", counts.commits)
-    page.one("broker_cy_group_rebalances_total", broker.events.counts.get(Rebalance.TYPE, 0))
+    page.family("broker_cy_group_rebalances_total")
+    for protocol, number in broker.events.rebalances.items():
+        page.sample("broker_cy_group_rebalances_total", number, protocol)
     page.family("broker_cy_transactional_ids")
     for state, number in counts.transactions.items():
         page.sample("broker_cy_transactional_ids", number, state)

@@ -220,6 +220,10 @@ class MetricsSampler:
 
     async def _read_coordinators(self, sample: Sample) -> None:
         counts = await coordinator_counts.count(self._broker)
-        sample.groups, sample.members, sample.transactions = counts.groups, counts.members, counts.transactions
+        sample.groups, sample.members, sample.transactions = (
+            counts.groups_by_state(),
+            counts.members,
+            counts.transactions,
+        )
         if counts.oldest_start_ms >= 0:
             sample.oldest_transaction_ms = max(0, sample.time_ms - counts.oldest_start_ms)

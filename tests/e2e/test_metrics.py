@@ -19,7 +19,7 @@ from broker_cy.wire import messages
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
 from tests.support.cluster import ask
-from tests.support.confluent import close_consumer, send
+from tests.support.confluent import close_consumer, new_consumer, send, take
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -68,6 +68,23 @@ def broker(tmp_path: Path) -> Iterator[Metered]:
     process.close()
 
 
+def test_groups_are_counted_by_protocol(broker: Metered) -> None:
+    """If this fails, the groups of the newer protocol (KIP-848) are missing from the metrics."""
+    create_topic(broker.bootstrap, "orders", partitions=2)
+    send(broker, "orders", [b"x"])
+    consumer = new_consumer(broker.bootstrap, "readers", group_protocol="consumer")
+    try:
+        consumer.subscribe(["orders"])
+        take(consumer, 1)
+        found = broker.scrape()
+        assert value(found, "broker_cy_groups", protocol="consumer", state="Stable") == 1
+        assert value(found, "broker_cy_group_members") == 1
+        assert value(found, "broker_cy_group_rebalances_total", protocol="consumer") == 1
+        assert value(found, "broker_cy_group_rebalances_total", protocol="classic") == 0
+    finally:
+        close_consumer(consumer)
+
+
 def test_records_bytes_and_times_add_up(broker: Metered) -> None:
     """If this fails, an operator sees other numbers than the clients."""
     create_topic(broker.bootstrap, "orders", partitions=2)
@@ -94,9 +111,9 @@ def test_records_bytes_and_times_add_up(broker: Metered) -> None:
     assert value(found, "broker_cy_partition_appended_bytes_total", **one) == size
     assert value(found, "broker_cy_partition_fetched_bytes_total", **one) >= size
     assert value(found, "broker_cy_partition_appended_records_total", topic="orders", partition="0") == 0
-    assert value(found, "broker_cy_groups", state="Stable") == 1
+    assert value(found, "broker_cy_groups", protocol="classic", state="Stable") == 1
     assert value(found, "broker_cy_group_members") == 1
-    assert value(found, "broker_cy_group_rebalances_total") >= 1
+    assert value(found, "broker_cy_group_rebalances_total", protocol="classic") >= 1
     committed = value(found, "broker_cy_group_commits_total")
     consumer.commit(offsets=[TopicPartition("orders", 1, 5)], asynchronous=False)
     assert value(broker.scrape(), "broker_cy_group_commits_total") >= committed + 1

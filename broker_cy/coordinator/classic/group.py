@@ -83,6 +83,10 @@ class ClassicGroup(Group):
         return self.state.value
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def listed_protocol_type(self) -> str:
         return self.protocol_type or ""
 

@@ -122,6 +122,10 @@ class EpochGroup(Group, Generic[E, T]):
     # ---- state ----
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def has_members(self) -> bool:
         return bool(self.members)
 

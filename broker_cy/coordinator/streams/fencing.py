@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
@@ -28,9 +29,9 @@ class MemberFenced(NamedTuple):
             deadlines.start_timers(machine, group, [self.member_id], now)
 
 
-def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: str) -> None:
-    """Remove a member. The others share the tasks again."""
-    group_id = group.group_id
+def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: str, reason: str, now: Now) -> None:
+    """Remove a member for a `reason` (`events.Trigger`). The others share the tasks again."""
+    group_id, member = group.group_id, group.members[member_id]
     machine.append(step, records.member_tombstones(group_id, member_id))
     deadlines.cancel_timers(machine, group_id, member_id)
     machine.append(
@@ -41,4 +42,7 @@ def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: 
             )
         ],
     )
+    group.journal.epoch_began(step, group, trigger_of(reason, member, member.instance_id), 1, now)
+    if not group.members:
+        group.journal.settle(step, group, None, machine.image, 0, now)
     step.then(MemberFenced(group_id, member_id))

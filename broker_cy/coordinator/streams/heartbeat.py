@@ -13,6 +13,7 @@ from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.journal import abandoned, trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.coordinator.streams import deadlines, fencing, records
@@ -33,6 +34,7 @@ from broker_cy.coordinator.streams.topology import Topology, of_request
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
 from broker_cy.metadata.image import MetadataImage
+from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
 Request = messages.StreamsGroupHeartbeatRequest
@@ -55,10 +57,11 @@ def heartbeat(
     """Handle a request that `validation.check_request` has passed."""
     try:
         if request.member_epoch == LEAVE_EPOCH:
-            response = _leave(machine, step, request)
+            response = _leave(machine, step, request, now)
         else:
             response = _heartbeat(machine, step, request, client, rights, now)
     except KafkaError as error:
+        abandoned(machine, step, request.group_id)
         machine.abandon(step)
         step.reply(token, heartbeat_error(error.code, error.message))
         return
@@ -74,17 +77,21 @@ def _heartbeat(
     owned = _owned(request)
     member = _member(machine, group, request, owned, is_join)
     updated = _updated(member, request, client)
-    is_changed = updated != member or member.member_id not in group.members
+    is_new = member.member_id not in group.members
+    is_changed = is_new or updated != member
     if is_changed:
         machine.append(step, [records.member_record(group.group_id, updated)])
         # The first record of a group creates it.
         group = streams_group(machine, group.group_id)
     topology = _update_topology(machine, step, group, request)
-    _update_epoch(machine, step, group, topology, owned, now, is_bumped=is_changed)
+    trigger = trigger_of("join" if is_new else "member_changed", updated, updated.instance_id) if is_changed else None
+    _update_epoch(machine, step, group, topology, owned, now, trigger=trigger)
     if was_empty:
         deadlines.delay_first_assignment(machine, group.group_id, now)
     delay = update_target(machine, step, group, now)
     updated = _reconcile(machine, step, group, updated, owned, now)
+    if group.journal.is_open:
+        group.journal.settle(step, group, None, machine.image, 0, now)
     deadlines.set_session(machine, group.group_id, updated.member_id, now)
     if request.shutdown_application:
         _shut_down(group, updated.member_id)
@@ -223,7 +230,7 @@ def _update_epoch(
     owned: Owned,
     now: Now,
     *,
-    is_bumped: bool,
+    trigger: Trigger | None,
 ) -> None:
     """Compare the topology with the topics, and begin another epoch if a member, a topic or a setting has changed.
     Raises KafkaError for a topology that no topics fit, and for tasks that do not exist.
@@ -238,10 +245,22 @@ def _update_epoch(
         validated_epoch = topology.epoch
         _check_tasks(configured, owned)
     configs = assignment_configs(machine, group.group_id)
-    after = (metadata_hash, validated_epoch, configs)
-    if is_bumped or after != (group.metadata_hash, group.validated_epoch, group.assignment_configs):
+    if trigger is None:
+        trigger = _cause(group, metadata_hash, validated_epoch, configs)
+    if trigger is not None:
+        after = (metadata_hash, validated_epoch, configs)
         machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, *after)])
+        group.journal.epoch_began(step, group, trigger, 0, now)
     group.refreshed(now.mono_ms)
+
+
+def _cause(group: StreamsGroup, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]) -> Trigger | None:
+    """Why another epoch begins without a change of a member; None if none does."""
+    if metadata_hash != group.metadata_hash:
+        return Trigger("metadata")
+    if validated_epoch != group.validated_epoch:
+        return Trigger("topology")
+    return Trigger("config") if configs != group.assignment_configs else None
 
 
 def _counts(image: MetadataImage) -> Any:
@@ -279,6 +298,7 @@ def _reconcile(
     found = reconciled(member, wanted, owned)
     if found != member:
         machine.append(step, [records.current_record(group.group_id, found)])
+        group.journal.reconciled(group, member.member_id)
         deadlines.set_rebalance_timer(machine, group.group_id, found, now)
         if MemberState.UNREVOKED_TASKS in (member.state, found.state):
             step.then(deadlines.RebalanceTimerSet(group.group_id, member.member_id))
@@ -336,12 +356,12 @@ def _status(
 # ---- leave ----
 
 
-def _leave(machine: GroupTable, step: GroupStep, request: Request) -> Response:
+def _leave(machine: GroupTable, step: GroupStep, request: Request, now: Now) -> Response:
     group = streams_group(machine, request.group_id)
     if request.shutdown_application:
         _shut_down(group, request.member_id)
     member = group.member(request.member_id)
-    fencing.fence(machine, step, group, member.member_id)
+    fencing.fence(machine, step, group, member.member_id, "leave", now)
     return Response(member_id=member.member_id, member_epoch=request.member_epoch, status=[])
 
 

@@ -35,7 +35,8 @@ class HookedStreamsGroup(StreamsGroup):
         if member is None or (key.kind is TimerKind.REBALANCE and member.state is not MemberState.UNREVOKED_TASKS):
             # The step that set the deadline was undone.
             return
-        fencing.fence(machine, step, self, key.member_id)
+        reason = "rebalance_timeout" if key.kind is TimerKind.REBALANCE else "session_timeout"
+        fencing.fence(machine, step, self, key.member_id, reason, now)
 
     def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         """No request waits in it."""

@@ -46,4 +46,5 @@ def update_target(machine: GroupTable, step: GroupStep, group: StreamsGroup, now
         lambda member_id, target: records.target_record(group_id, member_id, target),
     )
     machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
+    group.journal.assigned(group, now)
     return None

@@ -10,9 +10,13 @@ from broker_cy.metrics.events import Event, GroupConverted, GroupEpoch, Move, Re
 from broker_cy.wire import codec, messages
 from tests.broker_cy.coordinator.consumer_harness import REBALANCE_MS, ConsumerHarness, Topics, topic_id
 from tests.broker_cy.coordinator.harness import GROUP
+from tests.broker_cy.coordinator.share_harness import ShareHarness
+from tests.broker_cy.coordinator.streams_harness import StreamsHarness
 
 E = TypeVar("E", bound=Event)
 SESSION_MS = 45_000
+# The next assignment is made after this time.
+INTERVAL_MS = 1_000
 
 
 class Journaled(ConsumerHarness):
@@ -166,3 +170,60 @@ def test_a_conversion_has_an_event_each_way() -> None:
     h.tell("a", -1)
     down = h.of(GroupConverted)[-1]
     assert (down.before, down.after, down.members) == ("consumer", "classic", 1)
+
+
+class JournaledShare(ShareHarness):
+    """Keeps the events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        super().__init__()
+
+    def take(self, step: Any) -> Any:
+        self.events += step.events
+        return super().take(step)
+
+
+def test_a_share_group_tells_of_partitions_that_were_initialized() -> None:
+    """If this fails, the second epoch of each share group has no cause."""
+    h = JournaledShare()
+    h.enter(1, "a")
+    h.serve()
+    h.advance(INTERVAL_MS)
+    h.beat(2, "a", h.sharers().members["a"].epoch)
+    h.beat(3, "a", -1)
+    epochs = [event for event in h.events if isinstance(event, GroupEpoch)]
+    assert [(each.epoch, each.group_type, each.trigger.reason) for each in epochs] == [
+        (2, "share", "join"), (3, "share", "share_partitions"), (4, "share", "leave"),
+    ]  # fmt: skip
+    ends = [event for event in h.events if isinstance(event, Rebalance)]
+    assert [(each.generation, each.result, each.protocol) for each in ends] == [
+        (2, "stable", "simple"), (3, "stable", "simple"), (4, "empty", None),
+    ]  # fmt: skip
+
+
+class JournaledStreams(StreamsHarness):
+    """Keeps the events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        super().__init__()
+
+    def take(self, step: Any) -> Any:
+        self.events += step.events
+        return super().take(step)
+
+
+def test_a_streams_group_tells_of_members_and_topics() -> None:
+    """If this fails, the cause of an epoch of an application is not shown."""
+    h = JournaledStreams()
+    h.enter(1, "a")
+    h.change(h.topics.put("t", 6))
+    h.beat(2, "a", h.streams().members["a"].epoch)
+    h.beat(3, "a", -1)
+    epochs = [event for event in h.events if isinstance(event, GroupEpoch)]
+    assert [(each.group_type, each.trigger.reason, each.trigger.member_id) for each in epochs] == [
+        ("streams", "join", "a"), ("streams", "metadata", ""), ("streams", "leave", "a"),
+    ]  # fmt: skip
+    ends = [(event.generation, event.result) for event in h.events if isinstance(event, Rebalance)]
+    assert ends == [(2, "stable"), (3, "stable"), (4, "empty")]
