@@ -12,7 +12,6 @@ and -1 ends it. A session belongs to its connection. As in Kafka, the membership
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from broker_cy.quotas.rate import PacedRate
 
 Request = messages.ShareFetchRequest
+# Acquire modes (KIP-1206).
+BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 
 
@@ -56,8 +57,7 @@ async def share_fetch(ctx: RequestContext, request: Request) -> ShareFetchAnswer
         session = _session_of(ctx, key, request)
     except KafkaError as error:
         if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            # Otherwise the client would ask again at once.
-            await asyncio.sleep(max(0, request.max_wait_ms) / 1000)
+            await ctx.broker.share.pause(ctx.connection_id, max(0, request.max_wait_ms))
         return ShareFetchAnswer(error.code)
     is_final = request.share_session_epoch == FINAL_EPOCH
     asked = [] if is_final else list(session.partitions)
@@ -70,7 +70,10 @@ async def share_fetch(ctx: RequestContext, request: Request) -> ShareFetchAnswer
         errors = await share_requests.acknowledge(ctx, key, request.topics, readable, is_renew_ack=is_renew_ack)
     result = FetchResult({})
     if not is_renew_ack:
-        result = await _fetch(ctx, key, request, session, asked, readable)
+        try:
+            result = await _fetch(ctx, key, request, session, asked, readable)
+        except KafkaError as error:
+            return ShareFetchAnswer(error.code)
     answer = _answered(ctx, request, session, result, is_final=is_final)
     _add_acknowledgements(answer, errors)
     answer.lock_ms = ctx.broker.share.config_of(key.group_id).lock_ms
@@ -113,7 +116,7 @@ async def _fetch(
     asked: list[TopicPartition],
     readable: set[str],
 ) -> FetchResult:
-    """Acquire records of the partitions `asked` that the client may read."""
+    """Acquire records of the partitions `asked` that the client may read. Raises KafkaError."""
     service = ctx.broker.share
     refused: dict[TopicPartition, Fetched] = {}
     interested: list[TopicPartition] = []
@@ -130,6 +133,9 @@ async def _fetch(
             interested.append(each)
     if not interested:
         return FetchResult(refused)
+    if ctx.version >= RENEW_VERSION and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+        # Kafka's handler fails on it.
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     max_bytes = min(request.max_bytes, ctx.broker.config["fetch.max.bytes"])
     rate = _quota(ctx)
     if rate is not None:

@@ -111,6 +111,19 @@ class Service(Protocol):
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
+class Pause:
+    """`over` is done after `wait_ms`, or when the connection ends or the broker stops."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wait_ms: int) -> None:
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._timer = loop.call_later(wait_ms / 1000, self.hurry)
+
+    def hurry(self) -> None:
+        self._timer.cancel()
+        if not self.over.done():
+            self.over.set_result(None)
+
+
 class ShareFetch:
     def __init__(self, service: Service, request: FetchRequest) -> None:
         self.request = request

@@ -26,7 +26,7 @@ from broker_cy.share_service.advance_wait import AdvanceWait
 from broker_cy.share_service.counts import ShareCounts
 from broker_cy.share_service.loading import load
 from broker_cy.share_service.lock_timer import LockTimer
-from broker_cy.share_service.share_fetch import FetchRequest, FetchResult, ShareFetch
+from broker_cy.share_service.share_fetch import FetchRequest, FetchResult, Pause, ShareFetch
 from broker_cy.share_service.state_writes import StateWrites, settled
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class ShareService:
         self._locks = LockTimer(loop, self.now_ms, self._expire)
         # Those of partitions that fetches wait for, with these fetches.
         self._advances: dict[TopicPartition, tuple[AdvanceWait, dict[ShareFetch, None]]] = {}
-        # The fetch of each connection: a connection has one request at a time.
-        self._fetches: dict[Hashable, ShareFetch] = {}
+        # The fetch of each connection, or its pause: a connection has one request at a time.
+        self._fetches: dict[Hashable, ShareFetch | Pause] = {}
         self._loading: dict[asyncio.Task[None], None] = {}
 
     def now_ms(self) -> int:
@@ -194,6 +194,15 @@ class ShareService:
         try:
             return await fetch.run()
         finally:
+            self._fetches.pop(connection, None)
+
+    async def pause(self, connection: Hashable, wait_ms: int) -> None:
+        """Wait before an error is answered, so that the client does not ask again at once."""
+        pause = self._fetches[connection] = Pause(self.loop, wait_ms)
+        try:
+            await pause.over
+        finally:
+            pause.hurry()
             self._fetches.pop(connection, None)
 
     def acquired(self, key: ShareKey, share: SharePartition, acquired: Sequence[tuple[int, int, int]]) -> None:

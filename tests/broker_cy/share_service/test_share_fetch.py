@@ -180,6 +180,8 @@ def test_limits_of_one_fetch(tmp_path: Path) -> None:
         size = len(a.part(0).records) // 2
         assert await a.fetch(max_bytes=size, batch_size=2) == [Range(8, 11, 1)]
         assert await a.fetch(batch_size=4) == [Range(12, 15, 1), Range(16, 19, 1)]
+        await a.fetch(mode=2)
+        assert a.last.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     with_broker(tmp_path, work)
 
@@ -250,6 +252,23 @@ def test_sessions_have_kafkas_errors(tmp_path: Path) -> None:
             assert await member.acknowledge(topic) == ErrorCode.INVALID_REQUEST
 
     with_broker(tmp_path, work)
+
+
+def test_waits_end_when_the_broker_stops(tmp_path: Path) -> None:
+    """If this fails, a share consumer delays the stop of the broker, or does not get its last answer."""
+
+    async def work(broker: ShareBroker, topic: UUID) -> None:
+        a, b = await broker.consumer("a"), await broker.consumer("b")
+        fetching = asyncio.create_task(a.fetch(topic, wait_ms=2**31 - 1))
+        await until(lambda: broker.is_waiting("g"))
+        refused = asyncio.create_task(b.fetch(topic, wait_ms=2**31 - 1))
+        await until(lambda: len(broker.server._core.tasks) == 2)
+        broker.share.stop()
+        assert (await fetching, a.last.error_code) == ([], NONE)
+        await refused
+        assert b.last.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+    with_broker(tmp_path, work, {"group.share.max.share.sessions": "1", "group.share.max.size": "1"})
 
 
 def test_the_number_of_sessions_is_limited(tmp_path: Path) -> None:
