@@ -59,9 +59,9 @@ def list_groups(
     groups: Iterable[Group], states: Iterable[str], types: Iterable[str]
 ) -> list[messages.ListGroupsResponse.ListedGroup]:
     """Those of the groups that match both filters. An empty filter matches all; names are compared
-    case-insensitively.
+    case-insensitively. NotReady is also not_ready, the only name of this state that Kafka 4.3 filters by.
     """
-    wanted_states = {state.strip().lower() for state in states}
+    wanted_states = {state.strip().lower().replace("_", "") for state in states}
     wanted_types = {group_type.lower() for group_type in types}
     listed = [
         messages.ListGroupsResponse.ListedGroup(

@@ -209,6 +209,7 @@ def test_topics_that_are_missing_or_do_not_fit(h: StreamsHarness) -> None:
     assert (answer.member_epoch, h.active("a")) == (2, {})
     assert h.statuses("a") == {Status.MISSING_SOURCE_TOPICS: "Source topics u are missing."}
     assert h.streams().state_name == "NotReady"
+    assert [group.group_state for group in h.list_groups(["NotReady"])] == ["NotReady"]
     h.change(h.topics.put("u", 2))
     h.beat("a 2", "A", 2)
     assert list(h.statuses("a 2")) == [Status.INCORRECTLY_PARTITIONED_TOPICS]
