@@ -27,6 +27,9 @@ cdef class SharePartition:
     cdef readonly int64_t start_offset
     cdef readonly int64_t end_offset                # of the last record that was acquired; start_offset if nothing is in flight
     cdef readonly int64_t delivery_complete_count   # terminal records from start_offset on
+    # Records that were archived without an acknowledgement: they are no longer in the log, or were in aborted transactions.
+    cdef readonly int64_t archived_missing
+    cdef readonly int64_t archived_aborted
     cdef readonly int64_t next_deadline_ms          # `expire` has nothing to do before it; 0 if no lock ends
     cdef bint may_have_available                    # a run may be AVAILABLE, so that the next fetch is not at the end
     # Holes of the loaded state, which have to be fetched: from gap_start to gap_end as long as gap_end is the end offset.

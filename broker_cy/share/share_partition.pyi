@@ -8,6 +8,8 @@ class SharePartition:
     end_offset: int
     delivery_complete_count: int
     next_deadline_ms: int
+    archived_missing: int
+    archived_aborted: int
     lock_ms: int
     delivery_limit: int
     records_max: int

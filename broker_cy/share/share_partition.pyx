@@ -199,6 +199,11 @@ cdef class SharePartition:
                 index = self.runs.cut(index, first, last)
                 run = self.runs.at(index)
                 self.set_state(run, ARCHIVED)
+                # Only records that were just acquired are found to be in aborted transactions.
+                if state == ACQUIRED:
+                    self.archived_aborted += run.last - run.first + 1
+                else:
+                    self.archived_missing += run.last - run.first + 1
                 self.unlock(run)
                 if run.flags & PENDING:
                     run.flags |= STAYS

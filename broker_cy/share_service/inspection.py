@@ -29,7 +29,11 @@ class InFlight(NamedTuple):
 
 
 class SharePartitionView(NamedTuple):
-    """A share partition. `is_blocked`: a fetch gets nothing, because too many records are in flight."""
+    """A share partition. `is_blocked`: a fetch gets nothing, because too many records are in flight.
+
+    The archived records are counted since this broker serves the share partition. Members have not rejected them: the
+    log has them no longer (compaction, retention), or their transactions were aborted.
+    """
 
     key: ShareKey
     status: str
@@ -39,6 +43,8 @@ class SharePartitionView(NamedTuple):
     in_flight: list[InFlight]
     is_blocked: bool
     waiting_fetches: int
+    archived_missing: int
+    archived_aborted: int
 
 
 def most_in_flight(service: ShareService, limit: int) -> list[tuple[ShareKey, str, int]]:
@@ -78,4 +84,6 @@ def views(service: ShareService, group_id: str | None = None) -> Iterator[ShareP
             runs,
             share.is_active and not share.can_acquire(),
             service.table.waiting(key),
+            share.archived_missing,
+            share.archived_aborted,
         )

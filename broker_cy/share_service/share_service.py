@@ -162,6 +162,10 @@ class ShareService:
             await load(self, key, share, partition, self.config_of(key.group_id).offset_reset)
         except KafkaError as failure:
             error = failure
+        except Exception as failure:
+            # A defect; otherwise the share partition would be loading for ever.
+            self.loop.call_exception_handler({"message": f"loading {key}", "exception": failure})
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if self.table.get(key) is not share:
             return
         if error is None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.partition import Partition
 from broker_cy.share_service.inspection import most_in_flight, views
+from broker_cy.storage import page_cache
 from broker_cy.telemetry.metrics_page import render
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.coordinator_services.group_broker import run, until
@@ -73,7 +77,7 @@ def test_aborted_records_are_not_delivered_to_a_group_that_reads_committed_ones(
             assert a.offsets() == [2, 3, 4, 5], "records of aborted transactions are not sent"
             assert await a.acknowledge(topic, (2, 5, [ACCEPT])) == NONE
             (share,) = broker.shares()
-            assert share.start_offset == 6
+            assert (share.start_offset, share.archived_aborted) == (6, 2)
             waiting = asyncio.create_task(a.fetch(wait_ms=WAIT_MS, batch_size=1))
             await until(lambda: broker.is_waiting("g"))
             await broker.produce(1)
@@ -84,6 +88,34 @@ def test_aborted_records_are_not_delivered_to_a_group_that_reads_committed_ones(
     run(work)
 
 
+class CountingExecutor(ThreadPoolExecutor):
+    """One worker; counts its jobs by the function's name."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.calls: list[str] = []
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        self.calls.append(function.__name__)
+        return super().submit(function, *arguments, **named)
+
+
+def evict(directory: Path) -> None:
+    """Evict the files of a log from memory. Skips the test where files stay in memory, as on a tmpfs."""
+    for path in directory.glob("*.log"):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            for _ in range(1000):
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                if not any(page_cache.cached(fd, at, 1) for at in range(0, os.fstat(fd).st_size, 4096)):
+                    break
+            else:
+                pytest.skip(f"{path} stays in memory")
+        finally:
+            os.close(fd)
+
+
 def test_records_that_left_memory_are_read_by_a_worker(tmp_path: Path) -> None:
     """If this fails, a share consumer with old records stalls all other clients, or gets nothing."""
 
@@ -91,19 +123,15 @@ def test_records_that_left_memory_are_read_by_a_worker(tmp_path: Path) -> None:
         async with ShareBroker(tmp_path) as broker:
             topic = await broker.topic()
             await broker.produce(1, batches=50, size=20_000)
-            log = partition_of(broker).log
-            assert log is not None
-            for file in Path(log.directory).iterdir():
-                fd = os.open(file, os.O_RDONLY)
-                os.fsync(fd)
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                os.close(fd)
-            cold_before = broker.server._core.metrics.cold_reads
+            worker = broker.share.cold_reader = CountingExecutor()
+            evict(tmp_path / "t-0")
             a = await broker.consumer("a")
             found = await a.fetch(topic, wait_ms=WAIT_MS, batch_size=100)
             assert (found[0].first, found[-1].last) == (0, 49)
             assert a.offsets() == list(range(50))
-            assert broker.server._core.metrics.cold_reads >= cold_before
+            assert "warm_path" in worker.calls, "headers of batches"
+            assert "warm" in worker.calls, "records"
+            worker.shutdown()
 
     run(work)
 
@@ -189,6 +217,7 @@ def test_deleted_records_are_skipped(tmp_path: Path) -> None:
             assert await a.fetch(batch_size=1) == [Range(6, 7, 1), Range(8, 9, 1)]
             assert await a.acknowledge(topic, (0, 1, [RELEASE]), (6, 9, [ACCEPT])) == NONE
             (share,) = broker.shares()
+            assert (share.archived_missing, share.archived_aborted) == (0, 0), "they were locked, or not in flight"
             # As in Kafka, the deleted records are locked until their locks end.
             await until(lambda: share.start_offset == 10)
 
