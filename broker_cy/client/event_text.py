@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_cy.metrics.events import (
+    CLASSIC_GROUP,
     AccessDenied,
     Accesses,
     Acl,
@@ -24,6 +25,8 @@ from broker_cy.metrics.events import (
     ControllerChanged,
     DelegationTokensChanged,
     Event,
+    GroupConverted,
+    GroupEpoch,
     InSyncBelowMin,
     LeadersElected,
     LoginFailed,
@@ -82,10 +85,22 @@ def line_of(event: Event) -> str:
     match event:
         case Rebalance():
             reasons = ", ".join(dict.fromkeys(trigger.reason for trigger in event.triggers)) or "unknown reason"
+            name = "generation" if event.group_type == CLASSIC_GROUP else "epoch"
             return clean(
-                f"generation {event.generation} ({reasons}): {event.members_before} -> "
+                f"{name} {event.generation} ({reasons}): {event.members_before} -> "
                 f"{plural(event.members_after, 'member')} in {duration(event.total_ms)}, "
                 f"{plural(event.moves_total, 'partition')} moved, stall {duration(event.stall_max_ms)}"
+            )
+        case GroupEpoch():
+            who = event.trigger.client_id or event.trigger.instance_id or event.trigger.member_id
+            cause = event.trigger.reason.replace("_", " ") + (f" of {who}" if who else "")
+            return clean(
+                f"epoch {event.epoch} of a {event.group_type} group with {plural(event.members, 'member')}: {cause}"
+            )
+        case GroupConverted():
+            left = plural(event.members, "member")
+            return clean(
+                f"from {event.before} to {event.after} group, epoch {event.epoch}: {left} of the classic protocol"
             )
         case StaticReplacement():
             return clean(f"instance {event.instance_id} returned as {event.new_member_id} from {event.host}")

@@ -2,7 +2,8 @@
 
 `rebalances` returns one row for each rebalance, the most expensive (`records`) first:
 
-    cluster, group, generation
+    cluster, group, generation  (of groups of the newer types, the epoch)
+    group_type          classic, consumer, share or streams
     at                  time of its event: when the group was stable again, or empty
     cause               reasons of its triggers, in alphabetical order, each once: "join, session_timeout"; "unknown"
                         without
@@ -46,6 +47,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from broker_cy.metrics.events import CLASSIC_GROUP
 from spark_analytics.jobs import throughput
 
 NAME = "rebalances"
@@ -80,6 +82,8 @@ def rebalances(
         "cluster",
         "group",
         "generation",
+        # Older events are those of classic groups.
+        F.coalesce("group_type", F.lit(CLASSIC_GROUP)).alias("group_type"),
         "at",
         F.coalesce("cause", F.lit(UNKNOWN_CAUSE)).alias("cause"),
         *(F.coalesce(name, F.array().cast("array<string>")).alias(name) for name in ("members", "clients", "hosts")),

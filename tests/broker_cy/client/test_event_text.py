@@ -1,0 +1,21 @@
+"""One-line texts of the events of groups."""
+
+from __future__ import annotations
+
+from broker_cy.client.event_text import line_of
+from broker_cy.metrics.events import GroupConverted, GroupEpoch, Rebalance, Trigger
+
+
+def test_epochs_and_conversions_of_groups_are_told() -> None:
+    """If this fails, the events of groups of the newer types are empty lines."""
+    trigger = Trigger("session_timeout", "m-1", None, "worker-1", "10.0.0.1")
+    assert line_of(GroupEpoch("g", "consumer", 7, trigger, 2)) == (
+        "epoch 7 of a consumer group with 2 members: session timeout of worker-1"
+    )
+    assert line_of(GroupEpoch("g", "share", 8, Trigger("metadata"), 1)) == (
+        "epoch 8 of a share group with 1 member: metadata"
+    )
+    assert line_of(GroupConverted("g", "classic", "consumer", 3, 2)) == (
+        "from classic to consumer group, epoch 3: 2 members of the classic protocol"
+    )
+    assert line_of(Rebalance("g", 9, group_type="consumer")).startswith("epoch 9 (unknown reason): ")
