@@ -187,7 +187,11 @@ def _check_slow(spec: UserSpec, entry: Table) -> None:
 
 
 def _check_member(spec: UserSpec, entry: Table) -> None:
-    _check_membership(spec, entry)
+    if spec.options["protocol"] == "consumer":
+        keys = ("session_timeout_ms", "heartbeat_interval_ms", "assignor")
+        _no_effect(entry, keys, 'protocol is "consumer": the broker and the settings of the group decide')
+    else:
+        _check_membership(spec, entry)
     churn = spec.options["churn"]
     if spec.options["groups"] > spec.count:
         raise entry.error("groups", f"{spec.options['groups']} for {spec.count} users (allowed: 1 to {spec.count})")

@@ -116,6 +116,7 @@ _MEMBER_OPERATIONS = (
     "EndToEnd",
 )
 _GROUP_OPERATIONS = (*_MEMBER_OPERATIONS, "OffsetCommit")
+_EITHER_PROTOCOL = (*_GROUP_OPERATIONS, "ConsumerGroupHeartbeat")
 
 ADMIN_OPERATIONS = (
     "create-topic",
@@ -210,14 +211,20 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "group-member",
-            "a member of a group (classic protocol), which can leave, be killed or pause, and come back",
+            "a member of a group (of the classic or the consumer protocol), which can leave, be killed or pause, and "
+            "come back",
             "polls",
-            _GROUP_OPERATIONS,
+            _EITHER_PROTOCOL,
             ("Fetch",),
             options=(
                 _name("group", "broker-load", "group.id; with several groups, followed by -0, -1, ..."),
                 _whole("groups", 1, 1, 10_000, "groups to which the users of the entry belong in turn"),
                 _flag("static", "whether members have a group.instance.id (KIP-345)"),
+                _choice(
+                    "protocol",
+                    ("classic", "consumer"),
+                    "group.protocol; the broker sets the timeouts and the assignor of consumer (KIP-848)",
+                ),
                 _choice("assignor", ("range", "roundrobin"), "partition.assignment.strategy"),
                 *_MEMBERSHIP,
                 _choice(

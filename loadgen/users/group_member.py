@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 
 import gevent
 
 from broker_cy.client.consumer_member import ConsumerMember, ConsumerProtocol
+from broker_cy.client.epoch_member import EpochMember
 from broker_cy.client.group_member import MemberSettings
 from loadgen.net.cluster import Cluster
 from loadgen.users.base import LoadUser
@@ -43,11 +45,17 @@ class GroupUser(LoadUser):
             self.member.rebalance_timeout_ms,
             f"{self.spec.name}-{self.place}" if self.member.static else None,
         )
-        member = ConsumerMember(settings, ConsumerProtocol([topic], [self.member.assignor]))
+        member = self._new_member(settings, topic)
         partitions = len(self.cluster.partitions(topic))
         self.session = Session(self, member, self.fetcher, self.fetching, partitions, commits=self.commits)
         # The coordinator waits for dead members of an earlier run until their sessions end.
         self.session.start(self.load.plan.scenario.timeout_s + self.member.session_timeout_ms / 1000)
+
+    def _new_member(self, settings: MemberSettings, topic: str) -> ConsumerMember:
+        if self.member.protocol == "classic":
+            return ConsumerMember(settings, ConsumerProtocol([topic], [self.member.assignor]))
+        names = {each.topic_id: each.name or topic for each in self.cluster.refresh([topic]).topics}
+        return EpochMember(settings, [topic], names, lambda: str(uuid.uuid4()))
 
     @property
     def group(self) -> str:

@@ -56,6 +56,7 @@ class Member:
     rebalance_timeout_ms: int
     static: bool = False
     assignor: str = "range"
+    protocol: str = "classic"
 
 
 @dataclass(frozen=True)

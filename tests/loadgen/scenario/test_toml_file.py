@@ -196,6 +196,14 @@ def test_a_search_sets_the_one_rate(tmp_path: Path) -> None:
         (WHOLE.replace("count = 4", 'name = "writers"'), "s.toml:38: users[1].name: 'writers' is the name of another"),
         (WHOLE.replace("count = 4", 'name = "Writers"'), "users[1].name: 'Writers' is too similar to 'writers'"),
         (WHOLE.replace('"kill"', '"leave"'), "s.toml:41: users[1].churn: static members never leave their group"),
+        (
+            WHOLE + '[[users]]\nkind = "group-member"\nname = "n"\nprotocol = "consumer"\nsession_timeout_ms = 9000\n',
+            "users[2].session_timeout_ms: has no effect: protocol is \"consumer\"",
+        ),
+        (
+            WHOLE + '[[users]]\nkind = "group-member"\nname = "n"\nprotocol = "share"\n',
+            "users[2].protocol: 'share' is not allowed",
+        ),
         (WHOLE.replace('"kill"', '"none"'), "s.toml:42: users[1].churn_every: has no effect: churn is \"none\""),
         (WHOLE.replace("churn_every", "rejoin_aftr"), "users[1].rejoin_aftr: unknown key; did you mean 'rejoin_after'"),
         (WHOLE.replace("churn_every", "pause_for"), "s.toml:42: users[1].pause_for: has no effect: churn is \"kill\""),

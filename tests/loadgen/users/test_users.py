@@ -70,6 +70,31 @@ def test_a_consumer_begins_again(either_broker: Target, topic: str, tmp_path: Pa
     assert found.operations["Fetch"].records > found.operations["Produce"].records
 
 
+def test_members_of_the_consumer_protocol_come_and_go(either_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, groups of the newer protocol (KIP-848) cannot be put under load, or lose records."""
+    users = f"""
+[[users]]
+kind = "group-member"
+name = "members"
+group = "{topic}"
+count = 4
+protocol = "consumer"
+churn = "leave"
+churn_every = "1s"
+rejoin_after = "100ms"
+commit_every = "300ms"
+from = "earliest"
+"""
+    found = run_users(tmp_path, either_broker, topic, users, seconds=5)
+    # A commit that crosses a new epoch is refused, and the next one follows.
+    assert errors(found, "STALE_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH") == {}
+    assert found.counts["leaves"] > 0
+    assert found.counts["rebalances"] > 0
+    for operation in ("ConsumerGroupHeartbeat", "OffsetFetch", "OffsetCommit", "Fetch", "EndToEnd", "Rebalance"):
+        assert requests(found, operation) > 0, operation
+    assert requests(found, "JoinGroup") == 0
+
+
 @pytest.mark.parametrize(
     ("churn", "static", "assignor"),
     [

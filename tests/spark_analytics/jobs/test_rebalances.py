@@ -119,10 +119,11 @@ def test_the_dearest_first_with_what_is_bounded(spark: SparkSession, tables: Tab
     found = job.rebalances(*tables)
     phases = (900, 600, 300, 2, 3)
     costs = (4, 2, 0, 5_000, 7.0, 7 + 2 * 2.0, 50 + 30.0, 80 + 4 * 12.5, 0, 0)
+    of = "classic"
     expected = [
-        ("c", "g", 3, "classic", at(200), "join, session_timeout", ["m1", "m2"], ["c1", "c2"], ["h"], *phases, *costs),
-        ("c", "k", 1, "classic", at(300), "unknown", [], [], [], *phases, 3, 3, 5, 3_000, 4.0, 4.0, 0.0, 0.0, 2, 1),
-        ("c", "g", 4, "classic", at(700), "leave", ["m1"], ["c1"], ["h"], *phases, 0, 0, 4, 0, 0.0, 0.0, 0.0, 0.0, 0, 0),
+        ("c", "g", 3, of, at(200), "join, session_timeout", ["m1", "m2"], ["c1", "c2"], ["h"], *phases, *costs),
+        ("c", "k", 1, of, at(300), "unknown", [], [], [], *phases, 3, 3, 5, 3_000, 4.0, 4.0, 0.0, 0.0, 2, 1),
+        ("c", "g", 4, of, at(700), "leave", ["m1"], ["c1"], ["h"], *phases, 0, 0, 4, 0, 0.0, 0.0, 0.0, 0.0, 0, 0),
     ]
     assertDataFrameEqual(found, frame(spark, found, expected), checkRowOrder=True)
 
