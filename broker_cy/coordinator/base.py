@@ -52,6 +52,8 @@ class StateMachine(ABC, Generic[K, S]):
         """The committed metadata."""
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
+        self.undoings = 0
+        """How often records were undone: a result of the background may stand on them."""
         self.unswept: deque[str] = deque()
         """Ids that the current search for expired ones has not looked at. Bounded by the number of ids."""
         self.deletions_due_ms: int | None = 0
@@ -95,14 +97,16 @@ class StateMachine(ABC, Generic[K, S]):
         return self.new_step()
 
     def abandon(self, step: S) -> None:
-        """Undo the records of an operation that fails half-way; its step must be the newest one."""
+        """Undo the records of an operation that fails half-way; its step must be the newest one. Its work in the
+        background stays: the state may wait for the result.
+        """
+        self.undoings += 1
         for before in reversed(step.before):
             before.restore(self)
         self.next_offset -= len(step.before)
         step.records.clear()
         step.before.clear()
         step.follows.clear()
-        step.work.clear()
 
     def written(self, steps: Iterable[S], now: Now) -> S:
         """The records of these steps are written: return the resulting step."""
@@ -116,6 +120,7 @@ class StateMachine(ABC, Generic[K, S]):
         """The records of these steps, which must be the newest, could not be written: undo them, and return the
         resulting step.
         """
+        self.undoings += 1
         for step in reversed(steps):
             for before in reversed(step.before):
                 before.restore(self)
@@ -147,7 +152,9 @@ class StateMachine(ABC, Generic[K, S]):
 
     @abstractmethod
     def expire(self, now: Now) -> S:
-        """Apply every deadline that has passed, and make more of the deletions: return the resulting step."""
+        """Apply deadlines that have passed, and make more of the deletions: return the resulting step. `next_wake_ms`
+        has passed too if there are more.
+        """
 
     def next_wake_ms(self) -> int | None:
         """When `expire` is to be called at the latest, on the monotonic clock; None while nothing is awaited."""

@@ -22,7 +22,7 @@ from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.coordinator.timers import TimerKey
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.step import Now
+from broker_cy.core.step import Now, Work
 from broker_cy.metadata.image import RESOURCE_GROUP
 from broker_cy.wire import messages
 
@@ -182,6 +182,8 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         self.offsets = OffsetStore()
         self.groups: dict[str, Group] = {}
         self._groups_made = 0
+        # The work in the background, by its operation and the number of its group, which may be deleted meanwhile.
+        self._works: set[tuple[Callable[..., None], int]] = set()
         # Groups whose id belongs to another group again, after its deletion was undone; empty outside of `failed`.
         self._displaced: list[Group] = []
         self.deleted: deque[GoneTopic] = deque()
@@ -224,6 +226,29 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
             known = self._configs[group_id] = (overrides, self.settings, make, make(self.settings, overrides))
         config = known[3]
         return config
+
+    def begin_work(
+        self,
+        step: GroupStep,
+        group: Group,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        then: Callable[..., None],
+        *about: Any,
+    ) -> None:
+        """Let a worker compute `function(*arguments)` for a group. Then the operation `then(machine, step, group_id,
+        number, *about, result, now)` runs, which calls `end_work`.
+        """
+        self._works.add((then, group.number))
+        step.work.append(Work(function, arguments, then, (group.group_id, group.number, *about)))
+
+    def has_work(self, group: Group, then: Callable[..., None]) -> bool:
+        """Whether the work with this operation is under way for the group."""
+        return (then, group.number) in self._works
+
+    def end_work(self, number: int, then: Callable[..., None]) -> None:
+        """The result has come."""
+        self._works.discard((then, number))
 
     def add_group(self, group: G) -> G:
         """Add a group, in place of the one that has its id."""

@@ -13,7 +13,8 @@ created. Everything else (the members of `groups` and their waiting requests, `t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from broker_cy.coordinator import expiry, records
 from broker_cy.coordinator.classic.group import ClassicGroup
@@ -32,6 +33,10 @@ from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import UNCHANGED, Before, Now
 from broker_cy.metadata.image import ImageDelta, MetadataImage
+
+# Deadlines that one step applies, in about 5 ms: each may end the session of a member, whose four records must fit into
+# one batch with those of the others.
+DEADLINES_MAX: Final = 50
 
 
 class GroupMachine(GroupTable):
@@ -83,9 +88,9 @@ class GroupMachine(GroupTable):
     # ---- time ----
 
     def expire(self, now: Now) -> GroupStep:
-        """Apply every deadline that has passed; delete more of the offsets that are expired or in deleted topics."""
+        """Apply deadlines that have passed; delete more of the offsets that are expired or in deleted topics."""
         step = GroupStep()
-        for key in self.timers.due(now.mono_ms):
+        for key in islice(self.timers.due(now.mono_ms), DEADLINES_MAX):
             group = self.groups.get(key.group_id)
             if group is not None:
                 group.on_timer(self, step, key, now)

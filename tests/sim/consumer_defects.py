@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.coordinator import commit
+from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.classic.group import ClassicGroup
-from broker_cy.coordinator.consumer import deadlines, downgrade, fencing, heartbeat, reconcile, records
+from broker_cy.coordinator.consumer import assign, deadlines, downgrade, fencing, heartbeat, reconcile, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember
@@ -247,7 +248,21 @@ def assignments_are_not_persisted(patch: Patch) -> None:
     def target_records(*args: Any) -> Any:
         return right(*args)[1:]
 
-    patch.setattr(heartbeat, "target_records", target_records)
+    patch.setattr(assign, "target_records", target_records)
+
+
+def undone_epochs_are_assigned(patch: Patch) -> None:
+    """An assignment from the background is taken for another epoch with the number of one that was undone."""
+    patch.setattr(StateMachine, "undoings", property(lambda _: 0, lambda *_: None), raising=False)
+    patch.setattr("tests.sim.consumer_world.assigned_at_once_max", lambda _: 0)
+
+
+def replaced_targets_are_assigned_again(patch: Patch) -> None:
+    """An assignment from the background is taken although a static member came back meanwhile: its partitions have two
+    members.
+    """
+    patch.setattr(assign, "_has_targets", lambda *_: True)
+    patch.setattr("tests.sim.consumer_world.assigned_at_once_max", lambda _: 0)
 
 
 def undone_handovers_have_no_deadline(patch: Patch) -> None:
@@ -296,6 +311,8 @@ DEFECTS: list[Planter] = [
     returning_static_members_get_nothing,
     assignments_are_not_persisted,
     answers_are_sent_before_the_write,
+    undone_epochs_are_assigned,
+    replaced_targets_are_assigned_again,
     undone_handovers_have_no_deadline,
     replaced_static_members_keep_the_protocol,
 ]

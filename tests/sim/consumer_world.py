@@ -42,6 +42,11 @@ RETRIABLE = (
 )
 
 
+def assigned_at_once_max(seed: int) -> int:
+    """In every fourth world, each group is a large one, which is assigned in the background."""
+    return 0 if seed % 4 == 3 else 2_000
+
+
 class ConsumerWorld:
     """`root` is an empty directory."""
 
@@ -53,6 +58,7 @@ class ConsumerWorld:
             max_size=MEMBERS_MAX,
             assignment_interval_ms=self.rng.choice([0, 1_000]),
             migration_policy=self.rng.choice([MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy]),
+            assigned_at_once_max=assigned_at_once_max(seed),
         )
         self.harness = ConsumerCoordinator(
             self.store, self.topics, consumer=consumer, group_max_size=self.rng.choice([2, MEMBERS_MAX])
@@ -186,7 +192,7 @@ class ConsumerWorld:
             consumer_classic.change_protocol(self, client)
 
     def work(self) -> None:
-        """Let searches for topics end."""
+        """Let searches for topics and assignments end."""
         self.harness.work()
 
     def exists(self, place: Place) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker_cy.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE
 from broker_cy.coordinator.classic.rebalance import join_error, sync_error
-from broker_cy.coordinator.consumer import deadlines, downgrade, embedded, fencing, heartbeat
+from broker_cy.coordinator.consumer import assign, deadlines, downgrade, embedded, fencing, heartbeat
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, without_epochs
 from broker_cy.coordinator.group import GroupTable
@@ -119,7 +119,7 @@ def _joined(
     trigger = trigger_of(reason, updated, updated.instance_id) if is_bumped else None
     heartbeat.update_epoch(machine, step, group, now, trigger=trigger)
     if not is_downgrade:
-        heartbeat.update_target(machine, step, group, now)
+        assign.update_target(machine, step, group, now)
     rebalances = group.assignment_epoch < group.epoch or not all(
         each.is_reconciled_to(group.assignment_epoch) for each in group.members.values() if each.member_id != member_id
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 from uuid import UUID
 
@@ -38,7 +38,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         "classic_members",
         "classic_protocols",
         "has_partition_metadata",
-        "is_searching",
         "owners",
         "regex_members",
         "resolved",
@@ -59,8 +58,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.classic_protocols: dict[str, int] = {}
         # Whether the log has a record of Kafka before 4.1 that the metadata hash replaces.
         self.has_partition_metadata = False
-        # Live state: whether the topics of its expressions are being looked up.
-        self.is_searching = False
 
     def copied(self) -> Self:
         found = super().copied()
@@ -211,8 +208,17 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that the member reads. An expression without a result matches nothing yet."""
-        resolved = self.resolved.get(member.regex) if member.regex else None
-        return member.topics if resolved is None else member.topics | resolved.topics
+        return topics_read(member, self.resolved)
+
+    @property
+    def subscription_count(self) -> int:
+        """The sum over its members of the topics that they read."""
+        named = sum(self.by_name.values())
+        return named + sum(
+            count * len(self.resolved[regex].topics)
+            for regex, count in self.regex_members.items()
+            if regex in self.resolved
+        )
 
     # ---- assignment ----
 
@@ -228,6 +234,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def preferred_assignor(self, default: str) -> str:
         """The assignor that most members with a preference want; `default` if none has one."""
         return max(self.assignors, key=self.assignors.__getitem__) if self.assignors else default
+
+
+def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """`ConsumerGroup.topics_of`, given the resolved expressions."""
+    found = resolved.get(member.regex) if member.regex else None
+    return member.topics if found is None else member.topics | found.topics
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:

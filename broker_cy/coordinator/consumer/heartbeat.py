@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from broker_cy.coordinator.assignors.consumer_assignors import CONSUMER_ASSIGNORS
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.consumer import deadlines, fencing, records, regex
+from broker_cy.coordinator.consumer import assign, deadlines, fencing, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import (
@@ -31,7 +30,6 @@ from broker_cy.coordinator.modern import epochs
 from broker_cy.coordinator.modern.group import topic_ids
 from broker_cy.coordinator.modern.journal import abandoned, trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
-from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
@@ -106,7 +104,7 @@ def _heartbeat(
     is_bumped = change.is_assignable or is_upgraded
     trigger = trigger_of(reason, updated, updated.instance_id) if is_bumped else None
     update_epoch(machine, step, group, now, trigger=trigger)
-    update_target(machine, step, group, now)
+    assign.update_target(machine, step, group, now)
     updated = reconcile(machine, step, group, updated, owned, now, is_subscription_changed=change.is_changed)
     settle(machine, step, group, now)
     deadlines.set_session(machine, group, updated, now)
@@ -329,29 +327,6 @@ def update_epoch(
     epochs.update_epoch(machine, step, group, now, records.epoch_record, trigger=trigger)
     if is_due and group.has_partition_metadata:
         machine.append(step, [records.partition_metadata_tombstone(group.group_id)])
-
-
-def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now) -> None:
-    """Assign the partitions for the epoch of the group, unless that is done or not due yet. Raises
-    KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails.
-    """
-    if group.assignment_epoch >= group.epoch:
-        return
-    interval_ms = machine.consumer_config(group.group_id).assignment_interval_ms
-    if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
-        return
-    assignor = CONSUMER_ASSIGNORS[group.preferred_assignor(machine.settings.consumer.assignors[0])]
-    subscribers = [
-        Subscriber(member.member_id, member.instance_id, member.rack_id, group.topics_of(member))
-        for member in group.members.values()
-    ]
-    spec = group_spec(subscribers, group.target, machine.image, is_homogeneous=group.is_homogeneous)
-    group_id = group.group_id
-    changed = target_records(
-        assignor, spec, group.target, lambda member_id, target: records.target_record(group_id, member_id, target)
-    )
-    machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
-    group.journal.assigned(group, now)
 
 
 def reconcile(

@@ -18,7 +18,7 @@ from broker_cy.coordinator.modern.epochs import begin_epoch
 from broker_cy.coordinator.pattern import Pattern, PatternError
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.core.step import Now, Work, WorkFailed
+from broker_cy.core.step import Now, WorkFailed
 from broker_cy.metrics.events import Trigger
 
 # Kafka's, which cannot be set.
@@ -80,7 +80,7 @@ def is_search_due(machine: GroupTable, group: ConsumerGroup, now: Now, *, has_ne
     """Whether the topics of the group's expressions have to be looked up; always if it `has_new` expressions, unless
     that was done a moment ago.
     """
-    if not group.regex_members or group.is_searching:
+    if not group.regex_members or machine.has_work(group, found):
         return False
     newest = next(iter(group.resolved.values()), None)
     if newest is None:
@@ -99,10 +99,8 @@ def is_search_due(machine: GroupTable, group: ConsumerGroup, now: Now, *, has_ne
 def _search(
     machine: GroupTable, step: GroupStep, group: ConsumerGroup, may_describe: MayDescribe | None, now: Now
 ) -> None:
-    group.is_searching = True
     arguments = (tuple(group.regex_members), machine.image.topics.names(), may_describe)
-    about = (group.group_id, group.number, machine.image.offset, now.wall_ms)
-    step.work.append(Work(search, arguments, found, about))
+    machine.begin_work(step, group, search, arguments, found, machine.image.offset, now.wall_ms)
 
 
 def search(
@@ -140,11 +138,9 @@ def found(
     now: Now,
 ) -> None:
     """Keep the result for the expressions that the group still has; another epoch begins if their topics changed."""
+    machine.end_work(number, found)
     group = machine.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup) or group.number != number:
-        return
-    group.is_searching = False
-    if isinstance(result, WorkFailed):
+    if not isinstance(group, ConsumerGroup) or group.number != number or isinstance(result, WorkFailed):
         return
     has_changed = False
     for regex, topics in result.items():

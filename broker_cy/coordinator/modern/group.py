@@ -8,7 +8,6 @@ record replaces one entry, and its undoing puts the old one back.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
@@ -211,9 +210,3 @@ def topic_ids(names: frozenset[str], image: MetadataImage) -> frozenset[UUID]:
     """The ids of those of the topics that exist."""
     found = (image.topics.by_name(name) for name in names)
     return frozenset(topic.topic_id for topic in found if topic is not None)
-
-
-def partition_counts(ids: frozenset[UUID], image: MetadataImage) -> Mapping[UUID, int]:
-    """The number of partitions of each of these topics that exists."""
-    found = (image.topics.by_id(each) for each in ids)
-    return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
-from broker_cy.coordinator.modern.group import NO_PARTITIONS, partition_counts, topic_ids
-from broker_cy.coordinator.step import Record
+from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
 
 # The target assignment of one member.
 T = TypeVar("T")
+# What is made of a changed target.
+R = TypeVar("R")
 
 
 class Subscriber(NamedTuple):
@@ -25,6 +27,9 @@ class Subscriber(NamedTuple):
     topics: frozenset[str]
 
 
+_member_id = attrgetter("member_id")
+
+
 def is_assignment_due(assigned_at_ms: int, interval_ms: int, wall_ms: int) -> bool:
     """Whether the next assignment may be computed: several joins in an interval share one. An interval of 0 helps if
     the wall clock was set back.
@@ -32,33 +37,60 @@ def is_assignment_due(assigned_at_ms: int, interval_ms: int, wall_ms: int) -> bo
     return not assigned_at_ms or not interval_ms or wall_ms >= assigned_at_ms + interval_ms
 
 
+class KnownTopic(NamedTuple):
+    """A topic that exists, with the number of its partitions."""
+
+    topic_id: UUID
+    partitions: int
+
+
+def known_topics(names: Iterable[str], image: MetadataImage) -> dict[str, KnownTopic]:
+    """Those of the topics that exist, by name."""
+    found = (image.topics.by_name(name) for name in names)
+    return {topic.name: KnownTopic(topic.topic_id, len(topic.partitions)) for topic in found if topic is not None}
+
+
 def group_spec(
     subscribers: Iterable[Subscriber],
-    target: dict[str, Assignment],
+    target: Mapping[str, Assignment],
     image: MetadataImage,
     *,
     is_homogeneous: bool,
 ) -> GroupSpec:
     """The input of the assignor. Members are in the order of their ids: so any coordinator gets the same result."""
+    members = list(subscribers)
+    names = frozenset[str]().union(*{each.topics for each in members})
+    return spec_of(members, target, known_topics(names, image), is_homogeneous=is_homogeneous)
+
+
+def spec_of(
+    subscribers: Iterable[Subscriber],
+    target: Mapping[str, Assignment],
+    topics: Mapping[str, KnownTopic],
+    *,
+    is_homogeneous: bool,
+) -> GroupSpec:
+    """The same with the known topics, which must include all of the subscribers' that exist."""
     ids_of: dict[frozenset[str], frozenset[UUID]] = {}
     members: dict[str, MemberSpec] = {}
-    for each in sorted(subscribers):
+    for each in sorted(subscribers, key=_member_id):
         ids = ids_of.get(each.topics)
         if ids is None:
-            ids = ids_of[each.topics] = topic_ids(each.topics, image)
+            ids = ids_of[each.topics] = frozenset(topics[name].topic_id for name in each.topics if name in topics)
         assigned = target.get(each.member_id, NO_PARTITIONS)
         members[each.member_id] = MemberSpec(each.instance_id, each.rack_id, ids, assigned)
-    all_ids = frozenset[UUID]().union(*ids_of.values())
-    return GroupSpec(members, partition_counts(all_ids, image), is_homogeneous)
+    read = frozenset[UUID]().union(*ids_of.values())
+    counts = {topic.topic_id: topic.partitions for topic in topics.values() if topic.topic_id in read}
+    return GroupSpec(members, counts, is_homogeneous)
 
 
 def target_records(
     assign: Callable[[GroupSpec], dict[str, Assignment]],
     spec: GroupSpec,
-    target: dict[str, Assignment],
-    record: Callable[[str, Assignment], Record],
-) -> list[Record]:
-    """Run the assignor, and return the records of the members whose target changes. Raises
+    target: Mapping[str, Assignment],
+    record: Callable[[str, Assignment], R],
+) -> list[R]:
+    """Run the assignor, and return the records that `record` makes of the members whose target changes. Raises
     KafkaError(UNKNOWN_SERVER_ERROR) if it fails.
     """
     try:
@@ -68,9 +100,7 @@ def target_records(
     return changed_targets({member_id: found[member_id] for member_id in spec.members}, target, record)
 
 
-def changed_targets(
-    found: Mapping[str, T], target: Mapping[str, T], record: Callable[[str, T], Record]
-) -> list[Record]:
+def changed_targets(found: Mapping[str, T], target: Mapping[str, T], record: Callable[[str, T], R]) -> list[R]:
     """The records of the members whose target changes."""
     return [
         record(member_id, new)

@@ -86,6 +86,11 @@ class ConsumerHarness(Harness):
         self.works += step.work
         return super().take(step)
 
+    def restart(self) -> None:
+        """The results of earlier work do not come any more."""
+        self.works = []
+        super().restart()
+
     def work(self) -> None:
         """Let the work in the background be done, and take its results."""
         works, self.works = self.works, []

@@ -8,6 +8,7 @@ from broker_cy.coordinator.assignors.consumer_assignors import CONSUMER_ASSIGNOR
 from broker_cy.coordinator.assignors.spec import Assignment, AssignorError, GroupSpec
 from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.coordinator.consumer.validation import check_request
+from broker_cy.coordinator.group_machine import DEADLINES_MAX
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
@@ -307,3 +308,16 @@ def test_describe(h: ConsumerHarness) -> None:
     assert describe(None, "x", "uniform", h.topics.image).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     h.join_new("y", group_id="x")
     assert describe(h.machine.groups["x"], "x", "uniform", h.topics.image).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_many_sessions_that_end_together_are_ended_in_parts(h: ConsumerHarness) -> None:
+    """If this fails, the consumers of a large group that lost its network are never removed: the records for all of
+    them do not fit into one batch.
+    """
+    for number in range(3 * DEADLINES_MAX):
+        h.enter(number, f"member-{number}")
+    h.mono_ms += SESSION_MS
+    assert len(h.take(h.machine.expire(h.now)).records) <= 4 * DEADLINES_MAX
+    assert len(h.consumers().members) == 2 * DEADLINES_MAX
+    h.advance(0)
+    assert h.consumers().members == {}

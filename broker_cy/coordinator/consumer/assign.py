@@ -1,0 +1,130 @@
+"""The target assignment of a consumer group: at once, or in the background for a large group.
+
+As in Kafka, a heartbeat of any member makes it. While a large group is being assigned, its members keep their epoch and
+their partitions; they learn the result from their next heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker_cy.coordinator.assignors.consumer_assignors import CONSUMER_ASSIGNORS
+from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.consumer import records
+from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex, topics_read
+from broker_cy.coordinator.consumer.member import ConsumerMember
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.target import (
+    KnownTopic,
+    Subscriber,
+    is_assignment_due,
+    known_topics,
+    spec_of,
+    target_records,
+)
+from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.core.step import Now, WorkFailed
+
+
+class Inputs(NamedTuple):
+    """All that the assignment of a group follows from, as values."""
+
+    group_id: str
+    assignor: str
+    members: tuple[ConsumerMember, ...]
+    resolved: Mapping[str, ResolvedRegex]
+    target: Mapping[str, Assignment]
+    topics: Mapping[str, KnownTopic]
+    is_homogeneous: bool
+
+
+class Changed(NamedTuple):
+    """The record of a member whose target changes."""
+
+    member_id: str
+    record: Record
+
+
+def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now) -> None:
+    """Assign the partitions for the epoch of the group, unless that is done, under way, or not due yet. Raises
+    KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails at once.
+    """
+    if group.assignment_epoch >= group.epoch or machine.has_work(group, assigned):
+        return
+    interval_ms = machine.consumer_config(group.group_id).assignment_interval_ms
+    if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
+        return
+    topics = known_topics(group.subscribed_topics(), machine.image)
+    inputs = Inputs(
+        group.group_id,
+        group.preferred_assignor(machine.settings.consumer.assignors[0]),
+        tuple(group.members.values()),
+        dict(group.resolved),
+        dict(group.target),
+        topics,
+        group.is_homogeneous,
+    )
+    size = group.subscription_count + sum(topic.partitions for topic in topics.values())
+    if size > machine.settings.consumer.assigned_at_once_max:
+        machine.begin_work(step, group, compute, (inputs,), assigned, group.epoch, inputs.target, machine.undoings)
+    else:
+        _append(machine, step, group, group.epoch, compute(inputs), now)
+
+
+def compute(inputs: Inputs) -> list[Changed]:
+    """Run the assignor. For a large group, this runs in the background. Raises KafkaError(UNKNOWN_SERVER_ERROR)."""
+    subscribers = [
+        Subscriber(member.member_id, member.instance_id, member.rack_id, topics_read(member, inputs.resolved))
+        for member in inputs.members
+    ]
+    spec = spec_of(subscribers, inputs.target, inputs.topics, is_homogeneous=inputs.is_homogeneous)
+
+    def changed(member_id: str, target: Assignment) -> Changed:
+        return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
+
+    return target_records(CONSUMER_ASSIGNORS[inputs.assignor], spec, inputs.target, changed)
+
+
+def assigned(
+    machine: GroupTable,
+    step: GroupStep,
+    group_id: str,
+    number: int,
+    epoch: int,
+    target: Mapping[str, Assignment],
+    undoings: int,
+    result: list[Changed] | WorkFailed,
+    now: Now,
+) -> None:
+    """Take the result of the background, which is the target of `epoch`. Members may have come and gone since, which
+    is what the next epoch is for. It is dropped if the targets are not those any more that it was made from: then it
+    may give a partition to two members. It is also dropped after failed writes: the epoch may be another one with this
+    number. The next heartbeat begins again.
+    """
+    machine.end_work(number, assigned)
+    group = machine.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup) or group.number != number or isinstance(result, WorkFailed):
+        return
+    if undoings != machine.undoings or group.assignment_epoch >= epoch or not _has_targets(group, target):
+        return
+    # The records of a large group may be larger than one batch. If only some are written, the next assignment begins
+    # with them.
+    step.atomic = False
+    _append(machine, step, group, epoch, [each for each in result if each.member_id in group.members], now)
+
+
+def _has_targets(group: ConsumerGroup, target: Mapping[str, Assignment]) -> bool:
+    """Whether the members' targets are these, but for members that have left. A static member that came back has the
+    target of the member id that it replaced.
+    """
+    return all(target.get(member_id) is known for member_id, known in group.target.items())
+
+
+def _append(
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, epoch: int, changed: list[Changed], now: Now
+) -> None:
+    machine.append(step, [each.record for each in changed])
+    machine.append(step, [records.target_epoch_record(group.group_id, epoch, now.wall_ms)])
+    if epoch == group.epoch:
+        group.journal.assigned(group, now)
