@@ -1,4 +1,4 @@
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 from typing_extensions import Buffer
@@ -8,8 +8,8 @@ from broker_cy.wire.layout import Message as Message
 from broker_cy.wire.layout import make_class as make_class
 
 __all__ = [
-    "Message", "decode", "decode_parts", "decode_prefix", "decode_request", "decode_versioned", "encode", "encode_into",
-    "encode_versioned", "make_class",
+    "EncodedElements", "Message", "decode", "decode_parts", "decode_prefix", "decode_request", "decode_versioned", "encode",
+    "encode_into", "encode_versioned", "make_class",
 ]
 
 M = TypeVar("M", bound=Message)
@@ -22,3 +22,12 @@ def decode_prefix(cls: type[M], version: int, buffer: Buffer) -> tuple[M, int]: 
 def decode_request(cls: type[M], version: int, buffer: Buffer, elements: int = ...) -> M: ...
 def encode_versioned(message: Message, version: int) -> bytes: ...
 def decode_versioned(cls: type[M], buffer: Buffer) -> tuple[M, int]: ...
+
+class EncodedElements:
+    """The structures of a large array, encoded in parts; it stands in place of the list."""
+
+    version: int
+    count: int
+
+    def __init__(self, cls: type[Message], version: int) -> None: ...
+    def add(self, elements: Iterable[Message]) -> None: ...

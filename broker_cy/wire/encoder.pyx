@@ -1,5 +1,6 @@
 """The encoder of messages, which writes the same bytes as Kafka's own classes."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
@@ -14,7 +15,7 @@ from libc.string cimport memmove
 from broker_cy.core.writer cimport Writer, put_uvarlong, store_u32, store_u64
 from broker_cy.wire.layout cimport (
     BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRING_SIZE_MAX, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, get_slot,
-    located, slot_offset,
+    layout_of, located, slot_offset,
 )
 
 from uuid import UUID as PyUUID
@@ -26,6 +27,38 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
+
+
+@cython.final
+cdef class EncodedElements:
+    """The structures of a large array, encoded in parts: so that a caller with an event loop can let others run between them.
+    It stands in place of the list, in a message that is encoded in the same version.
+    """
+
+    def __init__(self, type cls not None, int version):
+        self.cls = cls
+        self.version = version
+        self.parts = []
+
+    def add(self, elements):
+        """Encode more elements, which are of the class. Raises WireError."""
+        cdef Layout layout = layout_of(self.cls)
+        cdef Node node = layout.node(self.version)
+        cdef Writer writer = Writer.__new__(Writer)
+        cdef Py_ssize_t count = 0
+        for element in elements:
+            write_struct(node, writer, element)
+            count += 1
+        self.parts.append(writer.take_value())
+        self.count += count
+
+    cdef int write(self, Node node, Writer writer) except -1:
+        cdef bytes part
+        if self.cls is not node.layout.cls or self.version != node.version:
+            raise WireError(f"encoded elements are of {self.cls.__qualname__} in version {self.version}")
+        for part in self.parts:
+            writer.raw(PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
+        return 0
 
 
 cdef int write_struct(Node node, Writer writer, object message) except -1:
@@ -150,6 +183,11 @@ cdef int write_array(Op* op, Writer writer, object values) except -1:
     cdef uint8_t* at
     if values is None:
         return write_length(op, writer, STRUCT, -1)
+    if type(values) is EncodedElements:
+        write_length(op, writer, STRUCT, (<EncodedElements>values).count)
+        if op.kind != STRUCT:
+            raise WireError("encoded elements are for structures")
+        return (<EncodedElements>values).write(<Node>op.child, writer)
     if type(values) is not list:
         if not isinstance(values, (list, tuple)):
             raise WireError(f"a list is expected, not a {type(values).__qualname__}")

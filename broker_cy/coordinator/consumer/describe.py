@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, united, without_epochs
 from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.wire import messages
@@ -19,6 +22,14 @@ def describe(
     group: Group | None, group_id: str, default_assignor: str, image: MetadataImage
 ) -> Response.DescribedGroup:
     """A group of another type is an error, and so is a missing one (None)."""
+    found = describe_without_members(group, group_id, default_assignor)
+    if isinstance(group, ConsumerGroup):
+        found.members = describe_members(group.members.values(), group.target, image)
+    return found
+
+
+def describe_without_members(group: Group | None, group_id: str, default_assignor: str) -> Response.DescribedGroup:
+    """`describe`, up to the members."""
     if not isinstance(group, ConsumerGroup):
         reason = f"there is no group {group_id}" if group is None else f"{group_id} is not a consumer group"
         return Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
@@ -28,8 +39,24 @@ def describe(
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor(default_assignor),
-        members=[_member(member, group.target_of(member.member_id), image) for member in group.members.values()],
     )
+
+
+def describe_members(
+    members: Iterable[ConsumerMember], target: Mapping[str, Assignment], image: MetadataImage
+) -> list[Response.Member]:
+    """Members, and the target assignment of each."""
+    return [_member(member, target.get(member.member_id, NO_PARTITIONS), image) for member in members]
+
+
+def topic_names(members: Iterable[Response.Member]) -> set[str]:
+    """The topics in the assignments of described members."""
+    return {
+        topic.topic_name
+        for member in members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
 
 
 def _member(member: ConsumerMember, target: Assignment, image: MetadataImage) -> Response.Member:

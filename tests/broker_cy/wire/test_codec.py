@@ -340,3 +340,22 @@ def test_metadata_of_many_partitions() -> None:
     topic = MetadataResponse.MetadataResponseTopic(name="t", partitions=[partition] * 1000)
     response = MetadataResponse(topics=[topic] * 10)
     assert codec.decode(MetadataResponse, 12, codec.encode(response, 12)) == response
+
+
+def test_elements_that_were_encoded_in_parts() -> None:
+    """If this fails, a client cannot read an answer with a large array, which is encoded in parts."""
+    topics = [MetadataRequest.MetadataRequestTopic(name=f"topic-{number}") for number in range(5)]
+    encoded = codec.EncodedElements(MetadataRequest.MetadataRequestTopic, 12)
+    encoded.add(topics[:2])
+    encoded.add(topics[2:])
+    assert encoded.count == 5
+    in_parts: Any = encoded
+    assert codec.encode(MetadataRequest(topics=in_parts), 12) == codec.encode(MetadataRequest(topics=topics), 12)
+    with pytest.raises(WireError, match=r"topics: encoded elements are of .* in version 12"):
+        codec.encode(MetadataRequest(topics=in_parts), 11)
+    with pytest.raises(WireError, match="encoded elements"):
+        codec.encode(MetadataResponse(topics=in_parts), 12)
+    with pytest.raises(WireError, match="encoded elements are for structures"):
+        codec.encode(
+            OffsetFetchRequest(topics=[OffsetFetchRequest.OffsetFetchRequestTopic(partition_indexes=in_parts)]), 5
+        )
