@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support import kafka_tools, needs
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer
 from tests.support.wait import until
@@ -127,6 +129,46 @@ def test_a_group_changes_its_protocol_and_back(broker: Target, make: Make) -> No
     until(lambda: shared(first, second) == [2, 2], "two partitions each", TIMEOUT_S)
     close_consumer(second)
     until(lambda: shared(first) == [PARTITIONS], "all partitions again", TIMEOUT_S)
+
+
+@pytest.mark.full
+@needs.java
+def test_javas_consumers(broker: Target) -> None:
+    """If this fails, Java applications with group.protocol=consumer do not work: see KafkaConsumers.java."""
+    topic(broker, "of-java")
+    source = Path(__file__).with_name("KafkaConsumers.java")
+    words = [broker.bootstrap, "of-java", "javas", str(PARTITIONS), str(RECORDS)]
+    shown = kafka_tools.run_program(source, *words, timeout_s=300).stdout.decode()
+    assert shown.splitlines()[-1] == "done"
+
+
+def test_kafkas_tool_describes_the_group(broker: Target, make: Make) -> None:
+    """If this fails, kafka-consumer-groups does not show the members of a group, and what they read."""
+    topic(broker, "described")
+    reader = make("describing", "described", client_id="a-reader", group_instance_id="one")
+    assert len(read(reader, RECORDS)) == RECORDS
+    reader.commit(asynchronous=False)
+
+    def rows(*options: str) -> list[list[str]]:
+        done = kafka_tools.run_tool(
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            "--bootstrap-server",
+            broker.bootstrap,
+            *options,
+        )
+        return [line.split() for line in done.stdout.decode().splitlines() if line.startswith("describing")]
+
+    named = ("--describe", "--group", "describing")
+    each = str(RECORDS // PARTITIONS)
+    offsets = rows(*named)
+    assert sorted(row[1:6] for row in offsets) == [["described", str(n), each, each, "0"] for n in range(PARTITIONS)]
+    assert {tuple(row[7:]) for row in offsets} == {("/127.0.0.1", "a-reader")}
+    (state,) = rows(*named, "--state", "--verbose")
+    assert state[2:] == ["(1)", "uniform", "Stable", "2", "2", "1"]
+    (member,) = rows(*named, "--members", "--verbose")
+    held = f"described:{','.join(map(str, range(PARTITIONS)))}"
+    assert member[2:] == ["one", "/127.0.0.1", "a-reader", str(PARTITIONS), "2", held, "2", held]
+    assert rows("--list", "--type", "--state") == [["describing", "Consumer", "Stable"]]
 
 
 def _place(place: TopicPartition) -> tuple[str, int]:
