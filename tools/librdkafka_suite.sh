@@ -17,6 +17,6 @@ if ! cmp -s "$0" "$dir/built-by"; then
     CFLAGS=-O0 CXXFLAGS=-O0 ./configure --disable-zstd --disable-curl >"$dir/log" 2>&1
     env -u MAKEFLAGS make -s -j"$(nproc)" libs >>"$dir/log" 2>&1
     env -u MAKEFLAGS make -s -j"$(nproc)" -C tests test-runner >>"$dir/log" 2>&1
-    cp "$0" "$dir/built-by"
+    cp "$here/$(basename "$0")" "$dir/built-by"
 fi
 echo "$source/tests"

@@ -8,8 +8,17 @@ from broker_cy.wire.layout import Message as Message
 from broker_cy.wire.layout import make_class as make_class
 
 __all__ = [
-    "EncodedElements", "Message", "decode", "decode_parts", "decode_prefix", "decode_request", "decode_versioned", "encode",
-    "encode_into", "encode_versioned", "make_class",
+    "EncodedElements",
+    "Message",
+    "decode",
+    "decode_parts",
+    "decode_prefix",
+    "decode_request",
+    "decode_versioned",
+    "encode",
+    "encode_into",
+    "encode_versioned",
+    "make_class",
 ]
 
 M = TypeVar("M", bound=Message)
