@@ -85,8 +85,10 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
         member_epoch=updated.epoch,
         heartbeat_interval_ms=machine.share_config(group.group_id).heartbeat_interval_ms,
     )
-    # A member that sends its topics may have missed its assignment: it does so when it joins, and after an error.
-    if is_join or request.subscribed_topic_names is not None or updated.assigned != member.assigned:
+    # A member that sends its topics, or its previous epoch, may have missed its assignment. (In Kafka, the epoch alone
+    # does not count: then a late duplicate of a heartbeat takes the assignment away from the member.)
+    may_have_missed = request.subscribed_topic_names is not None or request.member_epoch != member.epoch
+    if is_join or may_have_missed or updated.assigned != member.assigned:
         response.assignment = _assignment(updated.assigned)
     return response
 

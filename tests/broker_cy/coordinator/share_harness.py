@@ -85,10 +85,9 @@ class ShareHarness(Harness):
             self.run(call.then, *call.about, self.state.serve(call.request))
         return [call.request for call in served]
 
-    def restart_with_calls(self) -> None:
+    def restart(self) -> None:
         """Load another state machine from the log, and take what it does at first."""
-        self.calls.clear()
-        self.held.clear()
+        self.calls, self.held = [], []
         self.machine = GroupMachine(self.settings)
         self.machine.take_image(self.topics.image)
         for offset, record in enumerate(self.log):

@@ -123,7 +123,7 @@ def test_the_next_coordinator_asks_again_and_keeps_the_state() -> None:
     for key in h.state.states:
         h.state.states[key] = (2, 7)
     before = len(h.log)
-    h.restart_with_calls()
+    h.restart()
     (request,) = h.serve()
     assert isinstance(request, InitializeState)
     assert request.keeps
@@ -179,7 +179,7 @@ def test_topics_that_no_coordinator_saw_deleted_are_forgotten_after_a_start() ->
     h = ShareHarness(Topics(t=2, u=1))
     epoch = h.ready("m", "t", "u")
     h.topics.delete("t")
-    h.restart_with_calls()
+    h.restart()
     assert h.initialized() == {("u", 0)}
     h.advance(1_000)
     epoch = h.beat("b", "m", epoch).member_epoch
@@ -248,7 +248,7 @@ def test_the_next_coordinator_completes_a_deletion_of_state() -> None:
     h.ready()
     h.beat("leave", "m", -1)
     h.delete_share_groups("d", GROUP)
-    h.restart_with_calls()
+    h.restart()
     assert len(h.serve()) == 1
     assert h.state.states == {}
     assert not h.sharers().share_partitions.deleting

@@ -123,7 +123,7 @@ def test_an_alteration_that_is_not_noted_is_kept() -> None:
     h.fail()
     assert altered(h.answers["a"]) == {("t", 0): NONE}
     h.hold = False
-    h.restart_with_calls()
+    h.restart()
     h.serve()
     assert h.initialized() == {("t", 0)}
     assert [state[1] for state in h.state.states.values()] == [9]

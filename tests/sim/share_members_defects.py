@@ -1,0 +1,213 @@
+"""Defects of share groups, which their simulation must find. Each is planted by replacing one function; those that
+another implementation had name its issue.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.replay import ModernReplay
+from broker_cy.coordinator.share import deletion, heartbeat, initialization, offsets, sessions, state_calls
+from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.share.hooks import HookedShareGroup
+from broker_cy.coordinator.share.member import ShareMember
+from broker_cy.coordinator.share.replay import SharePartitionsBefore
+from broker_cy.coordinator.share.state_partitions import SharePartitions, united
+from broker_cy.coordinator.step import Call, GroupStep
+from broker_cy.coordinator.timers import Timers
+from broker_cy.core.errors import ErrorCode, KafkaError
+from tests.sim.defects import Patch, Planter
+from tests.sim.group_defects import reads_show_what_is_not_written
+
+
+def initializations_reset_what_is_there(patch: Patch) -> None:
+    """A repeated initialization makes members consume records again (KAFKA-19204)."""
+    right = initialization._ask
+
+    def ask(*args: Any, keeps: bool) -> None:
+        right(*args, keeps=False)
+
+    patch.setattr(initialization, "_ask", ask)
+
+
+def lost_answers_are_not_asked_for_again(patch: Patch) -> None:
+    """A partition is never initialized if the answer of the share coordinator was not noted (KAFKA-19204)."""
+    patch.setattr(initialization, "_is_retry_due", lambda *_: False)
+    patch.setattr(initialization, "resume", lambda *_: None)
+
+
+def requests_overtake_each_other(patch: Patch) -> None:
+    """A partition is initialized while its state is still being initialized or deleted."""
+    patch.setattr(ShareGroup, "call_begins", lambda self, topic_ids: None)
+    patch.setattr(ShareGroup, "call_ends", lambda self, topic_ids: None)
+
+
+def unwritten_requests_block_their_topic(patch: Patch) -> None:
+    """A topic whose first record could not be written is never initialized."""
+    patch.setattr(state_calls.Asked, "failed", lambda *_: None)
+
+
+def requests_do_not_wait_for_their_record(patch: Patch) -> None:
+    """The share coordinator is asked for state that the log of the group does not name."""
+
+    def call(self: GroupStep, request: Any, then: Any, *about: Any) -> None:
+        self.calls.append(Call(request, then, about))
+
+    patch.setattr(GroupStep, "call_when_written", call)
+
+
+def altered_offsets_are_not_noted(patch: Patch) -> None:
+    """The first member of a group resets the offset that an administrator has set."""
+    right = offsets.altered
+
+    def altered(machine: Any, step: Any, asked: Any, response: Any, token: Any, result: Any, now: Any) -> None:
+        patch.setattr(state_calls, "done_of", lambda group_id, result: {})
+        try:
+            right(machine, step, asked, response, token, result, now)
+        finally:
+            patch.setattr(state_calls, "done_of", done_of)
+
+    done_of = state_calls.done_of
+    patch.setattr(offsets, "altered", altered)
+
+
+def groups_leave_their_state_behind(patch: Patch) -> None:
+    """A group that is deleted keeps its state, and a later group of its id cannot have another one."""
+    patch.setattr(deletion, "united", lambda *parts: {})
+
+
+def deletions_of_state_are_not_ended(patch: Patch) -> None:
+    """A topic is initialized and being deleted at once."""
+
+    def began(self: SharePartitions, partitions: Any, names: Any) -> SharePartitions:
+        return self._made(united(self.initializing, partitions), self.initialized, self.deleting, names)
+
+    patch.setattr(SharePartitions, "began", began)
+
+
+def undone_initializations_stay(patch: Patch) -> None:
+    """After a full disk, a group has partitions whose records are not in the log."""
+    patch.setattr(SharePartitionsBefore, "restore", lambda self, machine: None)
+
+
+def members_get_partitions_without_state(patch: Patch) -> None:
+    """A member reads partitions before they are initialized."""
+    right = heartbeat.SHARE_ASSIGNORS["simple"]
+
+    def assign(spec: Any, assignable: Any) -> Any:
+        return right(spec, {topic_id: frozenset(range(count)) for topic_id, count in spec.topics.items()})
+
+    patch.setattr(heartbeat, "SHARE_ASSIGNORS", {"simple": assign})
+
+
+def initialized_partitions_are_not_assigned(patch: Patch) -> None:
+    """A group does not begin another epoch for partitions that have their state now."""
+    patch.setattr(heartbeat, "has_unassigned", lambda group, image: False)
+
+
+def looks_at_partitions_are_kept(patch: Patch) -> None:
+    """A group that has looked once for unassigned partitions does not look again."""
+
+    def put(self: ShareGroup, new: SharePartitions) -> None:
+        self.share_partitions = new
+
+    patch.setattr(ShareGroup, "put_share_partitions", put)
+
+
+def tombstones_need_their_group(patch: Patch) -> None:
+    """A log cannot be loaded whose records of a deleted group were compacted away, but for tombstones (KAFKA-17306)."""
+    right = ModernReplay.group
+
+    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
+        found = right(self, machine, group_id, value)
+        if found[0] is None:
+            raise ValueError(f"a tombstone of the group {group_id}, which does not exist")
+        return found
+
+    patch.setattr(ModernReplay, "group", group)
+
+
+def members_that_join_again_are_fenced(patch: Patch) -> None:
+    """A member that missed the answer to its join cannot join again (KAFKA-19233)."""
+    right = heartbeat._member
+
+    def member(group: ShareGroup, request: Any, is_join: bool) -> ShareMember:
+        if is_join and request.member_id in group.members:
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH)
+        return right(group, request, is_join)
+
+    patch.setattr(heartbeat, "_member", member)
+
+
+def removed_members_go_on(patch: Patch) -> None:
+    """A member that was removed can still send heartbeats."""
+    right = heartbeat._member
+
+    def member(group: ShareGroup, request: Any, is_join: bool) -> ShareMember:
+        return right(group, request, is_join or request.member_id not in group.members)
+
+    patch.setattr(heartbeat, "_member", member)
+
+
+def silent_members_stay(patch: Patch) -> None:
+    """A member whose session has ended stays."""
+    patch.setattr(Timers, "set", lambda self, key, deadline_ms: None)
+
+
+def loaded_members_have_no_session(patch: Patch) -> None:
+    """After a start, members that are gone stay."""
+
+    def loaded(self: HookedShareGroup, machine: Any, step: Any, now: Any) -> None:
+        deletion.forget_missing(machine, step, self)
+        initialization.resume(machine, step, self, now)
+        deletion.resume(machine, step, self)
+
+    patch.setattr(HookedShareGroup, "loaded", loaded)
+
+
+def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
+    """A member stays forever if the records that remove it could not be written."""
+    patch.setattr(sessions.MemberRemoved, "failed", lambda *_: None)
+
+
+def changed_topics_are_not_noticed(patch: Patch) -> None:
+    """A member reads on in a topic that was deleted, and not in its successor."""
+    patch.setattr(EpochGroup, "topics_changed", lambda self: None)
+
+
+def assignments_are_not_persisted(patch: Patch) -> None:
+    """After a start, members have other targets."""
+    right = heartbeat.target_records
+    patch.setattr(heartbeat, "target_records", lambda *args: right(*args)[1:])
+
+
+def answers_are_sent_before_the_write(patch: Patch) -> None:
+    """A member learns of an epoch that is not in the log, and may never be."""
+    patch.setattr(GroupStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
+
+
+DEFECTS: list[Planter] = [
+    reads_show_what_is_not_written,
+    initializations_reset_what_is_there,
+    lost_answers_are_not_asked_for_again,
+    requests_overtake_each_other,
+    unwritten_requests_block_their_topic,
+    requests_do_not_wait_for_their_record,
+    altered_offsets_are_not_noted,
+    groups_leave_their_state_behind,
+    deletions_of_state_are_not_ended,
+    undone_initializations_stay,
+    members_get_partitions_without_state,
+    initialized_partitions_are_not_assigned,
+    looks_at_partitions_are_kept,
+    tombstones_need_their_group,
+    members_that_join_again_are_fenced,
+    removed_members_go_on,
+    silent_members_stay,
+    loaded_members_have_no_session,
+    members_whose_removal_failed_have_no_session,
+    changed_topics_are_not_noticed,
+    assignments_are_not_persisted,
+    answers_are_sent_before_the_write,
+]
