@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Protocol
 
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer.describe import describe
@@ -13,7 +14,7 @@ from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.step import Record
 from tests.broker_cy.coordinator.consumer_harness import Place
-from tests.broker_cy.coordinator.harness import consumer_state, durable, replayed
+from tests.broker_cy.coordinator.harness import Harness, consumer_state, durable, replayed
 from tests.sim.consumer_clients import MEMBERS_MAX, REBALANCE_MS, SESSION_MS, Consumer
 
 if TYPE_CHECKING:
@@ -186,7 +187,16 @@ def compacted(log: list[Record], end: int, tombstones_end: int) -> list[Record]:
     ] + log[end:]
 
 
-def check_compaction(world: ConsumerWorld) -> None:
+class LoggedWorld(Protocol):
+    """A world of one type of groups."""
+
+    rng: random.Random
+
+    @property
+    def harness(self) -> Harness: ...
+
+
+def check_compaction(world: LoggedWorld) -> None:
     """A log that is compacted, also while it is read, loads and gives the same groups."""
     log, rng = world.harness.log, world.rng
     settings, now, image = world.harness.settings, world.harness.now, world.harness.machine.image

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
+from broker_cy.coordinator.modern import target
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.share import deletion, heartbeat, initialization, offsets, sessions, state_calls
@@ -93,7 +95,7 @@ def undone_initializations_stay(patch: Patch) -> None:
 
 def members_get_partitions_without_state(patch: Patch) -> None:
     """A member reads partitions before they are initialized."""
-    right = heartbeat.SHARE_ASSIGNORS["simple"]
+    right = SHARE_ASSIGNORS["simple"]
 
     def assign(spec: Any, assignable: Any) -> Any:
         return right(spec, {topic_id: frozenset(range(count)) for topic_id, count in spec.topics.items()})
@@ -178,7 +180,7 @@ def changed_topics_are_not_noticed(patch: Patch) -> None:
 
 def assignments_are_not_persisted(patch: Patch) -> None:
     """After a start, members have other targets."""
-    right = heartbeat.target_records
+    right = target.target_records
     patch.setattr(heartbeat, "target_records", lambda *args: right(*args)[1:])
 
 
