@@ -28,6 +28,9 @@ from tests.compat.denied_world import (
 
 # --- requests: name -> (api, request of a version), each for every version of the API
 
+# A group in which the guest may do everything, and that does not exist.
+SHARERS = f"{OPEN}-share"
+
 Build = Callable[[int, World], Any]
 REQUESTS: dict[str, tuple[ApiKey, Build]] = {}
 
@@ -578,6 +581,54 @@ def streams_group_describe(v: int, w: World) -> Any:
     if w.level(STREAMS_VERSION) == 0:
         return None
     return m.StreamsGroupDescribeRequest(group_ids=[SHUT, NONE], include_authorized_operations=True)
+
+
+@asks(ApiKey.SHARE_GROUP_HEARTBEAT, SHARERS, SHUT)
+def share_group_heartbeat(group: str, v: int, w: World) -> Any:
+    """The guest may not see one of the topics to which the member subscribes."""
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    return m.ShareGroupHeartbeatRequest(
+        group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[OPEN, SHUT]
+    )
+
+
+@asks(ApiKey.SHARE_GROUP_DESCRIBE)
+def share_group_describe(v: int, w: World) -> Any:
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    return m.ShareGroupDescribeRequest(group_ids=[SHUT, NONE], include_authorized_operations=True)
+
+
+@asks(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, SHARERS, SHUT)
+def describe_share_group_offsets(group: str, v: int, w: World) -> Any:
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    request = m.DescribeShareGroupOffsetsRequest
+    topics = [request.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0]) for name in (NONE, SHUT)]
+    return request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)])
+
+
+@asks(ApiKey.ALTER_SHARE_GROUP_OFFSETS, SHARERS, SHUT)
+def alter_share_group_offsets(group: str, v: int, w: World) -> Any:
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    request = m.AlterShareGroupOffsetsRequest
+    partition = request.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    topics = [
+        request.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[partition])
+        for name in (SEEN, SHUT, NONE)
+    ]
+    return request(group_id=group, topics=topics)
+
+
+@asks(ApiKey.DELETE_SHARE_GROUP_OFFSETS, SHARERS, SHUT)
+def delete_share_group_offsets(group: str, v: int, w: World) -> Any:
+    if w.level(SHARE_VERSION) == 0:
+        return None
+    request = m.DeleteShareGroupOffsetsRequest
+    topics = [request.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in (OPEN, SHUT)]
+    return request(group_id=group, topics=topics)
 
 
 @asks(ApiKey.INITIALIZE_SHARE_GROUP_STATE)

@@ -15,7 +15,7 @@ Response = messages.ShareGroupDescribeResponse
 def describe(group: Group | None, group_id: str, assignor: str, image: MetadataImage) -> Response.DescribedGroup:
     """A group of another type is an error, and so is a missing one (None)."""
     if not isinstance(group, ShareGroup):
-        reason = f"there is no group {group_id}" if group is None else f"{group_id} is not a share group"
+        reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
         return Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
     return Response.DescribedGroup(
         group_id=group_id,

@@ -97,11 +97,9 @@ def share_group(machine: GroupTable, group_id: str) -> ShareGroup:
     """Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group = machine.groups.get(group_id)
     if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ShareGroup):
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a {group.group_type.value} group, not a share group"
-        )
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     return group
 
 

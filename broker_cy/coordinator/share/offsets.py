@@ -39,7 +39,7 @@ def delete_error(code: ErrorCode, message: str | None = None) -> Deleted:
 def _check_empty(group: ShareGroup) -> None:
     """Raises KafkaError(NON_EMPTY_GROUP)."""
     if group.members:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
 
 # ---- AlterShareGroupOffsets ----

@@ -7,8 +7,16 @@ from typing import Final, NamedTuple
 from broker_cy.coordinator.share_state.state import NO_COUNT, StateBatch
 from broker_cy.core.errors import ErrorCode
 
-# Kafka's messages for the codes of a coordinator.
+# Kafka's messages for the codes of coordinators, and of requests about share groups.
 MESSAGES: Final = {
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.NETWORK_EXCEPTION: "The server disconnected before a response was received.",
+    ErrorCode.LEADER_NOT_AVAILABLE: "There is no leader for this topic-partition as we are in the middle of a "
+    "leadership election.",
     ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
