@@ -28,6 +28,16 @@ pytestmark = [
 WAIT_S = 90.0
 PARTITIONS = 4
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+ONE_STANDBY = [
+    "--alter",
+    "--entity-type",
+    "groups",
+    "--entity-name",
+    "words",
+    "--add-config",
+    "streams.num.standby.replicas=1",
+]
 # The tasks of a subtopology in the list of members, as "0:[1,2];".
 TASKS = re.compile(r"(\d+):\[([\d,]*)\]")
 
@@ -35,15 +45,20 @@ TASKS = re.compile(r"(\d+):\[([\d,]*)\]")
 class WordCount(LineProgram):
     """The program of streams_clients/WordCount.java."""
 
-    def __init__(self, bootstrap: str, directory: Path, name: str) -> None:
+    def __init__(self, bootstrap: str, directory: Path, name: str, guarantee: str) -> None:
         source = Path(__file__).with_name("streams_clients") / "WordCount.java"
         command = kafka_dist.program_command(source, kafka_streams.streams_libs())
-        super().__init__([*command, bootstrap, "lines", "out", str(directory / f"state-{name}")], directory, name)
+        words = [bootstrap, "lines", "out", str(directory / f"state-{name}"), f"processing.guarantee={guarantee}"]
+        super().__init__([*command, *words], directory, name)
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    settings = {"group.streams.initial.rebalance.delay.ms": "500", "offsets.topic.replication.factor": "1"}
+    settings = {
+        "group.streams.initial.rebalance.delay.ms": "500",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
     target = BrokerProcess(tmp_path / "broker", settings)
     target.start()
     yield target
@@ -52,7 +67,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def counts(bootstrap: str) -> dict[str, int]:
     """The newest count of each word."""
-    consumer = new_consumer(bootstrap, "reader", enable_partition_eof=True)
+    consumer = new_consumer(bootstrap, "reader", enable_partition_eof=True, isolation_level="read_committed")
     consumer.assign([TopicPartition("out", 0, 0)])
     found: dict[str, int] = {}
 
@@ -83,16 +98,16 @@ def tool(bootstrap: str, *words: str) -> str:
     return done.stdout.decode()
 
 
-def active_tasks(bootstrap: str) -> dict[str, set[tuple[str, int]]]:
-    """The active tasks of each process, as the tool shows them."""
+def tasks_of(bootstrap: str, role: str = "ACTIVE") -> dict[str, set[tuple[str, int]]]:
+    """The tasks of each process, as the tool shows them."""
     found: dict[str, set[tuple[str, int]]] = {}
     for line in tool(bootstrap, "--describe", "--group", "words", "--members", "--verbose").splitlines():
         if line.startswith("words "):
             process = line.split()[6]
-            active = line.partition("ACTIVE:")[2].partition("TARGET")[0]
-            tasks = {
-                (part, int(each)) for part, numbers in TASKS.findall(active) for each in numbers.split(",") if each
-            }
+            # "ACTIVE: 0:[1]; STANDBY: 1:[2]; TARGET-ACTIVE: ..."
+            current = line.partition(" TARGET-")[0]
+            shown = re.split(r"[A-Z]", current.partition(f"{role}: ")[2], maxsplit=1)[0]
+            tasks = {(part, int(each)) for part, numbers in TASKS.findall(shown) for each in numbers.split(",") if each}
             found.setdefault(process, set()).update(tasks)
     return found
 
@@ -103,12 +118,13 @@ def _shared(tasks: dict[str, set[tuple[str, int]]]) -> tuple[int, ...]:
     return tuple(map(len, tasks.values()))
 
 
-def test_words_are_counted_by_instances_that_come_and_go(broker: BrokerProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_words_are_counted_by_instances_that_come_and_go(broker: BrokerProcess, tmp_path: Path, guarantee: str) -> None:
     """If this fails, an application with `group.protocol=streams` does not work, or it loses or repeats records."""
     servers = broker.bootstrap
     create_topic(servers, "lines", PARTITIONS)
     create_topic(servers, "out", 1)
-    programs = [WordCount(servers, tmp_path, "first")]
+    programs = [WordCount(servers, tmp_path, "first", guarantee)]
     total = 0
 
     def more(lines: int) -> None:
@@ -126,10 +142,13 @@ def test_words_are_counted_by_instances_that_come_and_go(broker: BrokerProcess, 
         assert "Stable" in state, state
         offsets = tool(servers, "--describe", "--group", "words")
         assert "words-by-word-repartition" in offsets, offsets
-        programs.append(WordCount(servers, tmp_path, "second"))
+        programs.append(WordCount(servers, tmp_path, "second", guarantee))
         until(lambda: "running" in programs[1].lines, "another running instance", WAIT_S)
         more(40)
-        until(lambda: _shared(active_tasks(servers)) == (4, 4), "tasks of both instances", WAIT_S, 1.0)
+        until(lambda: _shared(tasks_of(servers)) == (4, 4), "tasks of both instances", WAIT_S, 1.0)
+        # Each instance copies the state of the other one's tasks, and the second one takes it over.
+        kafka_tools.run_tool(CONFIGS, "--bootstrap-server", servers, *ONE_STANDBY)
+        until(lambda: sum(map(len, tasks_of(servers, "STANDBY").values())) == PARTITIONS, "copies", WAIT_S, 1.0)
         programs[0].finish()
         more(40)
         programs[1].finish()
