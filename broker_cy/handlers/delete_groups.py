@@ -35,7 +35,13 @@ async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsReque
             by_runtime.setdefault(ctx.broker.groups.runtime_for(group_id), []).append(group_id)
         except KafkaError as error:
             results.append(messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code))
-    for answer in await asyncio.gather(*(_delete(runtime, group_ids) for runtime, group_ids in by_runtime.items())):
+    answers = [
+        _delete(runtime, group_ids)
+        if deletion.has_share_groups(runtime.machine, group_ids)
+        else runtime.run(admin.delete_groups, group_ids)
+        for runtime, group_ids in by_runtime.items()
+    ]
+    for answer in await asyncio.gather(*answers):
         results += answer.results
     results += [
         messages.DeleteGroupsResponse.DeletableGroupResult(

@@ -24,6 +24,11 @@ Codes = Mapping[str, ErrorCode]
 # ---- DeleteGroups ----
 
 
+def has_share_groups(machine: GroupTable, group_ids: Iterable[str]) -> bool:
+    """Whether `delete_groups` has something to do."""
+    return any(isinstance(machine.groups.get(group_id), ShareGroup) for group_id in group_ids)
+
+
 def delete_groups(machine: GroupTable, step: GroupStep, group_ids: Iterable[str], token: Token, now: Now) -> None:
     """Delete those of the groups that are share groups, with their state. The answer has the code of each of them."""
     codes: dict[str, ErrorCode] = {}

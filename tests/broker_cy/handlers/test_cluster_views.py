@@ -11,12 +11,13 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.control.controller_service import ControllerService
 from broker_cy.control.watch import suspects
 from broker_cy.control.watch.suspects import Suspects
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers import load_handlers
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import NO_LEADER, MetadataImage
+from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
 from tests.broker_cy.coordinator_services.other_brokers import broker_image, change, partition_image
@@ -34,10 +35,15 @@ async def a_cluster(broker: MetadataBroker) -> None:
     leaders = {("t", i): partition_image(i + 1, ALL, 5 + i)._replace(isr=(1, 2, 3)) for i in range(3)}
     leaders["t", 3] = partition_image(NO_LEADER, (FENCED,), 9)._replace(isr=(), elr=(FENCED,), last_known_elr=(2,))
     change(broker.image, brokers, leaders)
-    for each in brokers:
-        # They run, as far as the controller knows.
-        broker.controller.heartbeats.contact(each).beat(0)
-        broker.controller.heartbeats.contact(each).heard = True
+    hear_from(broker.controller, *brokers)
+
+
+def hear_from(controller: ControllerService, *brokers: BrokerImage) -> None:
+    """Let brokers that only the metadata have be alive, so that the controller does not fence them."""
+    for broker in brokers:
+        contact = controller.heartbeats.contact(broker)
+        contact.beat(int(controller._clock.monotonic() * 1000))
+        contact.heard = True
 
 
 def wanted() -> messages.MetadataRequest:
@@ -170,6 +176,7 @@ def test_coordinator_is_the_leader_of_the_partition(tmp_path: Path) -> None:
             image = server.broker.image
             place = (topic_names.CONSUMER_OFFSETS, server.broker.groups.partition_for(GROUP))
             server._on_image(change(image, [broker_image(2)], {place: partition_image(2)}), image)
+            hear_from(server.broker.controller, broker_image(2))
             for version, request in [(6, find(GROUP)), (3, messages.FindCoordinatorRequest(key=GROUP))]:
                 answer = await broker.call(request, version)
                 found: Any = answer.coordinators[0] if version >= 4 else answer
