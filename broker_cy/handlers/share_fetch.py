@@ -5,6 +5,9 @@ The acknowledgements come first. The records are acquired once these are persist
 the answer waits for the share coordinator; Kafka does both at once. An answer that a quota throttles acquires nothing;
 Kafka acquires records and does not send them.
 
+An unknown topic id is an error of its partitions; the handler of Kafka 4.3.1 fails on it, and answers with
+UNKNOWN_SERVER_ERROR.
+
 Sessions are as those of Fetch: the request with epoch 0 opens one and names its partitions, later ones name changes,
 and -1 ends it. A session belongs to its connection. As in Kafka, the membership is not checked. Omissions: remote
 (tiered) storage.

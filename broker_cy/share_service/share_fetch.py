@@ -228,7 +228,7 @@ class ShareFetch:
             return [_warming(walked)]
         if is_confined and (work := _work_before(walked)):
             return work
-        result = self._acquire(walked)
+        result = self._acquire(reads, walked)
         has_result = any(each.acquired or each.error for each in result.found.values())
         if is_last or size == 0 or has_result or result.throttle_ms:
             return result
@@ -300,9 +300,11 @@ class ShareFetch:
         self._errors[topic] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         self._has_read_error = True
 
-    def _acquire(self, walked: list[_Found]) -> FetchResult:
+    def _acquire(self, reads: list[_Read], walked: list[_Found]) -> FetchResult:
         request, service = self.request, self._service
-        found = {topic: failed(error) for topic, error in self._errors.items()}
+        # As in Kafka, partitions that could have been read are named even without records.
+        found = {read.topic: Fetched([], []) for read in reads}
+        found |= {topic: failed(error) for topic, error in self._errors.items()}
         if request.charge is not None and walked:
             throttle_ms = request.charge(sum(each.part.size for each in walked))
             if throttle_ms:
