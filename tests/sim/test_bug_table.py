@@ -20,11 +20,39 @@ DESIGN = (
     *(13141, 14704, 13916, 14617, 15221, 15021, 15583, 18106, 19522, 12686, 10706, 16541, 17142, 18723, 9491, 15375),
     *(17608, 14238, 17713, 15489, 19850, 15665, 9672, 16234, 16297, 19996, 18575, 20785),
 )
+# The rows of the design of the newer group types: bugs of other implementations, each by its issues, or by its
+# description if it has none.
+GROUP_TYPES = (
+    ("KAFKA-16147",),
+    ("KAFKA-17306", "KAFKA-19862"),
+    ("KAFKA-20254", "KAFKA-21117"),
+    ("KAFKA-19233", "KAFKA-23542"),
+    ("KAFKA-19899", "KAFKA-19720"),
+    ("KAFKA-16861", "KAFKA-17317", "KAFKA-20273"),
+    ("KAFKA-20442",),
+    ("KAFKA-18688",),
+    ("KAFKA-18060", "KAFKA-19163", "KAFKA-19164", "KAFKA-20066"),
+    ("CORE-16998", "CORE-17000"),
+    ("KAFKA-19476", "KAFKA-18918"),
+    ("KAFKA-19227", "KAFKA-19567", "KAFKA-20425"),
+    ("KAFKA-19015", "KAFKA-19950", "KAFKA-23510"),
+    ("KAFKA-17396", "KAFKA-17351"),
+    ("KAFKA-19204", "KAFKA-19456", "KAFKA-17796"),
+    ("KAFKA-21426", "KAFKA-20694", "KAFKA-20034"),
+    ("an acknowledgement below the first batch",),
+    ("KAFKA-20899", "KAFKA-21001"),
+)
 # The simulations by the name that the tables have for them: the test that plants each of their defects.
 PLANTING = {
     "replica": "test_replica_simulation.test_planted_defect_is_found",
     "quorum": "test_quorum_simulation.test_planted_defect_is_found",
     "controller": "test_controller_simulation.test_planted_defect_is_found",
+    "consumer groups": "test_consumer_simulation.test_planted_defect_is_found",
+    "members": "test_world.test_the_world_finds_planted_defects_of_consumer_groups",
+    "share": "test_share_simulation.test_planted_defect_is_found",
+    "share service": "test_share_service_simulation.test_planted_defect_is_found",
+    "share state": "test_share_state_simulation.test_planted_defect_is_found",
+    "streams": "test_streams_simulation.test_planted_defect_is_found",
     "groups": "test_group_simulation.test_planted_defect_is_found",
     "transactions": "test_txn_simulation.test_planted_defect_is_found",
     "storage": "test_power_cut.test_the_simulation_finds_planted_defects",
@@ -90,6 +118,16 @@ def test_each_bug_of_the_design_is_in_the_table() -> None:
     text = DOCUMENT.read_text().partition(OTHERS)[2].partition("\n## ")[0]
     named = {int(number) for number in re.findall(r"KAFKA-(\d+)", text)}
     assert set(DESIGN) <= named, set(DESIGN) - named
+
+
+@pytest.mark.parametrize("row", GROUP_TYPES, ids=" ".join)
+def test_each_bug_of_the_newer_group_types_is_in_the_table(row: tuple[str, ...]) -> None:
+    """If this fails, a bug that another implementation of consumer, share or streams groups had is not looked for: each
+    row of the table has a planted defect.
+    """
+    bugs = [bug for bug, _ in rows(OTHERS)]
+    for name in row:
+        assert any(re.search(rf"{name}\b", bug) for bug in bugs), f"{name}: no row"
 
 
 def test_what_is_named_and_not_planted_is_noticed() -> None:

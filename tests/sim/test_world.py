@@ -29,6 +29,7 @@ from tests.sim.defects import MISFITS, must_find, seeds_of
 from tests.sim.world import disks
 from tests.sim.world.clock import EPOCH_MS
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED, SLOW
+from tests.sim.world.consumer_planted import CONSUMER_PLANTED
 from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
 from tests.sim.world.faults import KINDS, begin, end_all
 from tests.sim.world.plan import (
@@ -313,6 +314,12 @@ def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPa
 def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for behaviours that only several nodes have."""
     must_be_found(name, CLUSTER_PLANTED[name], monkeypatch)
+
+
+@pytest.mark.parametrize("name", CONSUMER_PLANTED)
+def test_the_world_finds_planted_defects_of_consumer_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, for members of the consumer protocol."""
+    must_be_found(name, CONSUMER_PLANTED[name], monkeypatch)
 
 
 @pytest.mark.parametrize("kind", KINDS)

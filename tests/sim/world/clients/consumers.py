@@ -82,10 +82,10 @@ class Consumer(Fetcher):
         self.names: tuple[str, ...] | None = None
         self.regex: str | None = None
         self.past: deque[Past] = deque(maxlen=PAST_MAX)
-        self._new_process()
 
     async def begin(self) -> None:
         await self.find_coordinator(self.group, GROUP)
+        self._new_process()
 
     async def step(self) -> None:
         try:
@@ -109,6 +109,8 @@ class Consumer(Fetcher):
             await self._resubscribe()
         elif act < 0.16 and self.past:
             await self._late(self.draw.choice(list(self.past)))
+        elif act < 0.2:
+            await self._beat_and_commit()
         else:
             await self._find_positions()
             if self.positions and self.draw.chance(0.8):
@@ -179,9 +181,14 @@ class Consumer(Fetcher):
         """Whether it is a member now. Raises Lost."""
         await self._look()
         self.life = self.world.groups.life(self.group)
-        mark = self.world.owners.mark(self.group, self.host)
+        channel, mark = await self.connected(), self.world.owners.mark(self.group, self.host)
+        sent = channel.send(self._full(JOIN), 1)
+        if self.draw.chance(0.05):
+            # The request arrives, and its answer does not.
+            await asyncio.sleep(self.draw.choice([0.001, 0.01]))
+            self.hang_up()
         try:
-            answer = await self.once(self._full(JOIN), 1)
+            answer = await sent
         except Lost:
             self._not_answered()
             raise
@@ -210,26 +217,47 @@ class Consumer(Fetcher):
 
     async def _beat(self) -> ErrorCode:
         """Send a heartbeat, after giving up what it should not have, and follow the answer. Raises Lost."""
-        if self.revoking and self.draw.chance(0.8):
-            self._release()
-        owners, sent_us = self.world.owners, self.world.time.now_us
-        if self.is_full:
-            request = self._full(self.epoch)
-        else:
-            says = self.reports or self.draw.chance(0.2)
-            request = self._request(self.epoch, rebalance_timeout_ms=UNCHANGED_MS, topic_partitions=None)
-            request.topic_partitions = _topics(self.owned | self.revoking) if says else None
-        mark = owners.mark(self.group, self.host)
+        request, mark = self._heartbeat(), self.world.owners.mark(self.group, self.host)
         try:
             answer = await self.once(request, 1)
         except Lost:
-            self._maybe(sent_us)
+            self._maybe(mark.sent_us)
             raise
+        return self._heard(answer, mark)
+
+    async def _beat_and_commit(self) -> None:
+        """Send a heartbeat, and a commit before its answer has come. Raises Lost."""
+        channel = await self.connected()
+        request, mark = self._heartbeat(), self.world.owners.mark(self.group, self.host)
+        sent = channel.send(request, 1)
+        try:
+            await self._commit()
+        finally:
+            try:
+                answer = await sent
+            except Lost:
+                self._maybe(mark.sent_us)
+            else:
+                if self.epoch:
+                    self._heard(answer, mark)
+
+    def _heartbeat(self) -> Any:
+        if self.revoking and self.draw.chance(0.8):
+            self._release()
+        if self.is_full:
+            return self._full(self.epoch)
+        request = self._request(self.epoch, rebalance_timeout_ms=UNCHANGED_MS, topic_partitions=None)
+        if self.reports or self.draw.chance(0.2):
+            request.topic_partitions = _topics(self.owned | self.revoking)
+        return request
+
+    def _heard(self, answer: Any, mark: Mark) -> ErrorCode:
+        """Follow the answer to a heartbeat."""
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             self._answered(answer, mark)
         elif code in RETRIABLE:
-            self._maybe(sent_us)
+            self._maybe(mark.sent_us)
         else:
             self._dropped(code, mark)
         return code
@@ -308,19 +336,18 @@ class Consumer(Fetcher):
     def _leave_epoch(self) -> int:
         return LEAVE
 
-    async def _leave(self) -> None:
-        """Raises Lost."""
+    async def _leave(self) -> ErrorCode | None:
+        """Return the code of the answer; None without a request. Raises Lost."""
         if not self.epoch:
-            return
+            return None
         request = self._request(self._leave_epoch())
         self._over()
-        mark = self.world.owners.mark(self.group, self.host)
         try:
             code = ErrorCode((await self.once(request, 1)).error_code)
         finally:
             self._new_process()
-        allowed = RETRIABLE | DROPPED | {ErrorCode.NONE}
-        assert code in allowed, f"{self.name} cannot leave: {code.name}, {mark}"
+        assert code in RETRIABLE | DROPPED | {ErrorCode.NONE}, f"{self.name} cannot leave: {code.name}"
+        return code
 
     # --- partitions
 
@@ -454,12 +481,25 @@ class StaticConsumer(Consumer):
         self.instance_id = name
         # Since when a membership of this instance that nothing renews is in the way of the next one.
         self.waits_us: int | None = None
+        # The member ids of other processes that may have this instance.
+        self.rivals: set[str] = set()
 
     async def _act(self, act: float) -> None:
-        if 0.16 <= act < 0.2:
+        if 0.2 <= act < 0.24:
             await self._double()
         else:
             await super()._act(act)
+
+    def _new_process(self) -> None:
+        if self.member_id:
+            self.rivals.add(self.member_id)
+        super()._new_process()
+
+    async def _leave(self) -> ErrorCode | None:
+        code = await super()._leave()
+        if code is ErrorCode.NONE and not self.world.owners.is_unsure(self.group, self.name):
+            self.rivals.clear()
+        return code
 
     def _leave_epoch(self) -> int:
         return self.draw.choice([LEAVE, LEAVE_FOR_A_WHILE, LEAVE_FOR_A_WHILE])
@@ -471,12 +511,15 @@ class StaticConsumer(Consumer):
     def _answered(self, answer: Any, mark: Mark) -> None:
         super()._answered(answer, mark)
         self.waits_us = None
+        if not self.world.owners.is_unsure(self.group, self.name):
+            self.rivals.clear()
 
     def _refused(self, code: ErrorCode, message: str | None) -> None:
         if code is not ErrorCode.UNRELEASED_INSTANCE_ID:
             super()._refused(code, message)
             return
-        # The process before has not left, and its session goes on.
+        # A process before has not left, and its session goes on.
+        assert self.rivals, f"{self.name} is refused because of its own instance id"
         now_us = self.world.time.now_us
         if self.waits_us is None:
             self.waits_us = now_us
@@ -497,6 +540,7 @@ class StaticConsumer(Consumer):
             return
         request = self._full(JOIN)
         request.member_id, request.topic_partitions = f"{self.member_id}-double", []
+        self.rivals.add(request.member_id)
         mark = owners.mark(self.group, self.host)
         try:
             code = ErrorCode((await self.once(request, 1)).error_code)

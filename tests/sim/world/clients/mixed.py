@@ -32,8 +32,8 @@ class MixedConsumer(Consumer):
     has_lasting_epochs = False
 
     def __init__(self, world: World, name: str, host: str) -> None:
-        self.is_classic = False
         super().__init__(world, name, host)
+        self.is_classic = False
         self.group = f"mixed-{host}"
 
     def _new_process(self) -> None:
@@ -186,6 +186,12 @@ class MixedConsumer(Consumer):
             self._dropped(code, mark)
         return code
 
+    async def _beat_and_commit(self) -> None:
+        if self.is_classic:
+            await self._beat()
+        else:
+            await super()._beat_and_commit()
+
     def _dropped(self, code: ErrorCode, mark: Mark) -> None:
         if self.is_classic and code in REJOIN and code is not ErrorCode.UNKNOWN_MEMBER_ID:
             self._end_generation()
@@ -204,7 +210,7 @@ class MixedConsumer(Consumer):
         else:
             super()._commit_refused(code, mark)
 
-    async def _leave(self) -> None:
+    async def _leave(self) -> ErrorCode | None:
         if not self.is_classic or not self.epoch:
             return await super()._leave()
         identity = m.LeaveGroupRequest.MemberIdentity(member_id=self.member_id)
