@@ -16,6 +16,8 @@ from broker_cy.reporting.tone import Tone
 P = TypeVar("P", TopicPartition, Task)
 K = TypeVar("K")
 
+# The epoch of a static member that has left for a while (KIP-848).
+AWAY_EPOCH: Final = -2
 # Names of holders in the text of one cell.
 _HOLDERS_SHOWN: Final = 3
 
@@ -186,7 +188,7 @@ def group_facts(group: GroupDescription) -> Iterator[Fact]:
         is_assigned = group.assignment_epoch == group.group_epoch
         yield Fact("epoch", str(group.group_epoch))
         yield Fact("assignment epoch", str(group.assignment_epoch), Tone.PLAIN if is_assigned else Tone.WARN)
-        behind = sum(member.member_epoch != group.assignment_epoch for member in group.members)
+        behind = sum(member.member_epoch not in (group.assignment_epoch, AWAY_EPOCH) for member in group.members)
         unsettled = sum(not row.is_settled for row in member_rows(group))
         if behind or unsettled:
             yield Fact("reconciling", f"{max(behind, unsettled)} of {plural(len(group.members), 'member')}", Tone.WARN)
@@ -207,5 +209,5 @@ def group_facts(group: GroupDescription) -> Iterator[Fact]:
 
 
 def conversion_text(group: GroupDescription) -> str:
-    """Return the progress of a group from the classic to the consumer protocol."""
-    return f"{group.protocols().get(CONSUMER, 0)} of {plural(len(group.members), 'member')} converted"
+    """Return the progress of a group from the classic to the consumer protocol: the members that have moved."""
+    return f"{group.protocols().get(CONSUMER, 0)} of {plural(len(group.members), 'member')}"

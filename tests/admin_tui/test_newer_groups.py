@@ -26,7 +26,7 @@ def test_a_consumer_group_shows_who_waits_for_whom(groups: FakeGroups) -> None:
         await terminal.shows("billing", "Reconciling", "checkout", "share", "enrich", "streams")
         await terminal.command("group billing")
         await terminal.shows("gives up orders 2", "waits for orders 2 of worker-0", "/ord.*/", "rack-a")
-        await terminal.shows("2 of 3 members converted", "epoch 7")
+        await terminal.shows("2 of 3 members", "epoch 7")
         await terminal.hides("Tasks")
 
     drive("127.0.0.1:1", job, size=SIZE)

@@ -9,7 +9,15 @@ from typing import Final, Protocol
 from broker_cy.admin.group_values import GroupListing, GroupMember, StreamsFacts, Subtopology
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.console.feed_values import GroupSummary
-from broker_cy.console.members import MemberRow, TaskRow, difference_text, holder_name, parts_text, process_of
+from broker_cy.console.members import (
+    AWAY_EPOCH,
+    MemberRow,
+    TaskRow,
+    difference_text,
+    holder_name,
+    parts_text,
+    process_of,
+)
 from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, count, duration, short
@@ -87,8 +95,7 @@ def _target(row: GroupMember) -> str:
 
 
 def _epoch(row: GroupMember) -> str:
-    # A static member that has left for a while (KIP-848).
-    return {-2: "away", -1: UNKNOWN}.get(row.member_epoch) or str(row.member_epoch)
+    return {AWAY_EPOCH: "away", -1: UNKNOWN}.get(row.member_epoch) or str(row.member_epoch)
 
 
 def _subscription(row: GroupMember) -> str:

@@ -41,7 +41,7 @@ def test_a_consumer_group_shows_who_waits_for_whom(fake: Cli) -> None:
     shown = fake("groups", "describe", "billing").out
     head, *table = shown.splitlines()
     assert head.startswith("group billing: consumer, Reconciling, uniform, coordinator 1, 3 members, epoch 7, ")
-    assert "conversion 2 of 3 members converted" in head
+    assert "conversion 2 of 3 members" in head
     assert table[0].split()[:3] == ["CLIENT", "ID", "PROTOCOL"]
     assert "gives up orders 2" in table[1]
     assert "rack-a" in table[1]

@@ -55,7 +55,7 @@ def test_the_head_of_a_group_shows_epochs_and_conversion(groups: dict[str, Group
         "epoch": ("7", Tone.PLAIN),
         "assignment epoch": ("7", Tone.PLAIN),
         "reconciling": ("3 of 3 members", Tone.WARN),
-        "conversion": ("2 of 3 members converted", Tone.NOTED),
+        "conversion": ("2 of 3 members", Tone.NOTED),
     }
     behind = {fact.name: fact.tone for fact in group_facts(replace(groups[BILLING], assignment_epoch=6))}
     assert behind["assignment epoch"] is Tone.WARN

@@ -33,7 +33,7 @@ def test_a_consumer_group_shows_who_waits_for_whom(groups: FakeGroups) -> None:
         assert (members["m-1"]["subscription"], members["m-1"]["epoch"]) == ("/ord.*/", "7")
         assert [members[key]["protocol"] for key in ("m-0", "m-1", "m-2")] == ["consumer", "consumer", "classic"]
         facts = {name: value for name, value, _ in (await desk.state("group-facts", group="billing"))["facts"]}
-        assert facts["conversion"] == "2 of 3 members converted"
+        assert facts["conversion"] == "2 of 3 members"
 
     drive("127.0.0.1:1", job, ADMIN)
 
