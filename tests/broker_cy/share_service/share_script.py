@@ -107,7 +107,7 @@ class Conversation:
         await self.fetch("for renewals", d, self.topic, max_records=1)
         first = d.last.responses[0].partitions[0].acquired_records[0].first_offset
         await self.acknowledge("renew", d, (first, first, [RENEW]), renew=True)
-        nothing = {"max_records": 0, "min_bytes": 0, "max_bytes": 0}
+        nothing: dict[str, Any] = {"max_records": 0, "min_bytes": 0, "max_bytes": 0}
         await self.fetch("renew with a fetch", d, self.topic, acks=[(first, first, [RENEW])], renew=True, **nothing)
         for name, value in (("max_records", 1), ("min_bytes", 1), ("max_bytes", 1), ("wait_ms", 1)):
             await self.fetch(f"renew with {name}", d, renew=True, **{**nothing, name: value})
