@@ -1,4 +1,6 @@
-"""librdkafka's own tests of ACLs, logins and re-authentication (tools/librdkafka_suite.sh compiles them)."""
+"""librdkafka's own tests of ACLs, logins, re-authentication, and of consumers with the consumer protocol
+(tools/librdkafka_suite.sh compiles them).
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,10 @@ def suite() -> Path:
     return Path(done.stdout.strip())
 
 
-def run(suite: Path, number: str, directory: Path, settings: Mapping[str, str], *options: str) -> str:
-    """Run one test. Returns its output."""
+def run(
+    suite: Path, number: str, directory: Path, settings: Mapping[str, str], *options: str, protocol: str = "classic"
+) -> str:
+    """Run one test, with consumers of this group.protocol. Returns its output."""
     bin_directory = directory / "kafka" / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
     script = bin_directory / "kafka-acls.sh"
@@ -52,6 +56,8 @@ def run(suite: Path, number: str, directory: Path, settings: Mapping[str, str], 
         "KAFKA_PATH": str(directory / "kafka"),
         "BROKERS": settings["metadata.broker.list"],
         "TEST_KAFKA_VERSION": "4.0.0",
+        "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
+        "LD_LIBRARY_PATH": f"{suite}/../src:{suite}/../src-cpp",
     }
     command_line = [str(suite / "test-runner"), "-L", "-p1", *options]
     done = subprocess.run(
@@ -69,6 +75,14 @@ def with_acls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
         "num.partitions": "4",
     }
     broker = BrokerProcess(tmp_path_factory.mktemp("acls"), settings)
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("plain"), {"num.partitions": "4"})
     broker.start()
     yield broker
     broker.close()
@@ -110,3 +124,31 @@ def test_logins(suite: Path, with_logins: TlsBroker, tmp_path: Path, number: str
     shown = run(suite, number, tmp_path, settings)
     assert f"Test {number}_{name} PASSED" in shown
     assert shown.count(": PASS (") == subtests
+
+
+@pytest.mark.timeout(BUILD_S + RUN_S)
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        ("0018", "cgrp_term"),
+        ("0022", "consume_batch"),
+        ("0030", "offset_commit"),
+        ("0033", "regex_subscribe"),
+        ("0045", "subscribe_update"),
+        ("0050", "subscribe_adds"),
+        ("0056", "balanced_group_mt"),
+        ("0069", "consumer_add_parts"),
+        ("0089", "max_poll_interval"),
+        ("0099", "commit_metadata"),
+        ("0102", "static_group_rebalance"),
+        ("0113", "cooperative_rebalance"),
+        ("0118", "commit_rebalance"),
+        ("0122", "buffer_cleaning_after_rebalance"),
+        ("0137", "barrier_batch_consume"),
+        ("0153", "memberid"),
+    ],
+)
+def test_consumer_protocol(suite: Path, plain: BrokerProcess, tmp_path: Path, number: str, name: str) -> None:
+    """If this fails, librdkafka's consumers with group.protocol=consumer do not work as with Kafka."""
+    shown = run(suite, number, tmp_path, {"metadata.broker.list": plain.bootstrap}, "-Q", protocol="consumer")
+    assert f"Test {number}_{name} PASSED" in shown
