@@ -86,16 +86,16 @@ class ClassicMembers(Members):
 @channel("group-consumer-members")
 class ConsumerMembers(Members):
     COLUMNS = (
-        table_column(groups.CLIENT_ID.of(_member), 120),
-        table_column(groups.MEMBER_PROTOCOL.of(_member), 85),
-        table_column(groups.MEMBER_EPOCH.of(_member), 70),
+        table_column(groups.CLIENT_ID.of(_member), 100),
+        table_column(groups.MEMBER_PROTOCOL.of(_member), 80),
+        table_column(groups.MEMBER_EPOCH.of(_member), 65),
         table_column(groups.INSTANCE_ID.of(_member), 90),
-        table_column(groups.RACK.of(_member), 70),
-        table_column(groups.HOST.of(_member), 105),
-        table_column(groups.SUBSCRIPTION.of(_member), 130),
-        table_column(groups.MEMBER_PARTITIONS.of(_member), 95),
-        table_column(groups.ASSIGNED.of(_member), 140, is_flex=True),
-        table_column(groups.DIFFERENCE, 220, is_flex=True),
+        table_column(groups.RACK.of(_member), 65),
+        table_column(groups.HOST.of(_member), 90),
+        table_column(groups.SUBSCRIPTION.of(_member), 105),
+        table_column(groups.MEMBER_PARTITIONS.of(_member), 88),
+        table_column(groups.ASSIGNED.of(_member), 100, is_flex=True),
+        table_column(groups.DIFFERENCE, 245, is_flex=True),
         table_column(groups.MEMBER_ID.of(_member), 190),
     )
 
@@ -117,15 +117,15 @@ class ShareMembers(Members):
 @channel("group-streams-members")
 class StreamsMembers(Members):
     COLUMNS = (
-        table_column(groups.CLIENT_ID.of(_member), 150),
-        table_column(groups.MEMBER_EPOCH.of(_member), 70),
-        table_column(groups.PROCESS.of(_member), 130),
-        table_column(groups.HOST.of(_member), 105),
-        table_column(groups.ENDPOINT.of(_streams), 120),
-        table_column(groups.TOPOLOGY_EPOCH.of(_streams), 85),
-        table_column(groups.ACTIVE_TASKS.of(_streams), 130, is_flex=True),
-        table_column(groups.STANDBY_TASKS.of(_streams), 120),
-        table_column(groups.DIFFERENCE, 200, is_flex=True),
+        table_column(groups.CLIENT_ID.of(_member), 110),
+        table_column(groups.MEMBER_EPOCH.of(_member), 65),
+        table_column(groups.PROCESS.of(_member), 110),
+        table_column(groups.HOST.of(_member), 90),
+        table_column(groups.ENDPOINT.of(_streams), 110),
+        table_column(groups.TOPOLOGY_EPOCH.of(_streams), 80),
+        table_column(groups.ACTIVE_TASKS.of(_streams), 110, is_flex=True),
+        table_column(groups.STANDBY_TASKS.of(_streams), 115),
+        table_column(groups.DIFFERENCE, 235, is_flex=True),
         table_column(groups.MEMBER_ID.of(_member), 150),
     )
 
@@ -165,7 +165,7 @@ class TopologyTable(GroupChannel, TableChannel[Subtopology]):
     SUBJECT = frozenset({"group"})
     SORT = "subtopology"
     COLUMNS = (
-        table_column(groups.SUBTOPOLOGY, 110),
+        table_column(groups.SUBTOPOLOGY, 135),
         table_column(groups.SOURCE_TOPICS, 220, is_flex=True),
         table_column(groups.SINK_TOPICS, 220, is_flex=True),
         table_column(groups.CHANGELOGS, 220, is_flex=True),
@@ -236,7 +236,7 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
                 TopologyTable.COLUMNS,
                 cluster=cluster,
                 params=subject,
-                noun="subtopology",
+                noun="part",
                 height_rows=4,
                 has_filter=False,
                 empty="The group has no topology.",
