@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from bench.launch import kafka_dist
 from bench.steady_clients.programs import LineProgram
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata import features
 from tests.e2e.test_clients_through_failover import AS_KAFKA, PARTITIONS, WAIT_S
 from tests.support import kafka_streams, needs
 from tests.support.cluster import ClusterNode, cluster, create_topic, topics
@@ -30,11 +31,12 @@ DEATHS = 3  # each node once
 class Streams(LineProgram):
     """The program of failover_clients/Streams.java."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, source: str, target: str, directory: Path, protocol: str) -> None:
         command = kafka_dist.program_command(
             Path(__file__).with_name("failover_clients") / "Streams.java", kafka_streams.streams_libs()
         )
-        super().__init__([*command, bootstrap, source, target, str(directory / "state")], directory, "streams")
+        words = [bootstrap, source, target, str(directory / "state"), protocol]
+        super().__init__([*command, *words], directory, "streams")
 
 
 def counts(servers: str, name: str) -> dict[str, list[int]]:
@@ -57,8 +59,14 @@ def counts(servers: str, name: str) -> dict[str, list[int]]:
     return found
 
 
+NOT_SERVED = pytest.mark.skipif(
+    features.SUPPORTED[features.STREAMS_VERSION][1] == 0, reason="streams.version is not served yet"
+)
+
+
 @pytest.mark.timeout(3600)
-def test_every_record_is_counted_once_while_nodes_die(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("streams", marks=NOT_SERVED)])
+def test_every_record_is_counted_once_while_nodes_die(tmp_path: Path, protocol: str) -> None:
     """If this fails, a stream processor with exactly_once_v2 counts records twice or loses some when a broker dies."""
     settings = {
         **AS_KAFKA,
@@ -72,7 +80,7 @@ def test_every_record_is_counted_once_while_nodes_die(tmp_path: Path) -> None:
             assert create_topic(nodes[0].port, name, PARTITIONS, 3) is ErrorCode.NONE
         for node in nodes:
             until(lambda node=node: {"in", "out"} <= set(topics(node.port)), "the topics", WAIT_S)  # type: ignore[misc]
-        streams = Streams(servers, "in", "out", tmp_path / "streams")
+        streams = Streams(servers, "in", "out", tmp_path / "streams", protocol)
         try:
             sent = feed(nodes, servers, streams)
             wanted = {key: list(range(1, count + 1)) for key, count in sent.items()}

@@ -9,7 +9,7 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * BOOTSTRAP IN OUT STATE: counts the records of each key of IN, exactly once, and writes each count to OUT; until stdin
+ * BOOTSTRAP IN OUT STATE PROTOCOL: counts the records of each key of IN, exactly once, and writes each count to OUT; until stdin
  * ends. Prints `running`, `error TEXT` for an error of a thread (which is replaced), and `done`.
  */
 public class Streams {
@@ -20,6 +20,7 @@ public class Streams {
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("state.dir", words[3]);
         settings.put("replication.factor", "3");
+        settings.put("group.protocol", words[4]);
         // Every count is written, not only the last one of an interval.
         settings.put("statestore.cache.max.bytes", "0");
         var text = Serdes.String();
