@@ -186,6 +186,10 @@ class ShareService:
 
     def _forget(self, key: ShareKey) -> None:
         self._locks.forget(key)
+        self._forget_writes(key)
+
+    def _forget_writes(self, key: ShareKey) -> None:
+        """Forget the queue of a share partition that was dropped, once it is empty."""
         writes = self._writes.get(key)
         if writes is not None and writes.is_idle:
             del self._writes[key]
@@ -314,7 +318,7 @@ class ShareService:
     def _written(self, key: ShareKey, share: SharePartition, error: KafkaError | None, wakes: bool) -> None:
         """A write has ended."""
         if self.table.get(key) is not share:
-            self._forget(key)
+            self._forget_writes(key)
             return
         self._locks.arm(key, share.next_deadline_ms)
         if error is not None and is_fencing(error.code):
