@@ -103,6 +103,7 @@ class Service(Protocol):
     def config_of(self, group_id: str) -> ShareGroupConfig: ...
     async def opened(self, topics: Iterable[TopicPartition]) -> None: ...
     def obtain(self, key: ShareKey) -> tuple[SharePartition, Partition]: ...
+    def start_moved(self, key: ShareKey) -> None: ...
     def acquired(self, key: ShareKey, share: SharePartition, acquired: Sequence[tuple[int, int, int]]) -> None: ...
     def wait(self, fetch: ShareFetch, keys: Sequence[ShareKey]) -> bool: ...
     def end_wait(self, fetch: ShareFetch, keys: Sequence[ShareKey]) -> None: ...
@@ -249,7 +250,10 @@ class ShareFetch:
             except KafkaError as error:
                 self._errors[topic] = error
                 continue
+            before = share.start_offset
             share.move_log_start(partition.log.log_start_offset)
+            if share.start_offset != before:
+                self._service.start_moved(key)
             if share.is_active and share.can_acquire():
                 ready.append((topic, share, partition))
         reads: list[_Read] = []
@@ -312,6 +316,7 @@ class ShareFetch:
         left = request.max_records
         now_ms = service.now_ms()
         for read, batches, part in walked:
+            before = read.share.start_offset
             acquired = acquiring.acquire(
                 read.share,
                 request.member_id,
@@ -322,6 +327,8 @@ class ShareFetch:
                 batches,
                 now_ms,
             )
+            if read.share.start_offset != before:
+                self._service.start_moved(self._keys[read.topic])
             left -= sum(last - first + 1 for first, last, _ in acquired)
             found[read.topic] = Fetched(acquired, slices(part, batches, acquired))
             if acquired:

@@ -213,6 +213,10 @@ class ShareService:
             pause.hurry()
             self._fetches.pop(connection, None)
 
+    def start_moved(self, key: ShareKey) -> None:
+        """A fetch has found that records are no longer in the log, so that others may be in flight."""
+        self._resume(self.table.wake(key))
+
     def acquired(self, key: ShareKey, share: SharePartition, acquired: Sequence[tuple[int, int, int]]) -> None:
         """A fetch has acquired records."""
         self._locks.arm(key, share.next_deadline_ms)

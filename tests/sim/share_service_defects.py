@@ -7,6 +7,7 @@ from typing import Any
 
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers import share_fetch
+from broker_cy.share.sessions import TopicPartition
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey, SharePartitions
 from broker_cy.share_service.lock_timer import LockTimer
@@ -20,6 +21,15 @@ def new_records_wake_no_fetch(patch: Patch) -> None:
     patch.setattr(ShareService, "_advanced", lambda self, topic, is_served: None)
 
 
+def new_records_wake_fetches_of_full_partitions(patch: Patch) -> None:
+    """Fetches of a group look for each write of new records, although none can be acquired (KAFKA-20425)."""
+
+    def advanced(self: ShareService, topic: TopicPartition, is_served: bool) -> None:
+        self._resume(self.table.wake_topic(topic))
+
+    patch.setattr(ShareService, "_advanced", advanced)
+
+
 def ended_writes_wake_no_fetch(patch: Patch) -> None:
     """A fetch does not look again after records were released or settled (KAFKA-19227)."""
     right = ShareService._written
@@ -30,6 +40,11 @@ def ended_writes_wake_no_fetch(patch: Patch) -> None:
         right(self, key, share, error, False)
 
     patch.setattr(ShareService, "_written", written)
+
+
+def deleted_records_wake_no_fetch(patch: Patch) -> None:
+    """A fetch of a full share partition waits although the log has deleted records that were in flight."""
+    patch.setattr(ShareService, "start_moved", lambda self, key: None)
 
 
 def loaded_partitions_wake_no_fetch(patch: Patch) -> None:
@@ -115,7 +130,9 @@ def fenced_writes_keep_the_share_partition(patch: Patch) -> None:
 
 DEFECTS: tuple[Planter, ...] = (
     new_records_wake_no_fetch,
+    new_records_wake_fetches_of_full_partitions,
     ended_writes_wake_no_fetch,
+    deleted_records_wake_no_fetch,
     loaded_partitions_wake_no_fetch,
     lost_leaderships_drop_nothing,
     ended_connections_release_nothing,

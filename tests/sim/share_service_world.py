@@ -21,6 +21,7 @@ from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers.share_acknowledge import share_acknowledge
 from broker_cy.handlers.share_fetch import share_fetch
+from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.share.sessions import SessionKey, TopicPartition
 from broker_cy.share.share_partition import SharePartition
@@ -107,6 +108,16 @@ class Member:
         self.task: asyncio.Task[Any] | None = None
 
 
+class CountingService(ShareService):
+    """Counts how often fetches look at share partitions."""
+
+    looks = 0
+
+    def obtain(self, key: ShareKey) -> tuple[SharePartition, Partition]:
+        self.looks += 1
+        return super().obtain(key)
+
+
 class World:
     """`root` is an empty directory."""
 
@@ -120,9 +131,14 @@ class World:
         self.epoch = self.store.leader_epoch
         self.coordinator = Coordinator(self)
         self.limit = self.rng.choice([2, 3, 5])
-        settings = {**DEFAULTS, **SETTINGS, "group.share.delivery.count.limit": self.limit}
+        settings = {
+            **DEFAULTS,
+            **SETTINGS,
+            "group.share.delivery.count.limit": self.limit,
+            "group.share.partition.max.record.locks": self.rng.choice([12, 2000]),
+        }
         self.clock = cast(ManualClock, self.store.group.clock)
-        self.service = ShareService(
+        self.service = CountingService(
             settings,
             self.clock,
             self.loop.as_loop,
@@ -173,12 +189,16 @@ class World:
 
     def _produce(self) -> None:
         partition = self.store[self.place]
+        share = self.service.table.get(KEY)
+        is_full = share is not None and share.is_active and not share.can_acquire() and not self.loop.soon
+        looks = self.service.looks
         for _ in range(self.rng.randint(1, 3)):
             count = self.rng.randint(1, 5)
             batch = encode_batch([Record(timestamp=0, value=b"v")] * count)
             partition.append_records(batch, 0)
             self.end += count
         self.loop.settle()
+        assert not is_full or self.service.looks == looks, "a fetch looks at a share partition that is full"
 
     def _tick(self, ms: int = 0) -> None:
         ms = ms or self.rng.choice([10, 200, LOCK_MS // 2, LOCK_MS])
