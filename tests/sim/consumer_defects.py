@@ -18,6 +18,7 @@ from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.modern import target
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKind, Timers
@@ -180,7 +181,7 @@ def loaded_members_have_no_session(patch: Patch) -> None:
 
 def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
     """A member stays forever if the records that remove it could not be written."""
-    patch.setattr(fencing.MembersFenced, "failed", lambda *_: None)
+    patch.setattr(MembersRemoved, "failed", lambda *_: None)
 
 
 def leaving_begins_no_epoch(patch: Patch) -> None:

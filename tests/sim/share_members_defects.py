@@ -9,8 +9,9 @@ from typing import Any
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.modern import target
 from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.modern.replay import ModernReplay
-from broker_cy.coordinator.share import deletion, heartbeat, initialization, offsets, sessions, state_calls
+from broker_cy.coordinator.share import deletion, heartbeat, initialization, offsets, state_calls
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
@@ -170,7 +171,7 @@ def loaded_members_have_no_session(patch: Patch) -> None:
 
 def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
     """A member stays forever if the records that remove it could not be written."""
-    patch.setattr(sessions.MemberRemoved, "failed", lambda *_: None)
+    patch.setattr(MembersRemoved, "failed", lambda *_: None)
 
 
 def changed_topics_are_not_noticed(patch: Patch) -> None:

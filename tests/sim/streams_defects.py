@@ -8,6 +8,7 @@ from typing import Any
 
 from broker_cy.coordinator.modern import target as modern_target
 from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.streams import (
     configure,
@@ -142,7 +143,7 @@ def loaded_members_have_no_session(patch: Patch) -> None:
 
 def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
     """A member stays forever if the records that remove it could not be written."""
-    patch.setattr(fencing.MemberFenced, "failed", lambda *_: None)
+    patch.setattr(MembersRemoved, "failed", lambda *_: None)
 
 
 def undone_handovers_have_no_deadline(patch: Patch) -> None:

@@ -103,4 +103,4 @@ class Downgraded(NamedTuple):
         """The consumer group goes on, with a new session of each member."""
         group = machine.groups.get(self.group_id)
         if isinstance(group, ConsumerGroup):
-            deadlines.start_timers(machine, group, list(group.members), now)
+            group.start_deadlines(machine, group.members, now)

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from broker_cy.coordinator.consumer import deadlines, downgrade, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.epochs import begin_epoch
 from broker_cy.coordinator.modern.journal import NOTHING_HELD, trigger_of
+from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.step import GroupStep
-from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
-
-
-class MembersFenced(NamedTuple):
-    """The records that remove members."""
-
-    group_id: str
-    member_ids: tuple[str, ...]
-
-    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
-        """Nothing waits for them."""
-
-    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
-        """They are members again, with a new session each."""
-        group = machine.groups.get(self.group_id)
-        if isinstance(group, ConsumerGroup):
-            deadlines.start_timers(machine, group, self.member_ids, now)
 
 
 def fence(
@@ -59,4 +42,4 @@ def fence(
         group.journal.held(member.member_id, member.held, NOTHING_HELD, now.mono_ms)
     if not group.members:
         group.journal.settle(step, group, None, machine.image, 0, now)
-    step.then(MembersFenced(group_id, tuple(member_ids)))
+    step.then(MembersRemoved(group_id, tuple(member_ids)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from broker_cy.coordinator.consumer import deadlines, fencing, records
@@ -32,7 +33,10 @@ class HookedConsumerGroup(ConsumerGroup):
 
     def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """All sessions begin again."""
-        deadlines.start_timers(machine, self, list(self.members), now)
+        self.start_deadlines(machine, self.members, now)
+
+    def start_deadlines(self, machine: GroupTable, member_ids: Iterable[str], now: Now) -> None:
+        deadlines.start_timers(machine, self, member_ids, now)
 
     def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
         member = self.members.get(key.member_id)

@@ -8,14 +8,16 @@ record replaces one entry, and its undoing puts the old one back.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.journal import Journal
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
 from broker_cy.metadata.image import MetadataImage
 
 # As in Kafka: without a change of its topics, a group looks at the metadata again after 24 days.
@@ -149,6 +151,12 @@ class EpochGroup(Group, Generic[E, T]):
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of the group {self.group_id}")
         return found
+
+    @abstractmethod
+    def start_deadlines(self, machine: GroupTable, member_ids: Iterable[str], now: Now) -> None:
+        """Set the deadlines of those of these members that the group has: it was loaded, or their removal was
+        undone.
+        """
 
     @property
     def is_stable(self) -> bool:

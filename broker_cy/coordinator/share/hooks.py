@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.share import deletion, initialization, records, sessions
 from broker_cy.coordinator.share.group import ShareGroup
@@ -19,9 +21,12 @@ class HookedShareGroup(ShareGroup):
     def tombstones(self) -> list[Record]:
         return records.group_tombstones(self)
 
+    def start_deadlines(self, machine: GroupTable, member_ids: Iterable[str], now: Now) -> None:
+        sessions.start_sessions(machine, self, member_ids, now)
+
     def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """All sessions begin again, and so do requests to the share coordinator whose result is not noted."""
-        sessions.start_sessions(machine, self, self.members, now)
+        self.start_deadlines(machine, self.members, now)
         deletion.forget_missing(machine, step, self)
         initialization.resume(machine, step, self, now)
         deletion.resume(machine, step, self)

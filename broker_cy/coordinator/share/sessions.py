@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.epochs import begin_epoch
 from broker_cy.coordinator.modern.journal import trigger_of
+from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.share import records
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind
-from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 
 
@@ -33,22 +32,6 @@ def cancel_session(machine: GroupTable, group_id: str, member_id: str) -> None:
     machine.timers.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
 
 
-class MemberRemoved(NamedTuple):
-    """The records that remove a member."""
-
-    group_id: str
-    member_id: str
-
-    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
-        """Nothing waits for them."""
-
-    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
-        """It is a member again, with a new session."""
-        group = machine.groups.get(self.group_id)
-        if isinstance(group, ShareGroup):
-            start_sessions(machine, group, [self.member_id], now)
-
-
 def remove_member(
     machine: GroupTable, step: GroupStep, group: ShareGroup, member_id: str, reason: str, now: Now
 ) -> None:
@@ -60,4 +43,4 @@ def remove_member(
     if not group.members:
         group.journal.settle(step, group, None, machine.image, 0, now)
     cancel_session(machine, group.group_id, member_id)
-    step.then(MemberRemoved(group.group_id, member_id))
+    step.then(MembersRemoved(group.group_id, (member_id,)))

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.journal import trigger_of
+from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
-from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
-
-
-class MemberFenced(NamedTuple):
-    """The records that remove a member."""
-
-    group_id: str
-    member_id: str
-
-    def written(self, machine: GroupTable, out: GroupStep, now: Now) -> None:
-        """Nothing waits for them."""
-
-    def failed(self, machine: GroupTable, out: GroupStep, now: Now, code: ErrorCode) -> None:
-        """It is a member again, with a new session."""
-        group = machine.groups.get(self.group_id)
-        if isinstance(group, StreamsGroup):
-            deadlines.start_timers(machine, group, [self.member_id], now)
 
 
 def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: str, reason: str, now: Now) -> None:
@@ -45,4 +27,4 @@ def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: 
     group.journal.epoch_began(step, group, trigger_of(reason, member, member.instance_id), 1, now)
     if not group.members:
         group.journal.settle(step, group, None, machine.image, 0, now)
-    step.then(MemberFenced(group_id, member_id))
+    step.then(MembersRemoved(group_id, (member_id,)))

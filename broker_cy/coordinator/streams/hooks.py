@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.streams import deadlines, fencing, records
@@ -23,7 +25,10 @@ class HookedStreamsGroup(StreamsGroup):
 
     def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """All sessions begin again."""
-        deadlines.start_timers(machine, self, list(self.members), now)
+        self.start_deadlines(machine, self.members, now)
+
+    def start_deadlines(self, machine: GroupTable, member_ids: Iterable[str], now: Now) -> None:
+        deadlines.start_timers(machine, self, member_ids, now)
 
     def on_timer(self, machine: GroupTable, step: GroupStep, key: TimerKey, now: Now) -> None:
         if key.kind is TimerKind.INITIAL_DELAY:
