@@ -87,15 +87,15 @@ class ClassicMembers(Members):
 class ConsumerMembers(Members):
     COLUMNS = (
         table_column(groups.CLIENT_ID.of(_member), 100),
-        table_column(groups.MEMBER_PROTOCOL.of(_member), 80),
+        table_column(groups.MEMBER_PROTOCOL.of(_member), 88),
         table_column(groups.MEMBER_EPOCH.of(_member), 65),
-        table_column(groups.INSTANCE_ID.of(_member), 90),
+        table_column(groups.INSTANCE_ID.of(_member), 105),
         table_column(groups.RACK.of(_member), 65),
         table_column(groups.HOST.of(_member), 90),
         table_column(groups.SUBSCRIPTION.of(_member), 105),
         table_column(groups.MEMBER_PARTITIONS.of(_member), 88),
         table_column(groups.ASSIGNED.of(_member), 100, is_flex=True),
-        table_column(groups.DIFFERENCE, 245, is_flex=True),
+        table_column(groups.DIFFERENCE, 245),
         table_column(groups.MEMBER_ID.of(_member), 190),
     )
 
@@ -125,7 +125,7 @@ class StreamsMembers(Members):
         table_column(groups.TOPOLOGY_EPOCH.of(_streams), 80),
         table_column(groups.ACTIVE_TASKS.of(_streams), 110, is_flex=True),
         table_column(groups.STANDBY_TASKS.of(_streams), 115),
-        table_column(groups.DIFFERENCE, 235, is_flex=True),
+        table_column(groups.DIFFERENCE, 235),
         table_column(groups.MEMBER_ID.of(_member), 150),
     )
 

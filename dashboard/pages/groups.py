@@ -115,21 +115,20 @@ class Groups(TableChannel[Row]):
 
     SORT = "state"
     COLUMNS = (
-        table_column(groups.GROUP.of(_listing), 200, is_flex=True),
+        table_column(groups.GROUP.of(_listing), 150, is_flex=True),
         table_column(
             groups.STATE.by(lambda row: row.group.listing.state, sort=_state_order),
-            120,
+            115,
             hint="Sorts by state, then by lag",
         ),
-        table_column(groups.TYPE.of(_listing), 85),
-        table_column(groups.PROTOCOL.of(_listing), 90),
-        table_column(groups.MEMBERS.of(_members), 85),
-        table_column(groups.PARTITIONS.of(_summary), 90),
-        table_column(groups.LAG.of(_summary), 100),
-        table_column(groups.TIME_LAG.of(_summary), 105),
-        table_column(groups.TREND.of(_summary), 95),
-        table_column(groups.CATCH_UP.of(_summary), 90),
-        table_column(groups.STATUS.of(_summary), 95),
+        table_column(groups.KIND.of(_listing), 95),
+        table_column(groups.MEMBERS.of(_members), 90),
+        table_column(groups.PARTITIONS.of(_summary), 88),
+        table_column(groups.LAG.of(_summary), 95),
+        table_column(groups.TIME_LAG.of(_summary), 92),
+        table_column(groups.TREND.of(_summary), 85),
+        table_column(groups.CATCH_UP.of(_summary), 85),
+        table_column(groups.STATUS.of(_summary), 90),
     )
 
     def __init__(self, *args: Any) -> None:

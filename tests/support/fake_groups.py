@@ -156,7 +156,7 @@ class FakeGroups(FakeCluster):
             listed(group_id=BILLING, protocol_type="consumer", group_state="Reconciling", group_type="consumer"),
             listed(group_id=CHECKOUT, protocol_type="share", group_state=self.shared.group_state, group_type="share"),
             listed(group_id=ENRICH, protocol_type="streams", group_state="Reconciling", group_type="streams"),
-            listed(group_id=REPORTS, protocol_type="consumer", group_state="Empty", group_type="classic"),
+            listed(group_id=REPORTS, protocol_type="connect", group_state="Empty", group_type="classic"),
         ]
         return messages.ListGroupsResponse(
             groups=[

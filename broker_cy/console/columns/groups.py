@@ -94,6 +94,10 @@ def _target(row: GroupMember) -> str:
     return assignment_text(sorted(row.target)) or "none"
 
 
+def _is_other(row: GroupListing) -> bool:
+    return bool(row.group_type) and row.protocol_type not in ("", "consumer", row.group_type)
+
+
 def _epoch(row: GroupMember) -> str:
     return {AWAY_EPOCH: "away", -1: UNKNOWN}.get(row.member_epoch) or str(row.member_epoch)
 
@@ -117,6 +121,12 @@ STATE: Final = Column[GroupListing](
 )
 TYPE: Final = Column[GroupListing]("type", "Type", lambda row: row.group_type or None, width=8)
 PROTOCOL: Final = Column[GroupListing]("protocol", "Protocol", lambda row: row.protocol_type or None)
+# Both in one column, for narrow tables: the protocol only if the type does not imply it, as for groups of Connect.
+KIND: Final = replace(
+    TYPE,
+    text=lambda row: f"{row.group_type} ({row.protocol_type})" if _is_other(row) else row.group_type or UNKNOWN,
+    hint="Type of the group; in parentheses the protocol type of a classic group that is not of consumers",
+)
 COORDINATOR: Final = Column[int](
     "coordinator", "Coordinator", lambda row: row, Kind.NUMBER, sorts=False, hint="Broker id", width=11
 )

@@ -29,7 +29,7 @@ def test_the_list_shows_type_and_protocol(fake: Cli) -> None:
         ["billing", "Reconciling", "consumer", "consumer", "1"],
         ["checkout", "Stable", "share", "share", "1"],
         ["enrich", "Reconciling", "streams", "streams", "1"],
-        ["reports", "Empty", "classic", "consumer", "1"],
+        ["reports", "Empty", "classic", "connect", "1"],
     ]
     of_type = fake("groups", "list", "--type", "Share", "--type", "streams", "--json").json
     assert [each["group_id"] for each in of_type] == ["checkout", "enrich"]
