@@ -8,9 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
+from broker_cy.wire import codec
 from broker_cy.wire import messages as m
 from broker_cy.wire.layout import Message
 from tests.broker_cy.coordinator.streams_harness import STATELESS, WORD_COUNT, Part, topology
@@ -18,6 +20,7 @@ from tests.compat.differential.client import Client
 from tests.support import needs, recorded
 from tests.support.both_brokers import running
 from tests.support.broker import Target
+from tests.support.confluent import close_consumer, new_consumer
 from tests.support.wait import until
 
 NAME = "streams-heartbeats"
@@ -42,6 +45,7 @@ class Story:
     """The requests of two members A and B, and the answers in the form of JSON. Texts of errors are left out."""
 
     def __init__(self, target: Target) -> None:
+        self.bootstrap = target.bootstrap
         self.client = Client((target.host, target.port))
         self.answers: list[list[Any]] = []
 
@@ -89,6 +93,24 @@ class Story:
         )
         self.note(title, self.client.ask(request, version))
 
+    def read_log(self, title: str) -> None:
+        """Note the newest record of each key of streams groups in the coordinator's log."""
+        consumer = new_consumer(self.bootstrap, "log", enable_partition_eof=True)
+        consumer.assign([TopicPartition("__consumer_offsets", 0, 0)])
+        newest: dict[bytes, bytes | None] = {}
+
+        def read() -> bool:
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is not None:
+                    return True
+                newest[message.key() or b""] = message.value()
+            return False
+
+        until(read, "the end of the log", WAIT_S)
+        close_consumer(consumer)
+        found = [_record(key, value) for key, value in newest.items() if int.from_bytes(key[:2], "big") in RECORDS]
+        self.answers.append([title, sorted(found, key=str)])
+
     def note(self, title: str, answer: Any) -> None:
         self.answers.append([title, _json(answer)])
 
@@ -126,6 +148,26 @@ def _json(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
+def _record(key: bytes, value: bytes | None) -> Any:
+    """A record in the form of JSON, without a time, and without the hash, which has the ids of topics."""
+    names = RECORDS[int.from_bytes(key[:2], "big")]
+    found = _json(codec.decode(getattr(m, f"{names}Key"), 0, key[2:]))
+    if value is None:
+        return [names, found, None]
+    data, _ = codec.decode_versioned(getattr(m, f"{names}Value"), value)
+    fields = _json(data)
+    return [names, found, {name: each for name, each in fields.items() if name not in VARYING}]
+
+
+RECORDS = {
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+VARYING = {"metadata_hash", "assignment_timestamp"}
 LEFT_OUT = {"error_message", "_unknown_tags", "throttle_time_ms"}
 ALL = {"0": range(4), "1": range(4)}
 
@@ -198,6 +240,7 @@ def _handover(story: Story) -> None:
     story.beat("B gets them", "B", 4)
     story.describe("stable")
     story.list_groups("stable groups", "Stable")
+    story.read_log("the log")
 
 
 def _ends(story: Story) -> None:
@@ -213,6 +256,7 @@ def _ends(story: Story) -> None:
     story.list_groups("empty groups", "empty")
     story.delete("deleted")
     story.describe("gone")
+    story.read_log("the log of a deleted group")
     story.join("missing source", "A", topology(Part(["absent"])))
     story.describe("not ready")
     story.list_groups("unready groups", "not_ready")
