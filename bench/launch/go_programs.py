@@ -19,10 +19,23 @@ def missing() -> str | None:
 
 def program(source: Path) -> Path:
     """Return the compiled program of a directory with go.mod and go.sum. Raises ProcessError."""
-    names = ["go.mod", "go.sum", *sorted(path.name for path in source.glob("*.go"))]
-    digest = hashlib.sha256(b"".join((source / name).read_bytes() for name in names)).hexdigest()[:16]
 
     def compiled(directory: Path) -> None:
         run(["go", "build", "-o", directory / source.name, "."], cwd=source, timeout_s=BUILD_TIMEOUT_S)
 
-    return made_once(f"go-{source.name}-{digest}", compiled) / source.name
+    return made_once(f"go-{source.name}-{_digest(source)}", compiled) / source.name
+
+
+def tests(source: Path, package: str) -> Path:
+    """Return the compiled tests of a package that the program of a directory uses. Raises ProcessError."""
+    name = package.rpartition("/")[2]
+
+    def compiled(directory: Path) -> None:
+        run(["go", "test", "-c", "-o", directory / name, package], cwd=source, timeout_s=BUILD_TIMEOUT_S)
+
+    return made_once(f"go-tests-{name}-{_digest(source)}", compiled) / name
+
+
+def _digest(source: Path) -> str:
+    names = ["go.mod", "go.sum", *sorted(path.name for path in source.glob("*.go"))]
+    return hashlib.sha256(b"".join((source / name).read_bytes() for name in names)).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,18 @@ from tests.support import needs
 from tests.support.broker import Target
 
 pytestmark = [pytest.mark.full, needs.go]
+SUITE_S = 500
 
 
 @pytest.fixture(scope="session")
 def program() -> Path:
     return go_programs.program(Path(__file__).with_name("franz_go"))
+
+
+@pytest.fixture(scope="session")
+def suite() -> Path:
+    """The tests of franz-go's client, compiled."""
+    return go_programs.tests(Path(__file__).with_name("franz_go"), "github.com/twmb/franz-go/pkg/kgo")
 
 
 @pytest.mark.timeout(360)  # the first of them compiles
@@ -26,3 +34,17 @@ def test_life(program: Path, broker: Target, topic: str, group: str, scenario: s
     work.
     """
     run([program, scenario, broker.bootstrap, topic, group], timeout_s=90)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("chaos", ["", "1"])
+def test_groups_of_its_own_suite(suite: Path, broker: Target, chaos: str) -> None:
+    """If this fails, groups of Go programs lose or repeat records, with the classic or the consumer protocol; with
+    chaos, their connections are cut.
+    """
+    settings = {"KGO_SEEDS": broker.bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "50000", "KGO_TEST_CHAOS": chaos}
+    words: list[str | Path] = [suite, "-test.run", "TestGroupETL$", "-test.v", "-test.timeout", f"{SUITE_S}s"]
+    shown = run(words, env={**os.environ, **settings}, timeout_s=SUITE_S + 30).stdout.decode()
+    for name in ("range/848", "sticky/848", "sticky/848/static", "cooperative-sticky"):
+        assert f"--- PASS: TestGroupETL/{name} (" in shown

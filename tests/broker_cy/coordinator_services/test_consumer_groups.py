@@ -11,6 +11,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers.consumer_group_describe import MEMBERS_PER_TURN
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run
+from tests.support.loop_turns import counted_turns
 
 
 async def join(broker: GroupBroker, member_id: str) -> Any:
@@ -33,18 +34,9 @@ def test_a_large_group_is_described_in_parts(tmp_path: Path) -> None:
             await broker.prepare("t")
             answers = await asyncio.gather(*(join(broker, f"member-{n}") for n in range(2 * MEMBERS_PER_TURN + 1)))
             assert {each.error_code for each in answers} == {ErrorCode.NONE}
-            turns = 0
-
-            async def count_turns() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            counting = asyncio.create_task(count_turns())
-            found = await broker.call(messages.ConsumerGroupDescribeRequest(group_ids=[GROUP, "other"]), 1)
-            counting.cancel()
-            assert turns >= 2
+            with counted_turns() as turns:
+                found = await broker.call(messages.ConsumerGroupDescribeRequest(group_ids=[GROUP, "other"]), 1)
+            assert turns.count >= 2
             runtime = broker.runtime()
             whole = describe(runtime.machine.groups[GROUP], GROUP, "uniform", runtime.machine.image)
             assert found.groups[0] == whole
