@@ -74,9 +74,14 @@ class ShareGroups:
     async def _initialize(self, request: InitializeState, key: SharePartitionKey, start_offset: int) -> Outcome:
         if request.keeps:
             known = await self._persister.read_summary(key)
-            # The epoch of a group is at least 1, and 0 stands for no state.
-            if known.code is not ErrorCode.NONE or known.state_epoch > 0:
+            if known.code is not ErrorCode.NONE:
                 return Outcome(known.code, known.message)
+            if known.state_epoch > request.state_epoch:
+                code = ErrorCode.FENCED_STATE_EPOCH
+                return Outcome(code, message_of(code))
+            # The epoch of a group is at least 1, and 0 stands for no state.
+            if known.state_epoch > 0:
+                return Outcome()
         return await self._persister.initialize(key, request.state_epoch, start_offset)
 
     async def delete(self, request: DeleteState) -> Outcomes:

@@ -70,3 +70,4 @@ def initialized(machine: GroupTable, step: GroupStep, asked: Asked, result: Outc
     if group is not None:
         after = group.share_partitions.ended(asked.partitions, state_calls.done_of(group.group_id, result))
         state_calls.put_share_partitions(machine, step, group, after)
+        state_calls.delete_fenced(step, group, state_calls.fenced_of(group, asked.partitions, result))

@@ -115,6 +115,7 @@ def altered(
     if group is not None:
         after = group.share_partitions.ended(asked.partitions, state_calls.done_of(asked.group_id, result))
         state_calls.put_share_partitions(machine, step, group, after)
+        state_calls.delete_fenced(step, group, state_calls.fenced_of(group, asked.partitions, result))
     found = Altered()
     for topic in response.responses:
         answer = Altered.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic.topic_id)

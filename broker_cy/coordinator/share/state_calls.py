@@ -15,7 +15,7 @@ from uuid import UUID
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.share import records
 from broker_cy.coordinator.share.group import ShareGroup
-from broker_cy.coordinator.share.state_partitions import Partitions, SharePartitions, by_topic
+from broker_cy.coordinator.share.state_partitions import Partitions, SharePartitions, by_topic, without
 from broker_cy.coordinator.share_state.answers import Outcome
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import CallFailed, GroupStep
@@ -115,6 +115,34 @@ def done_of(group_id: str, result: Outcomes | CallFailed) -> Partitions:
         for key, outcome in result.items()
         if key.group_id == group_id and outcome.code is ErrorCode.NONE
     )
+
+
+def fenced_of(group: ShareGroup, partitions: Partitions, result: Outcomes | CallFailed) -> Partitions:
+    """The partitions that have state of a later epoch, and are not initialized: an earlier group of this id has left it
+    behind. (The answer to its initialization was lost, or its deletion came too early.)
+    """
+    fenced = by_topic(
+        (topic_id, partition)
+        for topic_id, numbers in partitions.items()
+        for partition in numbers
+        if outcome_of(SharePartitionKey(group.group_id, topic_id, partition), result).code
+        is ErrorCode.FENCED_STATE_EPOCH
+    )
+    return without(fenced, group.share_partitions.initialized)
+
+
+def delete_fenced(step: GroupStep, group: ShareGroup, fenced: Partitions) -> None:
+    """Delete state of an earlier group; the next heartbeat requests state of this one. In Kafka, members
+    never get the partition. The records of the step prove that this coordinator is the newest.
+    """
+    if fenced:
+        asked = begin_call(step, group, fenced)
+        step.call_when_written(DeleteState({group.group_id: fenced}), fenced_deleted, asked)
+
+
+def fenced_deleted(machine: GroupTable, step: GroupStep, asked: Asked, result: Outcomes | CallFailed, now: Now) -> None:
+    """The next heartbeat finds out whether the state is gone."""
+    asked.ended(machine)
 
 
 def failed_topics(group_id: str, partitions: Partitions, result: Outcomes | CallFailed) -> dict[UUID, ErrorCode]:

@@ -50,10 +50,10 @@ class StateModel:
         if key.partition in self.failing:
             return Outcome(self.failing[key.partition], "failing")
         known = self.states.get(key)
-        if known is not None and request.keeps:
-            return Outcome()
         if known is not None and known[0] > request.state_epoch:
             return Outcome(ErrorCode.FENCED_STATE_EPOCH, "fenced")
+        if known is not None and request.keeps:
+            return Outcome()
         self.states[key] = (request.state_epoch, request.start_offsets[key.topic_id][key.partition])
         return Outcome()
 

@@ -2,9 +2,9 @@
 answers, the same requests to the share coordinator, and the same records. `make test` compares with Kafka's recorded
 answers.
 
-All partitions of a request get their state, or none: in Kafka, one that does not holds up the others. Which partitions
-Kafka takes from a member with too many depends on the order of hash tables, and it leaves deleted topics in targets: a
-run ends where only partitions differ.
+All partitions of a request get their state, or none: in Kafka, one that does not holds up the others. Kafka takes
+partitions from a member in the order of hash tables, and leaves deleted topics in targets: a run ends where only
+partitions differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.support import kafka_tools, needs, recorded
 NAME = "share-groups"
 TIMEOUT_S = 240.0
 RUNS, STEPS = 60, 60
-# What is compared at least before partitions differ.
+# The least numbers of lines and of initializations that are compared before partitions differ.
 LINES_MIN, ASKED_MIN = 2_500, 180
 START_MS = 1_700_000_000_000
 GROUP = "g"

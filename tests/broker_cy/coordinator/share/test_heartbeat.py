@@ -209,7 +209,7 @@ def test_new_partitions_and_topics_are_read() -> None:
 
 
 def test_a_changed_subscription_cuts_the_assignment_at_once() -> None:
-    """If this fails, a member is told to read a topic that it has unsubscribed from."""
+    """If this fails, a member reads on in a topic that it has unsubscribed from."""
     h = ShareHarness(Topics(t=2, u=2))
     epoch = h.ready("m", "t", "u")
     epoch = h.beat("u only", "m", epoch, ["u"]).member_epoch

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from broker_cy.coordinator.share.state_calls import DeleteState, InitializeState
+from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import CallFailed
 from broker_cy.core.errors import ErrorCode
-from tests.broker_cy.coordinator.consumer_harness import Topics
+from tests.broker_cy.coordinator.consumer_harness import Topics, topic_id
 from tests.broker_cy.coordinator.harness import GROUP, durable
 from tests.broker_cy.coordinator.share_harness import ShareHarness
 
@@ -102,6 +103,34 @@ def test_an_answer_that_is_not_noted_is_asked_for_again_and_keeps_the_state() ->
     assert request.keeps
     assert h.initialized() == ALL
     assert set(h.state.states.values()) == {(2, 100)}
+
+
+def test_state_of_an_earlier_group_is_deleted() -> None:
+    """If this fails, a group never reads a partition whose state a deleted group of its id has left behind."""
+    h = ShareHarness(Topics(t=2))
+    h.enter("join", "m")
+    stale = SharePartitionKey(GROUP, topic_id("t"), 1)
+    h.state.states[stale] = (9, 70)
+    h.serve()
+    (request,) = h.serve()
+    assert isinstance(request, DeleteState)
+    assert request.groups == {GROUP: {topic_id("t"): frozenset({1})}}
+    h.beat("again", "m", 2)
+    h.serve()
+    assert h.initialized() == {("t", 0), ("t", 1)}
+    assert h.state.states[stale] == (3, -1)
+
+
+def test_a_coordinator_that_is_replaced_deletes_no_newer_state() -> None:
+    """If this fails, the coordinator of before deletes what members of the current one have consumed."""
+    h = ShareHarness(Topics(t=2))
+    h.enter("join", "m")
+    h.state.states[SharePartitionKey(GROUP, topic_id("t"), 1)] = (9, 70)
+    h.hold = True
+    h.serve()
+    h.fail()
+    assert h.calls == []
+    assert not h.sharers().under_way
 
 
 def test_a_request_that_takes_long_is_not_repeated() -> None:
