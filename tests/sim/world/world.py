@@ -24,7 +24,7 @@ from tests.sim.world import blocking, disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
-from tests.sim.world.clients.consumers import Consumer, StaticConsumer
+from tests.sim.world.clients.consumers import Consumer
 from tests.sim.world.clients.copiers import Copier
 from tests.sim.world.clients.holders import Holder
 from tests.sim.world.clients.managers import Manager
@@ -34,6 +34,7 @@ from tests.sim.world.clients.mixed import MixedConsumer
 from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
+from tests.sim.world.clients.static_consumers import StaticConsumer
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clients.unclean import UncleanAdmin
 from tests.sim.world.clients.voters import VotersOperator

@@ -13,7 +13,8 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import codec
 from broker_cy.wire import messages as m
 from tests.sim.world.clients.base import RETRIABLE
-from tests.sim.world.clients.consumers import DROPPED, NAMES, Consumer, Piece
+from tests.sim.world.clients.consumers import NAMES, Consumer
+from tests.sim.world.clients.group_readers import DROPPED, Piece
 from tests.sim.world.clients.members import JOIN_TIMEOUT_S
 from tests.sim.world.groups import REBALANCE_MS, SESSION_MS
 from tests.sim.world.owners import Mark
