@@ -45,7 +45,7 @@ async def fill(broker: GroupBroker) -> int:
     group = broker.runtime().machine.groups[GROUP]
     assert isinstance(group, StreamsGroup)
     assert group.state_name == "Stable"
-    commit = {"member_id": "A", "generation_id_or_member_epoch": group.epoch}
+    commit: dict[str, Any] = {"member_id": "A", "generation_id_or_member_epoch": group.epoch}
     assert await broker.commit(42, **commit) == ErrorCode.NONE
     return group.epoch
 
