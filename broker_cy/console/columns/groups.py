@@ -121,11 +121,11 @@ STATE: Final = Column[GroupListing](
 )
 TYPE: Final = Column[GroupListing]("type", "Type", lambda row: row.group_type or None, width=8)
 PROTOCOL: Final = Column[GroupListing]("protocol", "Protocol", lambda row: row.protocol_type or None)
-# Both in one column, for narrow tables: the protocol only if the type does not imply it, as for groups of Connect.
+# Both in one column, for narrow tables: the protocol is shown if the type does not imply it, as for groups of Connect.
 KIND: Final = replace(
     TYPE,
-    text=lambda row: f"{row.group_type} ({row.protocol_type})" if _is_other(row) else row.group_type or UNKNOWN,
-    hint="Type of the group; in parentheses the protocol type of a classic group that is not of consumers",
+    text=lambda row: row.protocol_type if _is_other(row) else row.group_type or UNKNOWN,
+    hint="Type of the group; the protocol type of a classic group that is not of consumers",
 )
 COORDINATOR: Final = Column[int](
     "coordinator", "Coordinator", lambda row: row, Kind.NUMBER, sorts=False, hint="Broker id", width=11

@@ -23,7 +23,7 @@ def test_a_consumer_group_shows_who_waits_for_whom(groups: FakeGroups) -> None:
     async def job(desk: Desk) -> None:
         rows = await desk.rows("groups")
         assert {key: row["type"] for key, row in rows.items()} == {
-            "billing": "consumer", "checkout": "share", "enrich": "streams", "reports": "classic (connect)",
+            "billing": "consumer", "checkout": "share", "enrich": "streams", "reports": "connect",
         }  # fmt: skip
         members = await desk.rows("group-consumer-members", group="billing")
         assert members["m-1"]["difference"] == "waits for orders 2 of worker-0"
