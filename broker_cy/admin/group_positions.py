@@ -36,15 +36,15 @@ class PositionCalls:
 
     async def fetch_by_type(self, group_ids: Iterable[str]) -> tuple[Outcome[str, Committed], dict[str, ShareOffsets]]:
         """The committed offsets of groups, and the offsets of those that are share groups. A coordinator answers for
-        the committed offsets of a share group as if the group did not exist, but for those of a missing group with {}.
+        the committed offsets of a share group as for those of a missing group: there are none.
         """
         committed = await self._group_offsets.fetch(group_ids)
-        missing = [key for key, error in committed.failed.items() if error.code is ErrorCode.GROUP_ID_NOT_FOUND]
-        if not missing:
+        empty = [key for key, offsets in committed.found.items() if not offsets]
+        if not empty:
             return committed, {}
-        shared = (await self._share_offsets.describe(missing)).found
-        failed = {key: error for key, error in committed.failed.items() if key not in shared}
-        return Outcome(committed.found, failed), shared
+        shared = (await self._share_offsets.describe(empty)).found
+        found = {key: offsets for key, offsets in committed.found.items() if key not in shared}
+        return Outcome(found, committed.failed), shared
 
     async def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int]:
         """Set the position of a group without members. A missing group is created, as a group of consumers."""
@@ -53,16 +53,16 @@ class PositionCalls:
         return await self._group_offsets.alter(group_id, offsets)
 
     async def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> Outcome[TopicPartition, bool]:
-        """Delete the position of a group in `partitions`. A share group forgets whole topics: ClientError if some of
-        its partitions of a topic are not among them.
+        """Delete the position of a group in `partitions`. A share group forgets whole topics: ClientError if it has
+        read others of their partitions.
         """
         keys = list(dict.fromkeys(partitions))
         if not await self._is_shared(group_id):
             return await self._group_offsets.delete(group_id, keys)
         topics = {key.topic for key in keys}
         known = (await self._share_offsets.describe([group_id])).whole()[group_id]
-        for key in sorted(known):
-            if key.topic in topics and key not in keys:
+        for key, each in sorted(known.items()):
+            if key.topic in topics and each.start is not None and key not in keys:
                 raise ClientError(
                     Failure.INVALID,
                     f"a share group forgets whole topics, and {key} is not selected",

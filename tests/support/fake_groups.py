@@ -208,11 +208,8 @@ class FakeGroups(FakeCluster):
         group = messages.OffsetFetchResponse.OffsetFetchResponseGroup
         return messages.OffsetFetchResponse(
             groups=[
-                group(
-                    group_id=each.group_id,
-                    topics=[],
-                    error_code=ErrorCode.GROUP_ID_NOT_FOUND if each.group_id == CHECKOUT else ErrorCode.NONE,
-                )
+                # Share groups have no committed offsets.
+                group(group_id=each.group_id, topics=[])
                 for each in request.groups
             ]
         )

@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import Producer, ShareConsumer
 
+from broker_cy.metadata.features import SHARE_VERSION_SERVED
 from tests.broker_cy.commands.conftest import Cli, NewTopic, in_terminal
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer, take
@@ -168,6 +170,32 @@ def test_a_consumer_group_with_members(broker_cy: Cli, broker: Target, new_topic
     until(lambda: broker_cy("groups", "describe", name, "--json").json[0]["state"] == "Empty", "the group to be empty")
     broker_cy("groups", "reset", name, "--to-latest", "--yes")
     assert broker_cy("lag", name, "--json").json[0]["lag"] == 0
+    assert broker_cy("groups", "delete", name, "--yes", "--json").json == {"deleted": [name]}
+
+
+@pytest.mark.skipif(not SHARE_VERSION_SERVED, reason="this version does not serve share groups")
+def test_a_share_group_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
+    """If this fails, share groups are not shown, have no lag, or are reset while their members read."""
+    topic = new_topic(1)
+    broker_cy("configs", "alter", "group", name, "--set", "share.auto.offset.reset=earliest", "--yes")
+    broker_cy("produce", topic, stdin=b"x\n" * 5)
+    consumer = ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "client.id": "the-client"})
+    try:
+        consumer.subscribe([topic])
+        until(lambda: consumer.poll(1.0), "a record")
+        head, *rest = broker_cy("groups", "describe", name).out.splitlines()
+        assert head.startswith(f"group {name}: share, Stable, simple, coordinator 1, 1 member, epoch ")
+        assert rest[1].split()[:2] == ["the-client", "share"]
+        assert rest[-1].split()[:3] == [topic, "0", "0"]
+        assert "1 member (the-client); stop them" in broker_cy("groups", "reset", name, "--to-latest", code=1).err
+    finally:
+        consumer.close()
+    until(lambda: broker_cy("groups", "describe", name, "--json").json[0]["state"] == "Empty", "the group to be empty")
+    broker_cy("groups", "reset", name, "--to-latest", "--yes")
+    assert broker_cy("lag", name, "--json").json[0]["lag"] == 0
+    broker_cy("groups", "reset", name, "--to-earliest", "--yes")
+    assert broker_cy("lag", name, "--json").json[0]["lag"] == 5
+    assert broker_cy("groups", "delete-offsets", name, "--topic", topic, "--yes").out == "deleted 1 committed offset\n"
     assert broker_cy("groups", "delete", name, "--yes", "--json").json == {"deleted": [name]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.admin.metadata import TopicPartition
 from tests.broker_cy.commands.conftest import Cli
 from tests.support.fake_cluster import FakePool
 from tests.support.fake_groups import FakeGroups, share_group
@@ -94,6 +95,9 @@ def test_offsets_of_a_share_group_are_reset_and_deleted_without_members(fake: Cl
     assert "forgets whole topics, and orders-1 is not selected" in fake(*delete, "orders:0", code=2).err
     assert fake(*delete, "orders").out == "deleted 2 committed offsets\n"
     assert groups.share == {}
+    groups.share = {TopicPartition("orders", 0): (40, 12), TopicPartition("orders", 1): (-1, -1)}
+    # It has not read the other partition yet.
+    assert fake(*delete, "orders").out == "deleted 1 committed offset\n"
 
 
 def test_a_missing_group_is_named(fake: Cli) -> None:
