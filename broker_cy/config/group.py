@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
-from broker_cy.config.definitions import GROUP, GROUP_BOUNDS, Support
+from broker_cy.config.definitions import GROUP, GROUP_BOUNDS
 from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.configs import ConfigType
 
@@ -103,11 +103,6 @@ def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) 
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if values[session] <= values[heartbeat]:
             raise ConfigError(f"{session} must be greater than {heartbeat}")
-
-
-def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a group that are stored and described but have no effect yet."""
-    return {name: text for name, text in overrides.items() if name in GROUP and GROUP[name].support is Support.INERT}
 
 
 def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:

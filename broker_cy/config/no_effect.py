@@ -1,4 +1,4 @@
-"""Reports settings of topics, groups and client metrics subscriptions that are stored but have no effect yet."""
+"""Reports settings of topics and client metrics subscriptions that are stored but have no effect yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ REPORTED_MAX = 10_000
 # By the field of the log line that names the resource.
 _WITHOUT_EFFECT: dict[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
     "topic": topic.without_effect,
-    "group": group.without_effect,
     "client_metrics": group.client_metrics_without_effect,
 }
 
@@ -26,7 +25,7 @@ class NoEffectReporter:
         self._reported: set[tuple[str, str, str, str]] = set()
 
     def events(self, resource: str, resource_name: str, overrides: Mapping[str, str]) -> list[Event]:
-        """Return the events. `resource` is `topic`, `group` or `client_metrics`; `overrides` are all its settings."""
+        """Return the events. `resource` is `topic` or `client_metrics`; `overrides` are all its settings."""
         found = []
         for name, text in _WITHOUT_EFFECT[resource](overrides).items():
             key = (resource, resource_name, name, text)

@@ -428,7 +428,7 @@ class ControllerService:
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
         """Return the lowest and highest level of each supported feature."""
-        return features.supported()
+        return features.SUPPORTED
 
     # --- operations
 

@@ -18,8 +18,8 @@ from broker_cy.wire import messages
 
 
 def default_bootstrap() -> list[VersionedRecord]:
-    """The bootstrap records of a directory formatted by this broker: the newest metadata.version with its features, but
-    none of the features whose protocols are not served yet.
+    """The bootstrap records of a directory formatted by this broker: the newest metadata.version with its features, as
+    Kafka formats it.
     """
     levels = releases.of_new_cluster(features.MV_LATEST)
     return [

@@ -28,43 +28,17 @@ MV_LATEST: Final = 30
 # transaction (KIP-890).
 TV_LATEST: Final = 2
 
-# The newest served level of each group protocol: consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
-# With 1, new clusters have the feature as in Kafka (`releases.of_new_cluster`), and clusters with it can be joined.
-GROUP_VERSION_SERVED: Final = 1
-SHARE_VERSION_SERVED: Final = 0
-STREAMS_VERSION_SERVED: Final = 0
-
-# The supported levels of this broker, lowest and highest. A feature whose protocol is not served yet stays at level 0,
-# even if a log of Apache Kafka has finalized another level: clients then use the served protocols.
+# The supported levels of this broker, lowest and highest. The group protocols are those of consumer (KIP-848), share
+# (KIP-932) and streams groups (KIP-1071).
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     METADATA_VERSION: (MV_MIN, MV_LATEST),
     KRAFT_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
-    GROUP_VERSION: (0, GROUP_VERSION_SERVED),
-    TRANSACTION_VERSION: (0, TV_LATEST),
-    SHARE_VERSION: (0, SHARE_VERSION_SERVED),
-    STREAMS_VERSION: (0, STREAMS_VERSION_SERVED),
-}
-
-
-# Levels that a controller registers in addition. It keeps these levels and does nothing else with them. Without them,
-# Kafka would refuse these levels in any cluster that once had a controller of ours: no record removes the registration
-# of a controller.
-KEPT_BY_CONTROLLERS: Final[dict[str, tuple[int, int]]] = {
     GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, TV_LATEST),
     SHARE_VERSION: (0, 1),
     STREAMS_VERSION: (0, 1),
 }
-
-
-def supported() -> dict[str, tuple[int, int]]:
-    """Supported ranges for ApiVersions: only features with a level above 0."""
-    return {name: levels for name, levels in SUPPORTED.items() if levels[1] > 0}
-
-
-def of_controllers() -> dict[str, tuple[int, int]]:
-    """Supported ranges for ControllerRegistration."""
-    return supported() | KEPT_BY_CONTROLLERS
 
 
 def register_broker_version(metadata_version: int) -> int:

@@ -58,15 +58,10 @@ def default_level(name: str, metadata_version: int) -> int:
 
 
 def of_new_cluster(metadata_version: int) -> dict[str, int]:
-    """The levels above 0 of a new cluster of this broker, in the order of Kafka's records: those of Kafka, as far as
-    they are served. The quorum keeps kraft.version.
-    """
-    levels = {features.METADATA_VERSION: metadata_version}
-    for name in sorted(set(DEFAULTS) - {features.KRAFT_VERSION}):
-        level = min(default_level(name, metadata_version), features.SUPPORTED[name][1])
-        if level > 0:
-            levels[name] = level
-    return levels
+    """The levels above 0 of a new cluster, in the order of Kafka's records. The quorum keeps kraft.version."""
+    names = sorted(set(DEFAULTS) - {features.KRAFT_VERSION})
+    levels = {name: default_level(name, metadata_version) for name in names}
+    return {features.METADATA_VERSION: metadata_version, **{name: level for name, level in levels.items() if level}}
 
 
 def loses_metadata(current: int, level: int) -> bool:

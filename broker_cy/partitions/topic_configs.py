@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
+from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_TOPIC
 from broker_cy.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.partitions")
 
 # Resources whose settings without effect are reported here; BrokerConfig reports those of the broker.
-REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
+REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_CLIENT_METRICS: "client_metrics"}
 
 
 class TopicConfigs:

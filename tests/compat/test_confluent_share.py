@@ -12,12 +12,9 @@ import pytest
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from broker_cy.metadata.features import SHARE_VERSION_SERVED
 from tests.support.broker import Target, new_target
 from tests.support.confluent import TIMEOUT_S, send
 from tests.support.topics import create_topic
-
-pytestmark = pytest.mark.skipif(not SHARE_VERSION_SERVED, reason="share groups are not served")
 
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "2",

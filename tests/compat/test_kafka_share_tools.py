@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_cy.metadata.features import SHARE_VERSION_SERVED
 from tests.compat.test_confluent_share import SETTINGS, configure, new_topic
 from tests.support import kafka_tools, needs
 from tests.support.broker import Target, new_target
 from tests.support.confluent import send
 
-pytestmark = [
-    needs.kafka,
-    pytest.mark.skipif(not SHARE_VERSION_SERVED, reason="share groups are not served"),
-]
+pytestmark = needs.kafka
 TIMEOUT_S = 120.0
 GROUP = "tools"
 

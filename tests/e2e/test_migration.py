@@ -55,7 +55,6 @@ def check(found: Migration, work: Work) -> None:
 def test_kafka_becomes_ours(tmp_path: Path) -> None:
     """If this fails, the migration that docs/migrating.md describes loses records, or stops clients."""
     with migration(tmp_path, static_voters=False) as found:
-        found.do(found.commands(PREPARE)[0][:1])
         work = begin_work(found)
         try:
             work.go_on()
@@ -86,9 +85,8 @@ def test_kafka_becomes_ours_and_kafka_again(tmp_path: Path) -> None:
                 work.go_on()
                 return said
 
-            forth, back = found.commands(PREPARE)
-            for lines in (forth, back, forth[:1]):
-                do(lines)
+            (forth,) = found.commands(PREPARE)
+            do(forth)
             found.write_files(NEW)
             forth, back = found.commands(START)
             for lines in (forth, back):
@@ -113,7 +111,6 @@ def test_kafka_becomes_ours_and_kafka_again(tmp_path: Path) -> None:
                 do(lines)
             until(lambda: "still in progress" not in found.do(moves[-1:]), "the moves", WAIT_S, 1.0)
             do(controllers)
-            do(found.commands(PREPARE)[1])
             all_on(found, work, OLD)
             check(found, work)
         finally:

@@ -195,10 +195,10 @@ def test_topics_in_remote_storage(nodes: list[ClusterNode], tmp_path: Path) -> N
 
 def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> None:
     """If this fails, a broker joins a cluster whose features it does not support, or is refused without a reason."""
-    newer = messages.FeatureLevelRecord(name="streams.version", feature_level=1)
+    newer = messages.FeatureLevelRecord(name="streams.version", feature_level=2)
     said = refusal_of_a_cluster_with(nodes, tmp_path, newer)
     assert "UNSUPPORTED_VERSION" in said
-    assert "streams.version is 1 in the cluster, and this version supports 0 to 0" in said
+    assert "streams.version is 2 in the cluster, and this version supports 0 to 1" in said
     assert "Use a version that supports the features of the cluster" in said
 
 

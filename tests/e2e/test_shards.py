@@ -20,7 +20,6 @@ from tests.support.broker import target_is_kafka
 from tests.support.cluster import READY_S, ask, create_topic, in_sync, topics
 from tests.support.confluent import read_all, send
 from tests.support.kafka_peer import KafkaPeer
-from tests.support.mixed_cluster import FEATURES
 from tests.support.shards import ShardedNode
 from tests.support.steady_client import SteadyClient
 from tests.support.wait import until
@@ -298,8 +297,7 @@ def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
     )
     try:
         kafka._write_properties()
-        options = [part for feature in FEATURES for part in ("--feature", feature)]
-        arguments = ("format", "-t", CLUSTER_ID, "-c", str(kafka._properties), *options)
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(kafka._properties))
         kafka_tools.run_tool("kafka.tools.StorageTool", *arguments)
         kafka.start()
         node.choose_ports()

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer, ShareConsumer
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata.features import SHARE_VERSION_SERVED
 from tests.compat.test_confluent_share import configure
 from tests.support.cluster import cluster, create_topic, topics
 from tests.support.wait import until
@@ -54,7 +53,6 @@ class Reader:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not SHARE_VERSION_SERVED, reason="share groups are not served")
 def test_a_share_group_survives_the_end_of_a_leader(tmp_path: Path) -> None:
     """If this fails, a share group loses records when a broker dies, or gets most of them twice."""
     acked: list[bytes | None] = []

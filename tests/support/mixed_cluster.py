@@ -17,10 +17,6 @@ from tests.support.kafka_peer import KafkaPeer
 from tests.support.sasl_broker import ADMIN_PASSWORD, listener_settings
 from tests.support.wait import until
 
-# Features whose protocols broker-cy does not serve yet: a cluster with them would refuse its brokers. The other
-# features have the levels of a new Kafka cluster, so that both kinds keep eligible leader replicas (KIP-966).
-FEATURES = ("share.version=0", "streams.version=0")
-
 # Those fast settings of tests that also have to suit Kafka's brokers.
 AS_KAFKA = {
     "broker.heartbeat.interval.ms": "2000",
@@ -67,8 +63,7 @@ def mixed_cluster(
                 if isinstance(node, KafkaPeer):
                     node.settings |= {"node.id": str(number), "controller.quorum.voters": voters}
                     node._write_properties()
-                    options = [part for feature in FEATURES for part in ("--feature", feature)]
-                    arguments = ("format", "-t", CLUSTER_ID, "-c", str(node._properties), *options, *added)
+                    arguments = ("format", "-t", CLUSTER_ID, "-c", str(node._properties), *added)
                     kafka_tools.run_tool("kafka.tools.StorageTool", *arguments)
                 else:
                     node.write_properties(voters)

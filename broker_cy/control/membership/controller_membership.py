@@ -108,7 +108,7 @@ class ControllerMembership:
             ],
             features=[
                 request.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in features.of_controllers().items()
+                for name, (low, high) in features.SUPPORTED.items()
             ],
         )
 

@@ -228,15 +228,11 @@ def _register(image: MetadataImage, cluster_id: str, broker_id: int, number: int
         listeners=[request.Listener(name="PLAINTEXT", host=HOSTS[broker_id], port=9092, security_protocol=0)],
         features=[
             request.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in {**features.SUPPORTED, **NEWER}.items()
+            for name, (low, high) in features.SUPPORTED.items()
         ],
         log_dirs=[directory(broker_id, n) for n in range(DIRECTORIES)],
         previous_broker_epoch=_epoch(image, broker_id) if clean else -1,
     ), 4
-
-
-# Kafka's controller finalizes levels of features that our brokers do not serve.
-NEWER = {"group.version": (0, 1), "share.version": (0, 1), "streams.version": (0, 1)}
 
 
 def _beat(

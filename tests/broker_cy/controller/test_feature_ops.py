@@ -50,9 +50,9 @@ def test_all_or_nothing() -> None:
     """If this fails, a request that is refused has changed something."""
     cluster = Cluster.started()
     with pytest.raises(
-        KafkaError, match=r"version 1 for feature streams\.version\. Local controller 1 does not support"
+        KafkaError, match=r"version 2 for feature streams\.version\. Local controller 1 only supports versions 0-1"
     ):
-        cluster.run(update((NAME, 1, SAFE_DOWNGRADE), ("streams.version", 1, UPGRADE)))
+        cluster.run(update((NAME, 1, SAFE_DOWNGRADE), ("streams.version", 2, UPGRADE)))
     assert cluster.image.features.level(NAME) == 2
 
 
@@ -135,8 +135,8 @@ def test_eligible_leader_replicas_need_their_records() -> None:
 
 
 def test_a_level_that_is_not_served_can_be_given_up() -> None:
-    """If this fails, the log of an Apache Kafka keeps a feature forever that this broker does not serve."""
-    levels = {"metadata.version": 30, "streams.version": 1}
+    """If this fails, the log of a newer Kafka keeps a level forever that this broker does not serve."""
+    levels = {"metadata.version": 30, "streams.version": 2}
     records = [VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=at)) for name, at in levels.items()]
     cluster = Cluster.started(bootstrap=records)
     cluster.run(update(("streams.version", 0, SAFE_DOWNGRADE)))

@@ -8,7 +8,6 @@ import pytest
 
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import framing, snapshot
-from broker_cy.metadata.features import SUPPORTED
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
@@ -59,14 +58,11 @@ def test_kafkas_log_loads() -> None:
     assert 1 in image.controllers
 
 
-def test_features_that_are_not_served_are_not_reported() -> None:
-    """If this fails, clients would use protocols that this broker does not have, because the log finalizes them."""
+def test_the_features_of_kafka_are_reported() -> None:
+    """If this fails, clients do not use protocols that the log of a Kafka has finalized."""
     features = load(METADATA_LOG).image.features
-    assert features.level("streams.version") == 1
-    assert features.finalized == {
-        name: min(level, SUPPORTED[name][1]) for name, level in features.levels().items() if SUPPORTED[name][1]
-    }
-    assert "streams.version" not in features.finalized
+    assert features.finalized == features.levels()
+    assert features.finalized["streams.version"] == 1
     assert features.finalized["transaction.version"] == 2
 
 

@@ -300,7 +300,7 @@ def test_info_of_a_directory_that_is_not_formatted(tmp_path: Path, capsys: pytes
         (["-I", "x"], "'x' is not ID@HOST:PORT:DIRECTORY-ID"),
         (["-I", f"1@a:0:{DIRECTORY}"], "is not ID@HOST:PORT:DIRECTORY-ID"),
         (["-I", f"1@a:1:{DIRECTORY},1@b:1:{DIRECTORY}"], "contain an id twice"),
-        (["-s", "-f", "streams.version=1"], "this broker supports levels 0 to 0 of streams.version"),
+        (["-s", "-f", "streams.version=2"], "this broker supports levels 0 to 1 of streams.version"),
         (["-s", "-f", "foo=1"], "Unsupported feature: foo."),
         (["-s", "-f", "kraft.version=0"], "kraft.version is 1 with --standalone"),
         (["-N", "-f", "kraft.version=0"], "kraft.version is 1 with --standalone"),

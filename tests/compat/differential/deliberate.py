@@ -44,12 +44,8 @@ _ABORTED = (
 )
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
 
-# Moving replicas between directories, share and streams groups.
-_NOT_SERVED = (
-    34,
-    *(76, 77, 78, 79, 88, 89, 90, 91, 92),
-)
-_FEATURES = ("share.version", "streams.version")
+# Moving replicas between directories.
+_NOT_SERVED = (34,)
 _API_VERSIONS = (
     "transaction_versions-*, then",
     "api_versions-*",
@@ -98,11 +94,5 @@ DELIBERATE: list[Difference] = [
         Difference(step, f".api_keys.{api_key}", ANY, ABSENT, _LATER)
         for step in _API_VERSIONS
         for api_key in _NOT_SERVED
-    ),
-    *(
-        Difference(step, f".{kind}_features.{feature}", ANY, ABSENT, _LATER)
-        for step in _API_VERSIONS
-        for feature in _FEATURES
-        for kind in ("supported", "finalized")
     ),
 ]

@@ -46,7 +46,7 @@ ONLY: dict[str, Only] = {
     "break_ending": Only("transactions: failed_last_record_is_not_written_again", 15, is_drawn=True),
     "refuse_markers": Only("transactions: failed_marker_counts_as_written", 13),
     "lose_power": Only("group commit syncs nothing", 0, is_drawn=True),
-    "lose_power_in_call": Only("the controller answers before its log is synced", 3),
+    "lose_power_in_call": Only("the controller answers before its log is synced", 150),
     "stop": Only("groups: older_offset_wins_a_reload", 0, is_drawn=True),
     "pause": Only("empty_epochs_are_not_cut", 0, is_drawn=True),
     "cut": Only("groups: stale_generation_syncs", 4),
