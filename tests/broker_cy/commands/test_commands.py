@@ -7,10 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer, ShareConsumer
 
-from broker_cy.metadata.features import SHARE_VERSION_SERVED
 from tests.broker_cy.commands.conftest import Cli, NewTopic, in_terminal
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer, take
@@ -173,7 +171,6 @@ def test_a_consumer_group_with_members(broker_cy: Cli, broker: Target, new_topic
     assert broker_cy("groups", "delete", name, "--yes", "--json").json == {"deleted": [name]}
 
 
-@pytest.mark.skipif(not SHARE_VERSION_SERVED, reason="this version does not serve share groups")
 def test_a_share_group_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
     """If this fails, share groups are not shown, have no lag, or are reset while their members read."""
     topic = new_topic(1)
