@@ -105,6 +105,12 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     # ---- share partitions ----
 
+    def note_request(self, topic_ids: Iterable[UUID], mono_ms: int) -> None:
+        """State of partitions of these topics is asked for now. Bounded by the topics of `share_partitions`."""
+        known = self.share_partitions.topic_ids
+        kept = {topic_id: asked_ms for topic_id, asked_ms in self.asked_at_ms.items() if topic_id in known}
+        self.asked_at_ms = kept | dict.fromkeys(topic_ids, mono_ms)
+
     def call_begins(self, topic_ids: Iterable[UUID]) -> None:
         """The share coordinator is asked about partitions of these topics."""
         for topic_id in topic_ids:

@@ -58,7 +58,7 @@ def resume(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) ->
 def _ask(step: GroupStep, group: ShareGroup, partitions: Partitions, now: Now, *, keeps: bool) -> None:
     if not partitions:
         return
-    group.asked_at_ms |= dict.fromkeys(partitions, now.mono_ms)
+    group.note_request(partitions, now.mono_ms)
     offsets = {topic_id: dict.fromkeys(sorted(numbers), NO_START_OFFSET) for topic_id, numbers in partitions.items()}
     asked = state_calls.begin_call(step, group, partitions)
     step.call_when_written(InitializeState(group.group_id, group.epoch, offsets, keeps), initialized, asked)

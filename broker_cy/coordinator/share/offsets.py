@@ -65,7 +65,7 @@ def alter(
     partitions = {topic_id: frozenset(each) for topic_id, each in offsets.items()}
     new = group.share_partitions.began(partitions, names)
     group = state_calls.put_share_partitions(machine, step, group, new)
-    group.asked_at_ms |= dict.fromkeys(partitions, now.mono_ms)
+    group.note_request(partitions, now.mono_ms)
     asked = state_calls.begin_call(step, group, partitions)
     request = InitializeState(group_id, group.epoch, offsets)
     step.call_for(Waiting(token, alter_error), request, altered, asked, response, token)

@@ -171,6 +171,19 @@ def test_new_partitions_do_not_reset_the_others() -> None:
     assert h.initialized() == {("t", 0), ("t", 1), ("t", 2)}
 
 
+def test_times_of_requests_are_forgotten_with_their_topics() -> None:
+    """If this fails, the memory of a group grows with each topic that is created and deleted."""
+    h = ShareHarness(Topics(t=1))
+    epoch = h.ready()
+    for _ in range(5):
+        h.change(h.topics.delete("t"))
+        h.change(h.topics.put("t", 1))
+        h.advance(1_000)
+        epoch = h.beat(f"b{h.mono_ms}", "m", epoch).member_epoch
+        h.serve()
+    assert len(h.sharers().asked_at_ms) == 1
+
+
 def test_deleted_topics_are_forgotten() -> None:
     """If this fails, the record of a group grows with each topic that it has ever read."""
     h = ShareHarness(Topics(t=2, u=1))
