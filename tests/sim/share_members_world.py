@@ -308,6 +308,8 @@ class ShareMembersWorld:
         for group_id in GROUPS:
             if group_id not in self.harness.machine.groups:
                 self.newest.pop(group_id, None)
+                model = self.harness.model
+                model.precious = {key for key in model.precious if key.group_id != group_id}
 
     def compact(self) -> None:
         check_compaction(self)
@@ -326,6 +328,7 @@ class ShareMembersWorld:
                 epochs = {group_id: self.epoch_of(group_id) for group_id in GROUPS}
             self.harness.advance(ROUND_MS)
             self.harness.serve()
+            self.forget_gone_groups()
             for client in [client for client in self.clients if client.alive]:
                 if client.waiting is None and client.alive:
                     self.beat(client)

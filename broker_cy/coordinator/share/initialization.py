@@ -12,7 +12,7 @@ from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.share import state_calls
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.state_calls import Asked, InitializeState, Outcomes
-from broker_cy.coordinator.share.state_partitions import Partitions, common, without
+from broker_cy.coordinator.share.state_partitions import Partitions, common, united, without
 from broker_cy.coordinator.share_state.state import NO_START_OFFSET
 from broker_cy.coordinator.step import CallFailed, GroupStep
 from broker_cy.core.step import Now
@@ -61,13 +61,19 @@ def _ask(step: GroupStep, group: ShareGroup, partitions: Partitions, now: Now, *
     group.note_request(partitions, now.mono_ms)
     offsets = {topic_id: dict.fromkeys(sorted(numbers), NO_START_OFFSET) for topic_id, numbers in partitions.items()}
     asked = state_calls.begin_call(step, group, partitions)
-    step.call_when_written(InitializeState(group.group_id, group.epoch, offsets, keeps), initialized, asked)
+    step.call_when_written(InitializeState(group.group_id, group.epoch, offsets, keeps), initialized, asked, keeps)
 
 
-def initialized(machine: GroupTable, step: GroupStep, asked: Asked, result: Outcomes | CallFailed, now: Now) -> None:
-    """Note which partitions have state now. The others are requested again by the next heartbeat."""
+def initialized(
+    machine: GroupTable, step: GroupStep, asked: Asked, keeps: bool, result: Outcomes | CallFailed, now: Now
+) -> None:
+    """Note which partitions have state now. The others are requested again by the next heartbeat. If an earlier request
+    may have given them state, which they keep, they stay `initializing` until then.
+    """
     group = asked.ended(machine)
     if group is not None:
-        after = group.share_partitions.ended(asked.partitions, state_calls.done_of(group.group_id, result))
+        done = state_calls.done_of(group.group_id, result)
+        fenced = state_calls.fenced_of(group, asked.partitions, result)
+        after = group.share_partitions.ended(united(done, fenced) if keeps else asked.partitions, done)
         state_calls.put_share_partitions(machine, step, group, after)
-        state_calls.delete_fenced(step, group, state_calls.fenced_of(group, asked.partitions, result))
+        state_calls.delete_fenced(step, group, fenced)

@@ -133,6 +133,26 @@ def test_a_coordinator_that_is_replaced_deletes_no_newer_state() -> None:
     assert not h.sharers().under_way
 
 
+def test_a_repeated_request_that_fails_is_repeated_and_keeps_the_state() -> None:
+    """If this fails, an altered offset is reset because the share coordinator was away after the coordinator moved."""
+    h = ShareHarness(Topics(t=1))
+    h.alter("a", ("t", 0, 70))
+    h.state.serve(h.calls[0].request)
+    h.restart()
+    h.state.failing = {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    h.serve()
+    assert h.initializing() == {("t", 0)}
+    h.state.failing = {}
+    h.enter("join", "m")
+    h.advance(RETRY_MS)
+    h.beat("b", "m", h.answers["join"].member_epoch)
+    (request,) = h.serve()
+    assert isinstance(request, InitializeState)
+    assert request.keeps
+    assert [state[1] for state in h.state.states.values()] == [70]
+    assert h.initialized() == {("t", 0)}
+
+
 def test_a_request_that_takes_long_is_not_repeated() -> None:
     """If this fails, a second initialization arrives after members have begun to consume, and resets what they did."""
     h = ShareHarness()
