@@ -115,10 +115,10 @@ class Groups(TableChannel[Row]):
 
     SORT = "state"
     COLUMNS = (
-        table_column(groups.GROUP.of(_listing), 150, is_flex=True),
+        table_column(groups.GROUP.of(_listing), 145, is_flex=True),
         table_column(
             groups.STATE.by(lambda row: row.group.listing.state, sort=_state_order),
-            115,
+            112,
             hint="Sorts by state, then by lag",
         ),
         table_column(groups.KIND.of(_listing), 95),
@@ -127,7 +127,7 @@ class Groups(TableChannel[Row]):
         table_column(groups.LAG.of(_summary), 95),
         table_column(groups.TIME_LAG.of(_summary), 92),
         table_column(groups.TREND.of(_summary), 85),
-        table_column(groups.CATCH_UP.of(_summary), 85),
+        table_column(groups.CATCH_UP.of(_summary), 95),
         table_column(groups.STATUS.of(_summary), 90),
     )
 
