@@ -95,9 +95,8 @@ cdef int acquire_read(SharePartition partition, ReadBatches read, Request* reque
         index = partition.runs.batch_start(index)
         base = partition.runs.at(index).first
     else:
-        # Not below the start offset: the log may begin within a batch. In Kafka 4.3.1 a record limit leaves records before it
-        # available if others before them are still locked, and then the group reads no further.
-        base = max(base, partition.start_offset)
+        if index < 0:
+            base = max(base, partition.start_offset)
         index = partition.runs.floor(request.first - 1) + 1
     if index >= partition.runs.count or partition.runs.at(index).first > request.last:
         return acquire_new(partition, read, request, base, request.last, acquired)

@@ -261,7 +261,9 @@ class ShareFetch:
         for (topic, share, partition), limit in zip(
             ready, bytes_each(max(0, self.request.max_bytes), len(ready)) if ready else [], strict=True
         ):
-            offset = share.next_fetch_offset()
+            # The state machine, as that of Kafka 4.3.1, may have available records before the start of the log, if that
+            # is within a batch. A read from there would fail, and the group would read no further.
+            offset = max(share.next_fetch_offset(), share.start_offset)
             bound = fetch_bound(partition, self._config.is_read_committed)
             part = None
             if offset < bound:

@@ -211,12 +211,3 @@ def test_a_hole_that_the_log_does_not_have_is_read_once() -> None:
     assert share.next_fetch_offset() == 10
     assert acquire(share, (20, 29)) == []
     assert (share.start_offset, share.next_fetch_offset()) == (30, 30)
-
-
-def test_a_record_limit_does_not_reach_below_the_start_of_the_log() -> None:
-    """If this fails, a group reads no further: records that the log has deleted are available."""
-    share = partition()
-    acquire(share, (0, 3))
-    share.move_log_start(6)
-    assert acquire(share, (4, 8), most=1, is_record_limit=True, member="b") == [(6, 6, 1)]
-    assert (share.start_offset, share.next_fetch_offset()) == (6, 7)
