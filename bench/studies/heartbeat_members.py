@@ -4,6 +4,7 @@ as a consumer does. The study of heartbeats drives them.
 
 from __future__ import annotations
 
+import heapq
 import selectors
 import socket
 import struct
@@ -21,6 +22,7 @@ JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 REBALANCE_MS = 60_000
 RETRIABLE = (14, 15, 16)  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 RETRY_S = 0.5
+LOOK_S = 0.05
 Request = messages.ConsumerGroupHeartbeatRequest
 
 
@@ -31,7 +33,6 @@ class Member:
         self.member_id = member_id
         self.epoch = JOIN_EPOCH
         self.owned: dict[UUID, list[int]] = {}
-        self.due_s = 0.0
         self.sent_s = 0.0
         self.has_news = True
         """Its next heartbeat reports its partitions."""
@@ -54,6 +55,10 @@ class Members:
         self._address, self._group, self._topic = address, group, topic
         self._selector = selectors.DefaultSelector()
         self._made = 0
+        # When each member without a request sends its next one: (time, number of its entry, member). The entry of a
+        # member that has left finds it gone.
+        self._due: list[tuple[float, int, Member]] = []
+        self._entries = 0
 
     def join(self, count: int, over_s: float) -> None:
         """Members that join one after the other in so much time; `run` lets them."""
@@ -61,7 +66,7 @@ class Members:
         for number in range(count):
             member = Member(str(UUID(int=self._made + 1)), self._address)
             self._made += 1
-            member.due_s = now + over_s * number / count
+            self._wake(member, now + over_s * number / count)
             self._selector.register(member.socket, selectors.EVENT_READ, member)
             self.members.append(member)
 
@@ -83,28 +88,34 @@ class Members:
         self._selector.close()
 
     def run(self, until: Callable[[], bool], limit_s: float) -> float:
-        """Let members live until the condition holds; returns how long that took. Raises TargetError if it takes longer
-        than `limit_s`, or if a member is refused.
+        """Let members live until the condition holds, which is checked every LOOK_S; returns how long that took. Raises
+        TargetError if it takes longer than `limit_s`, or if a member is refused.
         """
-        began = time.monotonic()
-        while not until():
+        began = look_s = time.monotonic()
+        while True:
             now = time.monotonic()
+            if now >= look_s:
+                if until():
+                    return now - began
+                look_s = now + LOOK_S
             if now - began > limit_s:
                 raise TargetError(f"{len(self.members)} members: not done after {limit_s:g} s")
-            next_s = now + 0.05
-            for member in self.members:
-                if not member.sent_s and member.due_s <= now:
+            while self._due and self._due[0][0] <= now:
+                member = heapq.heappop(self._due)[2]
+                if member.epoch != LEAVE_EPOCH:
                     self._send(member, now)
-                elif not member.sent_s:
-                    next_s = min(next_s, member.due_s)
+            next_s = min(self._due[0][0], look_s) if self._due else look_s
             for key, _ in self._selector.select(max(0.0, next_s - time.monotonic())):
                 self._receive(key.data)
-        return time.monotonic() - began
 
     def is_stable(self, partitions: int) -> bool:
         """Whether all members are in one epoch, and have all partitions."""
         epochs = {member.epoch for member in self.members}
         return len(epochs) == 1 and 0 not in epochs and sum(each.partitions for each in self.members) == partitions
+
+    def _wake(self, member: Member, at_s: float) -> None:
+        self._entries += 1
+        heapq.heappush(self._due, (at_s, self._entries, member))
 
     def _send(self, member: Member, now: float) -> None:
         request = Request(group_id=self._group, member_id=member.member_id, member_epoch=member.epoch)
@@ -136,15 +147,17 @@ class Members:
         now = time.monotonic()
         self.answered += 1
         self.latencies_s.append(now - member.sent_s)
-        member.sent_s = 0.0
         if answer.error_code in RETRIABLE:
-            member.due_s, member.has_news = now + RETRY_S, True
+            member.has_news = True
+            self._wake(member, now + RETRY_S)
             return
         if answer.error_code:
             raise TargetError(f"ConsumerGroupHeartbeat: error {answer.error_code}: {answer.error_message}")
         member.epoch = answer.member_epoch
-        member.due_s = now + answer.heartbeat_interval_ms / 1000
-        if answer.assignment is not None:
-            member.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-            # As consumers do: what was given up, or taken over, is reported at once.
-            member.due_s, member.has_news = now, True
+        if answer.assignment is None:
+            self._wake(member, now + answer.heartbeat_interval_ms / 1000)
+            return
+        member.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+        # As consumers do: what was given up, or taken over, is reported at once.
+        member.has_news = True
+        self._wake(member, now)
