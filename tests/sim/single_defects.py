@@ -15,7 +15,6 @@ from broker_cy.coordinator.assignors import streams_sticky, uniform_homogeneous
 from broker_cy.coordinator.consumer import downgrade, group, heartbeat, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.offsets import OffsetsBefore, OffsetStore
-from broker_cy.coordinator.share import initialization
 from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum import replication, snapshots, wire_log
@@ -109,18 +108,6 @@ def classic_members_get_stale_assignments(patch: Patch) -> None:
         right(machine, step, group, leaving, now, rebalances=False)
 
     patch.setattr(downgrade, "downgrade", stay)
-
-
-def repeated_requests_reset_share_state(patch: Patch) -> None:
-    """A coordinator that asks for the state of a share partition again, because it has not noted the answer, resets the
-    state (KAFKA-19204).
-    """
-    right = initialization._ask
-
-    def ask(step: Any, group: Any, partitions: Any, now: Any, *, keeps: bool) -> None:
-        right(step, group, partitions, now, keeps=False)
-
-    patch.setattr(initialization, "_ask", ask)
 
 
 def woken_share_fetches_wait_on(patch: Patch) -> None:
@@ -377,9 +364,6 @@ DEFECTS: dict[Planter, str] = {
         "coordinator/consumer/test_conversion.py::test_an_upgrade_shares_partitions_again"
     ),
     large_groups_become_classic: "coordinator/consumer/test_conversion.py::test_a_large_group_stays",
-    repeated_requests_reset_share_state: (
-        "coordinator/share/test_initialization.py::test_the_next_coordinator_asks_again_and_keeps_the_state"
-    ),
     woken_share_fetches_wait_on: ("share/test_share_partitions.py::test_a_fetch_is_woken_once_by_the_first_cause"),
     producers_have_to_name_a_member: (
         "coordinator/consumer/test_offsets_of_consumers.py::"
