@@ -11,7 +11,6 @@ import pytest
 
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata import features
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.streams_harness import WORD_COUNT
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
@@ -52,9 +51,8 @@ async def fill(broker: GroupBroker) -> int:
 
 @pytest.mark.full
 @needs.kafka
-def test_kafka_continues_our_streams_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_continues_our_streams_groups(tmp_path: Path) -> None:
     """If this fails, a user who returns to Apache Kafka loses streams groups, or the ones that Kafka has continued."""
-    monkeypatch.setitem(features.SUPPORTED, features.STREAMS_VERSION, (0, 1))
     data = tmp_path / "data"
     epochs: list[int] = []
 

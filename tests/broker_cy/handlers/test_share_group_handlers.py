@@ -13,17 +13,12 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
 from broker_cy.wire import messages as m
 from tests.broker_cy.coordinator_services.group_broker import GroupBroker, run
-from tests.broker_cy.share_service.share_broker import ACCEPT, ShareBroker, enable_share_groups
+from tests.broker_cy.share_service.share_broker import ACCEPT, ShareBroker
 
 NONE = ErrorCode.NONE
 G = "sharers"
 SETTINGS = {"group.share.assignment.interval.ms": "0"}
 Work = Callable[[ShareBroker], Awaitable[None]]
-
-
-@pytest.fixture
-def enabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    enable_share_groups(monkeypatch)
 
 
 def served(path: Path, work: Work) -> None:
@@ -86,7 +81,6 @@ async def delete_group(broker: GroupBroker, *group_ids: str) -> dict[str, ErrorC
     return {each.group_id: ErrorCode(each.error_code) for each in answer.results}
 
 
-@pytest.mark.usefixtures("enabled")
 def test_a_member_reads_the_partitions_that_it_gets(tmp_path: Path) -> None:
     """If this fails, share groups do not work at all."""
 
@@ -111,7 +105,6 @@ def test_a_member_reads_the_partitions_that_it_gets(tmp_path: Path) -> None:
     served(tmp_path, work)
 
 
-@pytest.mark.usefixtures("enabled")
 def test_offsets_are_altered_described_and_deleted(tmp_path: Path) -> None:
     """If this fails, kafka-share-groups cannot reset offsets, or shows another lag than the one of the group."""
 
@@ -145,7 +138,6 @@ def test_offsets_are_altered_described_and_deleted(tmp_path: Path) -> None:
     served(tmp_path, work)
 
 
-@pytest.mark.usefixtures("enabled")
 def test_groups_are_deleted_with_others_and_with_their_state(tmp_path: Path) -> None:
     """If this fails, kafka-share-groups --delete leaves state behind, or DeleteGroups names a group twice."""
 
@@ -164,7 +156,6 @@ def test_groups_are_deleted_with_others_and_with_their_state(tmp_path: Path) -> 
     served(tmp_path, work)
 
 
-@pytest.mark.usefixtures("enabled")
 def test_groups_and_their_partitions_are_there_after_a_start(tmp_path: Path) -> None:
     """If this fails, a restart of the broker removes share groups, or resets their offsets."""
 
@@ -189,7 +180,6 @@ def test_groups_and_their_partitions_are_there_after_a_start(tmp_path: Path) -> 
     run(again)
 
 
-@pytest.mark.usefixtures("enabled")
 def test_malformed_requests_have_kafkas_codes(tmp_path: Path) -> None:
     """If this fails, clients get an error that they do not expect, or none."""
 

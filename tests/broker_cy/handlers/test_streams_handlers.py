@@ -19,12 +19,6 @@ Heartbeat = messages.StreamsGroupHeartbeatRequest
 AT_ONCE = {"group.streams.initial.rebalance.delay.ms": "0"}
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters have the feature."""
-    monkeypatch.setitem(features.SUPPORTED, features.STREAMS_VERSION, (0, 1))
-
-
 def join(of: Heartbeat.Topology = WORD_COUNT, **how: Any) -> Heartbeat:
     return Heartbeat(
         group_id=GROUP,
@@ -43,7 +37,6 @@ def describe(group_id: str) -> messages.StreamsGroupDescribeRequest:
     return messages.StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=True)
 
 
-@pytest.mark.usefixtures("served")
 def test_internal_topics_are_created_and_tasks_assigned(tmp_path: Path) -> None:
     """If this fails, an application with state does nothing."""
 
@@ -80,7 +73,6 @@ def test_internal_topics_are_created_and_tasks_assigned(tmp_path: Path) -> None:
     run(work)
 
 
-@pytest.mark.usefixtures("served")
 def test_topics_that_a_topology_must_not_have(tmp_path: Path) -> None:
     """If this fails, an application writes into the broker's own topics."""
 
@@ -97,7 +89,6 @@ def test_topics_that_a_topology_must_not_have(tmp_path: Path) -> None:
     run(work)
 
 
-@pytest.mark.usefixtures("served")
 def test_an_operator_may_switch_streams_groups_off(tmp_path: Path) -> None:
     """If this fails, `group.coordinator.rebalance.protocols` is ignored."""
 

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import pytest
-
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata import features
 from broker_cy.metadata.features import SHARE_VERSION
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share_service.share_service import ShareService
@@ -29,11 +26,6 @@ SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "1000",
 }
-
-
-def enable_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New clusters have share.version 1."""
-    monkeypatch.setitem(features.SUPPORTED, SHARE_VERSION, (0, 1))
 
 
 class ShareBroker(GroupBroker):
@@ -242,4 +234,4 @@ def ranges(part: Any) -> list[Range]:
     return [Range(each.first_offset, each.last_offset, each.delivery_count) for each in part.acquired_records]
 
 
-__all__ = ["Member", "Range", "ShareBroker", "enable_share_groups", "until"]
+__all__ = ["Member", "Range", "ShareBroker", "until"]

@@ -21,17 +21,11 @@ from tests.broker_cy.share_service.share_broker import (
     RENEW,
     Range,
     ShareBroker,
-    enable_share_groups,
 )
 
 UNKNOWN_ID = UUID(int=77)
 WAIT_MS = 20_000
 Work = Callable[[ShareBroker, UUID], Awaitable[None]]
-
-
-@pytest.fixture(autouse=True)
-def share_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    enable_share_groups(monkeypatch)
 
 
 def with_broker(path: Path, work: Work, settings: dict[str, str] | None = None, start_offset: int = 0) -> None:

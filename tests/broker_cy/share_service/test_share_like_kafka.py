@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.broker_cy.share_service.share_broker import ShareBroker, enable_share_groups
+from tests.broker_cy.share_service.share_broker import ShareBroker
 from tests.broker_cy.share_service.share_script import Conversation
 from tests.support import needs, recorded
 from tests.support.kafka_peer import KafkaPeer
@@ -28,9 +28,8 @@ async def talk(host: str, port: int) -> list[Any]:
     return conversation.told
 
 
-def test_the_answers_are_kafkas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answers_are_kafkas(tmp_path: Path) -> None:
     """If this fails, share consumers get other records or other errors than from Kafka."""
-    enable_share_groups(monkeypatch)
 
     async def run() -> None:
         async with ShareBroker(tmp_path, SETTINGS) as broker:

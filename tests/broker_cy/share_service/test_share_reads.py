@@ -18,14 +18,9 @@ from broker_cy.storage import page_cache
 from broker_cy.telemetry.metrics_page import render
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.coordinator_services.group_broker import run, until
-from tests.broker_cy.share_service.share_broker import ACCEPT, NONE, RELEASE, Range, ShareBroker, enable_share_groups
+from tests.broker_cy.share_service.share_broker import ACCEPT, NONE, RELEASE, Range, ShareBroker
 
 WAIT_MS = 20_000
-
-
-@pytest.fixture(autouse=True)
-def share_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    enable_share_groups(monkeypatch)
 
 
 def partition_of(broker: ShareBroker) -> Partition:
