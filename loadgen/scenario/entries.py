@@ -16,6 +16,7 @@ from loadgen.scenario.options import (
     KINDS,
     ON_OWN_TOPICS,
     PRODUCING,
+    SHARE_CONSUMERS_MAX,
     Kind,
     engines_with,
     kinds_with,
@@ -205,6 +206,14 @@ def _check_member(spec: UserSpec, entry: Table) -> None:
         _no_effect(entry, ("pause_for",), f'churn is "{churn}" (needed: pause)')
 
 
+def _check_sharing(spec: UserSpec, entry: Table) -> None:
+    if spec.count > SHARE_CONSUMERS_MAX:
+        raise entry.error("count", f"{spec.count} is too many for {spec.kind} (allowed: 1 to {SHARE_CONSUMERS_MAX})")
+    released, rejected = spec.options["release_share"], spec.options["reject_share"]
+    if released + rejected > 1:
+        raise entry.error("reject_share", f"{rejected:g} and release_share, {released:g}, are more than 1 together")
+
+
 def _check_admin(spec: UserSpec, entry: Table) -> None:
     operations = spec.options["operations"]
     if "create-topic" not in operations and (acting := [each for each in operations if each in ON_OWN_TOPICS]):
@@ -214,6 +223,7 @@ def _check_admin(spec: UserSpec, entry: Table) -> None:
 _CHECKS = {
     "slow-consumer": _check_slow,
     "group-member": _check_member,
+    "share-consumer": _check_sharing,
     "transactional-copier": _check_membership,
     "admin-churn": _check_admin,
 }

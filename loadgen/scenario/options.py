@@ -16,6 +16,8 @@ from bench.spec import units
 from broker_cy.client import toml_values
 
 COUNT_MAX = 100_000
+# Users of a share-consumer entry: each has a thread of this program and those of a client of librdkafka.
+SHARE_CONSUMERS_MAX = 500
 # Keys of an entry that only some kinds have; the others (kind, name, count, rate) belong to all.
 PRODUCING = ("engine", "acks", "codec", "idempotent", "records", "payload", "keys")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -239,6 +241,22 @@ KINDS: dict[str, Kind] = {
                 _duration("commit_every", 5.0, 0.1, "how often a member commits its offsets"),
                 *_FETCHING,
                 _FROM,
+            ),
+        ),
+        Kind(
+            "share-consumer",
+            "a member of a share group (librdkafka's share consumer), which accepts, releases or rejects each record",
+            "polls, each of at most max_poll_records records",
+            ("ShareFetch", "ShareAcknowledge", "EndToEnd"),
+            ("ShareFetch",),
+            options=(
+                _name("group", "broker-load-share", "group.id"),
+                _share("release_share", 0.0, "share of the records that are released, and delivered again"),
+                _share("reject_share", 0.0, "share of the records that are rejected, and not delivered again"),
+                _whole("max_wait_ms", 500, 0, 60_000, "how long a poll waits for records"),
+                _whole("max_poll_records", 500, 1, 100_000, "records of a poll (max.poll.records)"),
+                _choice("isolation", ("read_uncommitted", "read_committed"), "share.isolation.level of the group"),
+                _choice("from", ("latest", "earliest"), "share.auto.offset.reset of the group"),
             ),
         ),
         Kind(

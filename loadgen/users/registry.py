@@ -11,6 +11,7 @@ from loadgen.users.copier import TransactionalCopier
 from loadgen.users.group_member import GroupMember
 from loadgen.users.probe import Probe
 from loadgen.users.producer import Producer
+from loadgen.users.share_consumer import ShareMember
 from loadgen.users.slow_consumer import SlowConsumer
 
 CLASSES: dict[str, type[LoadUser]] = {
@@ -19,6 +20,7 @@ CLASSES: dict[str, type[LoadUser]] = {
     "consumer": Consumer,
     "group-member": GroupMember,
     "slow-consumer": SlowConsumer,
+    "share-consumer": ShareMember,
     "transactional-copier": TransactionalCopier,
     "admin-churn": AdminChurn,
     "connection-storm": ConnectionStorm,

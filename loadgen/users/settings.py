@@ -82,6 +82,19 @@ class Slow:
 
 
 @dataclass(frozen=True)
+class ShareConsuming:
+    """The options of `share-consumer`."""
+
+    group: str
+    release_share: float
+    reject_share: float
+    max_wait_ms: int
+    max_poll_records: int
+    isolation: str
+    from_: str
+
+
+@dataclass(frozen=True)
 class Copying:
     """The options of `transactional-copier` in addition to Member."""
 

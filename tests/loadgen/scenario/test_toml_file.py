@@ -204,6 +204,22 @@ def test_a_search_sets_the_one_rate(tmp_path: Path) -> None:
             WHOLE + '[[users]]\nkind = "group-member"\nname = "n"\nprotocol = "share"\n',
             "users[2].protocol: 'share' is not allowed",
         ),
+        (
+            WHOLE + '[[users]]\nkind = "share-consumer"\nrelease_share = 0.7\nreject_share = 0.4\n',
+            "users[2].reject_share: 0.4 and release_share, 0.7, are more than 1 together",
+        ),
+        (
+            WHOLE + '[[users]]\nkind = "share-consumer"\nrelease_share = 1.5\n',
+            "users[2].release_share: 1.5 is not a number",
+        ),
+        (
+            WHOLE + '[[users]]\nkind = "share-consumer"\ncount = 501\n',
+            "users[2].count: 501 is too many for share-consumer (allowed: 1 to 500)",
+        ),
+        (
+            WHOLE + '[[users]]\nkind = "share-consumer"\nsession_timeout_ms = 9000\n',
+            "users[2].session_timeout_ms: is not a key of kind 'share-consumer'",
+        ),
         (WHOLE.replace('"kill"', '"none"'), "s.toml:42: users[1].churn_every: has no effect: churn is \"none\""),
         (WHOLE.replace("churn_every", "rejoin_aftr"), "users[1].rejoin_aftr: unknown key; did you mean 'rejoin_after'"),
         (WHOLE.replace("churn_every", "pause_for"), "s.toml:42: users[1].pause_for: has no effect: churn is \"kill\""),
@@ -352,6 +368,7 @@ def test_a_scenario_that_is_not_there() -> None:
         "hot-key",
         "mixed",
         "produce-throughput",
+        "share-group",
         "soak",
         "transactions",
     ]

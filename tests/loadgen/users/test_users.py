@@ -95,6 +95,38 @@ from = "earliest"
     assert requests(found, "JoinGroup") == 0
 
 
+def test_share_consumers_accept_release_and_reject(either_broker: Target, topic: str, tmp_path: Path) -> None:
+    """If this fails, share groups (KIP-932) cannot be put under load, or a kind of acknowledgement is not sent."""
+    users = f"""
+[[users]]
+kind = "share-consumer"
+name = "sharers"
+group = "{topic}"
+count = 2
+release_share = 0.2
+reject_share = 0.1
+max_wait_ms = 200
+from = "earliest"
+"""
+    # A member gets its partitions with its second heartbeat, after 5 s.
+    found = run_users(tmp_path, either_broker, topic, users, seconds=10)
+    assert errors(found) == {}
+    delivered, acknowledged = (found.operations[name].records for name in ("ShareFetch", "ShareAcknowledge"))
+    assert delivered > 500
+    # A poll that began before the measured time is left out, and its acknowledgements are not.
+    assert abs(acknowledged - delivered) <= NEAR_THE_BEGINNING
+    counts = found.counts
+    total = counts["accepted"] + counts["released"] + counts["rejected"]
+    assert counts["released"] / total == pytest.approx(0.2, abs=0.06)
+    assert counts["rejected"] / total == pytest.approx(0.1, abs=0.05)
+    # Released records come again; those that were released last may not have come yet.
+    assert 0.5 * counts["released"] < counts["redelivered"] <= counts["released"]
+    verification = found.verification
+    assert verification is not None
+    assert counts["accepted"] + counts["rejected"] <= verification.total("acknowledged")
+    assert requests(found, "EndToEnd") > 0
+
+
 @pytest.mark.parametrize(
     ("churn", "static", "assignor"),
     [
