@@ -274,6 +274,34 @@ _TABLE: tuple[Metric, ...] = (
         (),
         "Time to load the state of a share partition (Kafka: PartitionLoadTimeMs).",
     ),
+    Metric(
+        "broker_cy_share_group_in_flight_records",
+        "gauge",
+        ("group", "deliveries"),
+        "Records of a share group that are not finished, by the number of their deliveries (`10+`: ten or more), in the"
+        " 100 share partitions with most of them.",
+    ),
+    Metric(
+        "broker_cy_share_group_last_attempt_records",
+        "gauge",
+        ("group",),
+        "Records that a member of a share group has got for the last time: without an acknowledgement they are"
+        " archived. In the same share partitions.",
+    ),
+    Metric(
+        "broker_cy_share_group_archived_records_total",
+        "counter",
+        ("group", "cause"),
+        "Records that are not delivered again although no member accepted them: `reject`, `limit` (of deliveries),"
+        " `missing` (no longer in the log), `aborted` (transaction). For the 100 share groups with most causes.",
+    ),
+    Metric(
+        "broker_cy_share_group_returned_records_total",
+        "counter",
+        ("group", "cause"),
+        "Records that became available again after a delivery: by `release`, `timeout` of their lock, or the end of"
+        " the `session`. For the same share groups.",
+    ),
     # storage
     Metric("broker_cy_fetches_from_memory_total", "counter", (), "Fetches whose records were all in the page cache."),
     Metric("broker_cy_fetches_from_disk_total", "counter", (), "Fetches with records that were read from the disk."),

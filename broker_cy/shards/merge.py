@@ -30,6 +30,8 @@ SUMMED: Final = frozenset(
         "broker_cy_group_members",
         "broker_cy_transactional_ids",
         "broker_cy_share_partitions",
+        "broker_cy_share_group_in_flight_records",
+        "broker_cy_share_group_last_attempt_records",
         "broker_cy_unflushed_bytes",
     }
 )

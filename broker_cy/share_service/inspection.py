@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey
+from broker_cy.share_service.counts import GroupCounts, add_archived
 
 if TYPE_CHECKING:
     from broker_cy.share_service.share_service import ShareService
 
 STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+UNFINISHED: Final = frozenset({"available", "acquired"})
 
 
 class InFlight(NamedTuple):
@@ -52,6 +56,40 @@ def most_in_flight(service: ShareService, limit: int) -> list[tuple[ShareKey, st
     found = [(share.unfinished_records, key) for key in service.table if (share := service.table.get(key)) is not None]
     largest = heapq.nlargest(limit, (each for each in found if each[0]))
     return [(key, name, records) for records, key in largest if (name := service.topic_name(key.topic)) is not None]
+
+
+class GroupFlight:
+    """Records in flight of a group: by the number of their deliveries, and those that a member has got for the last
+    time.
+    """
+
+    __slots__ = ("by_deliveries", "last_attempts")
+
+    def __init__(self) -> None:
+        self.by_deliveries: Counter[int] = Counter()
+        self.last_attempts = 0
+
+    def add(self, share: SharePartition) -> None:
+        """Count a share partition of the group."""
+        for first, last, state, deliveries, member_id, _, _ in share.in_flight():
+            if STATES[state] not in UNFINISHED:
+                continue
+            records = last - first + 1
+            self.by_deliveries[deliveries] += records
+            if member_id is not None and deliveries >= share.delivery_limit:
+                self.last_attempts += records
+
+
+def groups_by_cause(service: ShareService, limit: int) -> list[tuple[str, GroupCounts]]:
+    """The groups with most records that were archived or given back since this broker started, with the counts of the
+    share partitions that it serves now.
+    """
+    found = service.counts.by_group()
+    for key in service.table:
+        share = service.table.get(key)
+        if share is not None:
+            add_archived(found, key.group_id, share)
+    return heapq.nlargest(limit, found.items(), key=lambda each: each[1].total)
 
 
 def views(service: ShareService, group_id: str | None = None) -> Iterator[SharePartitionView]:

@@ -182,6 +182,9 @@ class ShareService:
     def _drop(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:
             self._forget(key)
+            share = self.table.get(key)
+            if share is not None:
+                self.counts.dropped(key.group_id, share)
             self._resume(self.table.drop(key), hurry=True)
 
     def _forget(self, key: ShareKey) -> None:
@@ -306,14 +309,14 @@ class ShareService:
                 self._locks.arm(key, share.next_deadline_ms)
             results[topic] = None
             if write is None:
-                self.counts.acknowledged(batches, None)
+                self.counts.acknowledged(group_id, batches, None)
             else:
                 waiting[topic] = write, self.loop.create_future()
                 self._write(key, share, write, settled(waiting[topic][1]))
         for topic, (write, future) in waiting.items():
             results[topic] = await future
             if results[topic] is None:
-                self.counts.acknowledged(wanted[topic], write)
+                self.counts.acknowledged(group_id, wanted[topic], write)
         return results
 
     def _write(
@@ -347,7 +350,7 @@ class ShareService:
         write = acknowledging.expire(share, self.now_ms())
         self._locks.arm(key, share.next_deadline_ms)
         if write is not None:
-            self.counts.expired(write)
+            self.counts.expired(key.group_id, write)
             self._write(key, share, write)
             self._resume(self.table.wake(key))
 
@@ -373,7 +376,7 @@ class ShareService:
             for key, write in self.table.release(closed):
                 share = self.table.get(key)
                 if share is not None:
-                    self.counts.released(write)
+                    self.counts.released(key.group_id, write)
                     self._write(key, share, write)
             if closed.is_group_empty:
                 self._configs.pop(closed.key.group_id, None)

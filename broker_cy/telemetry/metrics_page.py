@@ -17,7 +17,7 @@ from broker_cy.core.tls_version import openssl_version
 from broker_cy.metrics import process
 from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
-from broker_cy.share_service.inspection import most_in_flight
+from broker_cy.share_service.inspection import GroupFlight, groups_by_cause, most_in_flight
 from broker_cy.storage.data_directory import room
 from broker_cy.telemetry import coordinator_counts
 from broker_cy.telemetry.partition_metrics import FAMILIES, lines
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker_cy.connections.answers import ServerCore
     from broker_cy.metrics.login_counts import LoginCounts
     from broker_cy.replica.partition import Partition
+    from broker_cy.share.share_partitions import ShareKey
     from broker_cy.share_service.share_service import ShareService
     from broker_cy.telemetry.loop_watch import LoopWatch
 
@@ -40,6 +41,10 @@ OTHER_CLIENTS = "(others)"
 THROTTLED_MAX = 100
 # Share partitions whose records in flight are listed.
 SHARE_PARTITIONS_MAX = 100
+# Share groups whose causes are listed, those with most records that were archived or given back.
+SHARE_GROUPS_MAX = 100
+# Records with as many deliveries or more are counted together.
+DELIVERIES_MAX = 10
 
 
 def api_name(key: int) -> str:
@@ -245,15 +250,16 @@ async def _coordinators(page: Page, broker: Broker) -> None:
     page.family("broker_cy_share_state_pruned_offset")
     for index, offset in share_state.pruned_offsets().items():
         page.sample("broker_cy_share_state_pruned_offset", offset, share_state.topic, str(index))
-    _share_groups(page, broker.share)
+    await _share_groups(page, broker.share)
 
 
-def _share_groups(page: Page, share: ShareService) -> None:
+async def _share_groups(page: Page, share: ShareService) -> None:
     counts = share.counts
     page.one("broker_cy_share_sessions", len(share.sessions))
     page.one("broker_cy_share_served_partitions", len(share.table))
     page.family("broker_cy_share_in_flight_records")
-    for key, topic, records in most_in_flight(share, SHARE_PARTITIONS_MAX):
+    largest = most_in_flight(share, SHARE_PARTITIONS_MAX)
+    for key, topic, records in largest:
         page.sample("broker_cy_share_in_flight_records", records, key.group_id, topic, str(key.topic.partition))
     page.family("broker_cy_share_acknowledged_records_total")
     for kind, number in counts.acknowledgements.items():
@@ -265,6 +271,36 @@ def _share_groups(page: Page, share: ShareService) -> None:
     page.one("broker_cy_share_records_at_limit_total", counts.archived_at_limit)
     page.family("broker_cy_share_partition_load_seconds")
     page.histogram("broker_cy_share_partition_load_seconds", counts.load_times.snapshot())
+    await _share_flights(page, share, [key for key, _, _ in largest])
+    causes = groups_by_cause(share, SHARE_GROUPS_MAX)
+    page.family("broker_cy_share_group_archived_records_total")
+    for group_id, of_group in causes:
+        for why, number in of_group.archived.items():
+            page.sample("broker_cy_share_group_archived_records_total", number, group_id, why.value)
+    page.family("broker_cy_share_group_returned_records_total")
+    for group_id, of_group in causes:
+        for cause, number in of_group.returned.items():
+            page.sample("broker_cy_share_group_returned_records_total", number, group_id, cause.value)
+
+
+async def _share_flights(page: Page, share: ShareService, keys: list[ShareKey]) -> None:
+    """The records in flight of these share partitions, by group. A share partition has at most some thousand runs."""
+    flights: dict[str, GroupFlight] = {}
+    for key in keys:
+        found = share.table.get(key)
+        if found is not None:
+            flights.setdefault(key.group_id, GroupFlight()).add(found)
+            await asyncio.sleep(0)
+    page.family("broker_cy_share_group_in_flight_records")
+    for group_id, flight in flights.items():
+        numbers: Counter[str] = Counter()
+        for deliveries, records in flight.by_deliveries.items():
+            numbers[str(deliveries) if deliveries < DELIVERIES_MAX else f"{DELIVERIES_MAX}+"] += records
+        for deliveries_text, records in sorted(numbers.items()):
+            page.sample("broker_cy_share_group_in_flight_records", records, group_id, deliveries_text)
+    page.family("broker_cy_share_group_last_attempt_records")
+    for group_id, flight in flights.items():
+        page.sample("broker_cy_share_group_last_attempt_records", flight.last_attempts, group_id)
 
 
 def _storage(page: Page, broker: Broker, core: ServerCore) -> None:
