@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.classic.hooks import HookedGroup
 from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.rebalance import drop_member, maybe_complete_join, prepare, set_session
@@ -14,6 +15,9 @@ from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages
+
+# Members of enumerations are slow to look up.
+_NONE, _EMPTY, _PREPARING_REBALANCE = ErrorCode.NONE, GroupState.EMPTY, GroupState.PREPARING_REBALANCE
 
 
 def heartbeat(
@@ -34,19 +38,20 @@ def _heartbeat_response(code: ErrorCode) -> messages.HeartbeatResponse:
 def heartbeat_code(machine: GroupMachine, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
     """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
     group = machine.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        return classic_members.heartbeat_code(machine, group, request, now)
-    if not isinstance(group, ClassicGroup):
+    # A check of the exact class is the cheapest one.
+    if type(group) is not HookedGroup:
+        if isinstance(group, ConsumerGroup):
+            return classic_members.heartbeat_code(machine, group, request, now)
         return ErrorCode.UNKNOWN_MEMBER_ID
     code = group.member_error(request.member_id, request.group_instance_id)
-    if code is not ErrorCode.NONE:
+    if code is not _NONE:
         return code
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.EMPTY:
+    if group.state is _EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     set_session(machine, group, group.members[request.member_id], now)
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _PREPARING_REBALANCE else _NONE
 
 
 def leave(
