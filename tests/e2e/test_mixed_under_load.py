@@ -40,7 +40,6 @@ pytestmark = [pytest.mark.full, needs.java]
 Alter = messages.AlterPartitionReassignmentsRequest
 Part = messages.MetadataResponse.MetadataResponsePartition
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-TOPICS = ("in", "out", "java", *INTERNAL)
 # Retriable: once in about fifty kills, librdkafka gets no committed offsets within its timeout, but gets them on retry.
 LATE = re.compile(r"watcher-\w+: committed: .*code=_TIMED_OUT,")
 # Kills of the active controller until a broker-cy node becomes it.
@@ -51,6 +50,7 @@ class MixedWork(Work):
     """The clients of a mixed cluster, and the disturbances of its nodes."""
 
     nodes: Sequence[MixedNode]
+    internal: Sequence[str] = INTERNAL
 
     def __init__(self, nodes: Sequence[MixedNode], directory: Path) -> None:
         assert create_topic(nodes[0].port, "java", PARTITIONS, len(nodes)) is ErrorCode.NONE
@@ -60,6 +60,10 @@ class MixedWork(Work):
         self.directory = directory
         self.java = SteadyClient("java", self.servers, "java", PARTITIONS, directory)
         self.moves = 0
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return ("in", "out", "java", *self.internal)
 
     def numbers(self, kind: type[MixedNode]) -> list[int]:
         """The ids of the nodes of a kind."""
@@ -90,7 +94,7 @@ class MixedWork(Work):
         self.moves += 1
         wanted = {
             (name, part.partition_index): targets[part.partition_index % len(targets)]
-            for name in TOPICS
+            for name in self.topics
             for part in self.metadata(name)
         }
         orders = {place: [first, *(each for each in (3, 2, 1) if each != first)] for place, first in wanted.items()}
@@ -103,7 +107,7 @@ class MixedWork(Work):
                     if topic == name
                 ],
             )
-            for name in TOPICS
+            for name in self.topics
         ]
         found = ask(
             self.nodes[through - 1].port,
@@ -142,7 +146,7 @@ class MixedWork(Work):
         """Kill a node, check that the clients continue without it, restart it, and wait until all replicas are in
         sync.
         """
-        led = sum(part.leader_id == number for name in TOPICS for part in self.metadata(name))
+        led = sum(part.leader_id == number for name in self.topics for part in self.metadata(name))
         assert led, f"node {number} leads nothing"
         active = self.controller()
         began = time.monotonic()
@@ -180,10 +184,10 @@ class MixedWork(Work):
         addresses = {number: (node.host, node.port) for number, node in enumerate(self.nodes, 1)}
         written: list[int] = []
         java: list[int] = []
-        for name in TOPICS:
+        for name in self.topics:
             for part in self.metadata(name):
                 content = equal_replicas(addresses, name, part.partition_index)
-                if name in INTERNAL:
+                if name in self.internal:
                     continue
                 values = [value for _, value in records_of(content)]
                 # Markers of transactions have other values.
