@@ -39,6 +39,7 @@ from tests.sim.world.plan import (
     CLUSTER_DISKS,
     CLUSTER_ROLES,
     CLUSTER_SECURED,
+    CLUSTER_SHARES,
     CLUSTER_SNAPSHOTS,
     CLUSTER_UNCLEAN,
     CLUSTER_VOTERS,
@@ -79,8 +80,11 @@ OTHER_CLUSTERS = (
     CLUSTER_DATA_DISKS,
     CLUSTER_SNAPSHOTS,
     CLUSTER_CONSUMERS,
+    CLUSTER_SHARES,
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
+# The profile `cluster-shares`.
+SHARE_SEEDS = max(1, min(by_tier(4, 30), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
 TWICE_EVERY = 100
 # In the profile `cluster`, the first so many seeds run twice.
@@ -200,6 +204,13 @@ def test_no_seed_of_a_cluster_with_consumer_groups_finds_anything() -> None:
     member is dropped within its session, when the coordinator moves.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_CONSUMERS)
+
+
+def test_no_seed_of_a_cluster_with_share_groups_finds_anything() -> None:
+    """If this fails, a share group gets a record again after its acknowledgement was answered, passes records that
+    are not settled, or does not settle all of them, when leaders and coordinators move.
+    """
+    run_seeds(FIRST_SEED, SHARE_SEEDS, CLUSTER_SHARES)
 
 
 @pytest.mark.soak

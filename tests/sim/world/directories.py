@@ -5,11 +5,14 @@ log.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.randomness import Randomness
 from broker_cy.metadata import snapshot
+from broker_cy.metadata.image import RESOURCE_GROUP
+from broker_cy.metadata.records import VersionedRecord
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import MAX_KRAFT_VERSION, Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.storage.data_directory import (
@@ -19,8 +22,10 @@ from broker_cy.storage.data_directory import (
     open_metadata_directory,
 )
 from broker_cy.storage_tool.command import FIRST_SNAPSHOT
+from broker_cy.wire import messages
 from tests.sim.world.cluster import CONTROLLER_PORT, node_of
 from tests.sim.world.draws import Draws, Trace
+from tests.sim.world.shares import GROUP, GROUP_SETTINGS
 
 if TYPE_CHECKING:
     from tests.sim.world.plan import Plan
@@ -31,13 +36,17 @@ METADATA_LOG = "__cluster_metadata-0"
 UNUSED = ("share.version", "streams.version")
 
 
-def format_directory(root: str, node_id: int, draw: Any, metadata: str | None = None) -> None:
-    """A node of a cluster with static voters; its metadata log may have a directory of its own."""
+def format_directory(
+    root: str, node_id: int, draw: Any, metadata: str | None = None, records: list[VersionedRecord] | None = None
+) -> None:
+    """A node of a cluster with static voters; its metadata log may have a directory of its own. `records` are the
+    bootstrap records if they differ from those of most worlds.
+    """
     new_uuid, metadata = Randomness(draw).kafka_uuid, metadata or root
     (data,) = open_directories([root], node_id, lambda: CLUSTER_ID, new_uuid)
     open_metadata_directory(metadata, [data], new_uuid).close()
     data.close()
-    _write(os.path.join(metadata, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState())
+    _write(os.path.join(metadata, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState(), records)
 
 
 def format_voter(plan: Plan, host: str, root: str, number: int) -> None:
@@ -64,7 +73,29 @@ def voter_of(seed: int, host: str, number: int = 0) -> Voter:
     return Voter(key_of(seed, host, number), (Endpoint("CONTROLLER", host, CONTROLLER_PORT),))
 
 
-def _write(path: str, kraft: snapshot.KRaftState, *, is_bootstrap: bool = True) -> None:
-    records = [each for each in default_bootstrap() if each.message.name not in UNUSED] if is_bootstrap else []
+def share_records() -> list[VersionedRecord]:
+    """The bootstrap records of a cluster with share groups, whose group begins at the first record of each log."""
+    settings = [
+        VersionedRecord(
+            messages.ConfigRecord(resource_type=RESOURCE_GROUP, resource_name=GROUP, name=name, value=value)
+        )
+        for name, value in GROUP_SETTINGS.items()
+    ]
+    return _features({"streams.version"}) + settings
+
+
+def _features(unused: Collection[str]) -> list[VersionedRecord]:
+    return [each for each in default_bootstrap() if each.message.name not in unused]
+
+
+def _write(
+    path: str,
+    kraft: snapshot.KRaftState,
+    records: list[VersionedRecord] | None = None,
+    *,
+    is_bootstrap: bool = True,
+) -> None:
+    if records is None:
+        records = _features(UNUSED) if is_bootstrap else []
     with open(path, "wb") as file:
         file.writelines(snapshot.write(iter(records), kraft, 0, 0, 0))

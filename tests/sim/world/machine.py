@@ -31,7 +31,7 @@ from tests.sim.world.coordinators import (
     has_staged,
     is_ending,
 )
-from tests.sim.world.directories import format_directory, format_voter, key_of
+from tests.sim.world.directories import format_directory, format_voter, key_of, share_records
 from tests.sim.world.disks import End
 from tests.sim.world.groups import CONSUMERS_MAX, SESSION_MS, SIZE_MAX
 from tests.sim.world.loop import SimLoop
@@ -81,12 +81,33 @@ CONSUMER_GROUPS = {
     "group.consumer.max.size": str(CONSUMERS_MAX),
 }
 ASSIGNMENT_INTERVALS_MS = (0, 400)
+# The same for share groups.
+SHARE_GROUPS = {
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": str(SESSION_MS),
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.partition.max.record.locks": "100",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.snapshot.update.records.per.snapshot": "20",
+}
 # The same for the metadata log: a snapshot replaces several segments.
 SMALL_METADATA_LOGS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "metadata.max.retention.bytes": "1",
 }
 METADATA_SEGMENT_BYTES = 700
+
+
+def share_groups(world: World) -> dict[str, str]:
+    interval_ms = ASSIGNMENT_INTERVALS_MS[world.plan.seed % 2]
+    return {
+        **SHARE_GROUPS,
+        "group.share.assignment.interval.ms": str(interval_ms),
+        "group.share.record.lock.duration.ms": str(world.shares.lock_ms),
+        "group.share.delivery.count.limit": str(world.shares.limit),
+    }
 
 
 class Machine:
@@ -101,6 +122,8 @@ class Machine:
         if world.plan.has_consumers:
             interval_ms = ASSIGNMENT_INTERVALS_MS[world.plan.seed % 2]
             self.settings |= CONSUMER_GROUPS | {"group.consumer.assignment.interval.ms": str(interval_ms)}
+        if world.plan.has_shares:
+            self.settings |= share_groups(world)
         if world.plan.has_metadata_disks:
             self.data, self.metadata = f"{root}/data", f"{root}/metadata"
             self.settings |= {"log.dirs": self.data, "metadata.log.dir": self.metadata}
@@ -114,7 +137,8 @@ class Machine:
         if world.plan.voters:
             format_voter(world.plan, host, root, 0)
         elif world.plan.is_cluster:
-            format_directory(self.data, int(self.settings["node.id"]), self.draw, self.metadata)
+            records = share_records() if world.plan.has_shares else None
+            format_directory(self.data, int(self.settings["node.id"]), self.draw, self.metadata, records)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
         self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
@@ -326,6 +350,8 @@ class Machine:
         if self.is_started and self.is_broker:
             check_partitions(self)
             check_waiting(self)
+            if self.world.plan.has_shares:
+                self.world.shares.check(self)
             self.turns += 1
             if self.turns % COORDINATORS_EVERY == 0:
                 check_groups(self)

@@ -21,6 +21,9 @@ UNCLEAN = "unclean"
 # The kinds of clients that use groups of the consumer protocol (KIP-848), and those that they are drawn from.
 CONSUMERS = ("consumer", "instance", "mixed", "manager")
 CONSUMER_CLIENTS = ("consumer", "consumer", "consumer", "instance", "mixed", "mixed", "mixed", "manager", "plain")
+# Members of share groups (KIP-932), and the clients that worlds with them are drawn from.
+SHARES = "share"
+SHARE_CLIENTS = (SHARES, SHARES, "plain", "txn")
 # The clients that change ACLs, use delegation tokens, and have quotas.
 SECURITY = ("warden", "holder", "metered")
 
@@ -94,6 +97,11 @@ class Plan:
         """Whether there are members of the consumer protocol."""
         return any(name.startswith(CONSUMERS) for name, _ in self.clients)
 
+    @property
+    def has_shares(self) -> bool:
+        """Whether there are members of a share group."""
+        return any(name.startswith(SHARES) for name, _ in self.clients)
+
     def without_workers(self, dropped: set[int]) -> Plan:
         left = {each for at, each in enumerate(self.workers) if at not in dropped}
         return replace(self, clients=tuple(each for each in self.clients if each[0].startswith(ADMIN) or each in left))
@@ -143,6 +151,7 @@ CLUSTER_SECURED = "cluster-secured"
 CLUSTER_DATA_DISKS = "cluster-data-disks"
 CLUSTER_SNAPSHOTS = "cluster-snapshots"
 CLUSTER_CONSUMERS = "cluster-consumers"
+CLUSTER_SHARES = "cluster-shares"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -193,6 +202,7 @@ NAMES = (
     CLUSTER_DATA_DISKS,
     CLUSTER_SNAPSHOTS,
     CLUSTER_CONSUMERS,
+    CLUSTER_SHARES,
 )
 
 
@@ -216,6 +226,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _snapshots_plan(seed)
     if profile == CLUSTER_CONSUMERS:
         return _consumers_plan(seed)
+    if profile == CLUSTER_SHARES:
+        return _shares_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -389,6 +401,15 @@ def _consumers_plan(seed: int) -> Plan:
     kinds = ["consumer", "consumer", "plain", *draw.sample(CONSUMER_CLIENTS, draw.randint(2, 5))]
     clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
     return replace(plan, clients=(plan.clients[0], *clients))
+
+
+def _shares_plan(seed: int) -> Plan:
+    """The faults of a plan of `cluster` or of `cluster-disks`, with members of a share group among its clients."""
+    draw = Draws(seed, "shares", Trace())
+    plan = _cluster_plan(seed) if draw.chance(0.7) else _broken_cluster_plan(seed)
+    kinds = [SHARES, SHARES, "plain", *(draw.choice(SHARE_CLIENTS) for _ in range(draw.randint(1, 3)))]
+    clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
+    return replace(plan, clients=(plan.clients[0], *clients), calm_us=draw.choice([0, 0, 4_000_000]))
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

@@ -34,6 +34,7 @@ from tests.sim.world.clients.mixed import MixedConsumer
 from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
+from tests.sim.world.clients.share_members import LastShareConsumer, ShareConsumer
 from tests.sim.world.clients.static_consumers import StaticConsumer
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clients.unclean import UncleanAdmin
@@ -49,12 +50,15 @@ from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
 from tests.sim.world.owners import Owners
 from tests.sim.world.plan import Plan
+from tests.sim.world.shares import Shares
 from tests.support.power import replaced, steady_files
 
 # The longest virtual times after the faults: until each client has made progress, has ended, and everything is read.
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
 # The same until all replicas of a cluster are in sync.
 IN_SYNC_S = 30
+# The same until a member of a share group has settled every record.
+SETTLING_S = 60
 # A world with more events than this runs in an endless loop.
 EVENTS_MAX = 2_000_000
 KINDS: dict[str, type[Client]] = {
@@ -77,6 +81,7 @@ KINDS: dict[str, type[Client]] = {
     "instance": StaticConsumer,
     "mixed": MixedConsumer,
     "manager": Manager,
+    "share": ShareConsumer,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -103,6 +108,7 @@ class World:
         self.recorder = Recorder()
         self.groups = Groups(self)
         self.owners = Owners(self)
+        self.shares = Shares(self)
         self.fenced = Fenced()
         self._trims: set[tuple[UUID, int]] = set()
         self.acked = self.reads = self.steps = 0
@@ -226,6 +232,9 @@ class World:
             for client in self.all_clients:
                 if isinstance(client, VotersOperator):
                     client.check_end()
+        if self.plan.has_shares:
+            sharer = self._add(LastShareConsumer(self, f"share-last-{CLUSTER}", CLUSTER))
+            self._wait(SETTLING_S, f"to settle {self.shares.left()[:9]}", lambda: [] if sharer.is_done else [sharer])
         settled = self.recorder.now()
         last = [
             self._add(LastReader(self, f"last-{committed}-{host}", host, committed=committed))

@@ -1,0 +1,219 @@
+"""The world's knowledge of a share group: which records were settled, by which answer, and which ones may be.
+
+A record is settled when a member has got the answer to its acknowledgement. It is excused as soon as a member has sent
+one, or its last delivery has begun: then the broker may settle it without telling the member.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_cy.share.sessions import SessionKey, TopicPartition
+from broker_cy.share.share_partition import SharePartition
+from broker_cy.share.share_partitions import ShareKey
+from tests.history.operations import Fate, Place, Send
+from tests.sim.world.cluster import CLUSTER
+from tests.sim.world.groups import LATE_US
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker_cy.share_service.share_service import ShareService
+    from tests.sim.world.machine import Machine
+    from tests.sim.world.world import World
+
+Piece = tuple["UUID", int]
+Run = tuple[int, int, int, int, "str | None", int, bool]
+GROUP = f"shares-{CLUSTER}"
+# The settings of the group that every node has from its first start on.
+GROUP_SETTINGS = {"share.auto.offset.reset": "earliest"}
+# Records lock for so long, in every second world for the longer time.
+LOCKS_MS = (1_000, 4_000)
+DELIVERY_LIMITS = (3, 5, 5, 2)
+ACQUIRED = 1
+
+
+class Served(NamedTuple):
+    """What serves the group on a node: a leadership, and the number of the share partition that it has loaded."""
+
+    leader_epoch: int
+    number: int
+
+
+class Lock(NamedTuple):
+    """A member has a record from `got_us` on for sure, and at least until `until_us` unless the leader changes."""
+
+    client: str
+    got_us: int
+    until_us: int
+    served: Served
+
+
+class Shares:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.lock_ms = LOCKS_MS[world.plan.seed % len(LOCKS_MS)]
+        self.limit = DELIVERY_LIMITS[world.plan.seed // 2 % len(DELIVERY_LIMITS)]
+        self._operations = 0
+        # By partition: the values that a producer was told of; when the answer came that settled an offset; the offsets
+        # that may be settled; the greatest start of the log, before which records were deleted.
+        self._acked: dict[Place, dict[int, str]] = defaultdict(dict)
+        self._settled_us: dict[Place, dict[int, int]] = defaultdict(dict)
+        self._excused: dict[Place, set[int]] = defaultdict(set)
+        self._floors: dict[Place, int] = defaultdict(int)
+        self._passed: dict[Place, int] = defaultdict(int)
+        self._locks: dict[tuple[Place, int], Lock] = {}
+        self._deliveries: dict[tuple[Place, int, Served], int] = defaultdict(int)
+        # By partition: the newest leadership that has loaded the state of the group.
+        self._newest: dict[Place, int] = defaultdict(int)
+        # By host and partition: the share partition with its number, and what was in flight after the last turn.
+        self._known: dict[tuple[str, ShareKey], tuple[SharePartition, int, list[Run]]] = {}
+        self._numbers = 0
+
+    # --- what members do
+
+    def served(self, host: str, piece: Piece) -> Served | None:
+        """What serves the partition on a node now."""
+        found = self._known.get((host, ShareKey(GROUP, TopicPartition(*piece))))
+        return None if found is None else Served(found[0].leader_epoch, found[1])
+
+    def is_newest(self, piece: Piece, served: Served | None) -> bool:
+        """Whether no newer leader has loaded the state. A leader that does not know that it was replaced delivers any
+        records, as in Kafka: only its acknowledgements fail.
+        """
+        return served is not None and served.leader_epoch >= self._newest[place_of_share(piece)]
+
+    def sending(self, piece: Piece, offset: int, client: str, *, settles: bool) -> None:
+        """A member sends the acknowledgement of a record, or gives it up."""
+        place = place_of_share(piece)
+        if settles:
+            self._excused[place].add(offset)
+        self.unlock(piece, offset, client)
+
+    def unlock(self, piece: Piece, offset: int, client: str) -> None:
+        key = place_of_share(piece), offset
+        if key in self._locks and self._locks[key].client == client:
+            del self._locks[key]
+
+    def settled(self, piece: Piece, offset: int) -> None:
+        """The answer to an acknowledgement that settles a record has come."""
+        self._settled_us[place_of_share(piece)].setdefault(offset, self._world.time.now_us)
+
+    def delivered(self, piece: Piece, offset: int, client: str, sent_us: int, served: Served | None) -> None:
+        """A member has got a record by a request that it sent then; `served` is None unless it was the newest leader
+        from the request to the answer. Raises AssertionError if it must not get it.
+        """
+        if served is None:
+            return
+        place, now_us = place_of_share(piece), self._world.time.now_us
+        name = f"{place[0]}-{place[1]}: {offset}"
+        assert self._settled_us[place].get(offset, sent_us) >= sent_us, (
+            f"{name} is delivered to {client} after its acknowledgement was answered"
+        )
+        lock = self._locks.get((place, offset))
+        if lock is not None and lock.client != client and lock.served == served:
+            assert lock.until_us <= now_us or lock.got_us >= sent_us, f"{lock.client} has {name}, and {client} gets it"
+        self._locks[place, offset] = Lock(client, now_us, sent_us + self.lock_ms * 1000 - LATE_US, served)
+        self._deliveries[place, offset, served] += 1
+        count = self._deliveries[place, offset, served]
+        assert count <= self.limit, f"{name} is delivered {count} times by one leader"
+
+    def expected(self, piece: Piece, offset: int) -> str | None:
+        """The value at an offset, if a producer was told of it."""
+        self._read_history()
+        return self._acked[place_of_share(piece)].get(offset)
+
+    def left(self) -> list[tuple[Place, int]]:
+        """The records that a producer was told of, and that were neither settled nor excused."""
+        self._read_history()
+        return [
+            (place, offset)
+            for place, offsets in self._acked.items()
+            for offset in offsets
+            if offset >= self._floors[place] and offset not in self._excused[place]
+        ]
+
+    def _read_history(self) -> None:
+        """Take what was recorded since the last call."""
+        operations = self._world.recorder.operations
+        for each in operations[self._operations :]:
+            if (
+                isinstance(each, Send)
+                and each.fate is Fate.ACKED
+                and each.offset is not None
+                and each.place[0][0] == "t"
+            ):
+                self._acked[_short(each.place)][each.offset] = each.value
+        self._operations = len(operations)
+
+    # --- after each turn of a node
+
+    def check(self, machine: Machine) -> None:
+        """Raises AssertionError if a start offset passes a record that was not settled, or if a session has ended and
+        its member keeps records.
+        """
+        assert machine.server is not None
+        service: ShareService = machine.server.broker.share
+        here = {key: share for key in service.table if (share := service.table.get(key)) is not None}
+        for known in [each for each in self._known if each[0] == machine.host and each[1] not in here]:
+            del self._known[known]
+        for key, share in here.items():
+            if not share.is_active:
+                continue
+            place = place_of_share(key.topic)
+            partition = machine.server.broker.partitions.by_id[key.topic.topic_id.bytes][key.topic.partition]
+            if partition is not None and (log := partition.log) is not None:
+                # The end of the process may undo a deletion, and not the move of the start offset.
+                self._floors[place] = max(self._floors[place], log.log_start_offset)
+            before = self._known.get((machine.host, key))
+            runs = share.in_flight()
+            if before is None or before[0] is not share:
+                self._numbers += 1
+                self._known[machine.host, key] = share, self._numbers, runs
+                self._newest[place] = max(self._newest[place], share.leader_epoch)
+            else:
+                self._known[machine.host, key] = share, before[1], runs
+                if not machine.is_stopping:
+                    self._check_holders(machine.host, service, key, before[2], runs)
+            for first, last, _, count, *_ in runs:
+                if count >= self.limit:
+                    self._excused[place].update(range(first, last + 1))
+            if share.start_offset > self._passed[place]:
+                self._check_start(machine.host, place, share.start_offset)
+
+    def _check_start(self, host: str, place: Place, start: int) -> None:
+        self._read_history()
+        acked, excused = self._acked[place], self._excused[place]
+        for offset in range(max(self._passed[place], self._floors[place]), start):
+            assert offset not in acked or offset in excused, (
+                f"{host}: the start offset {start} of {place} passes {offset}, which is not settled"
+            )
+        self._passed[place] = start
+
+    def _check_holders(
+        self, host: str, service: ShareService, key: ShareKey, before: list[Run], after: list[Run]
+    ) -> None:
+        holders = {holder for *_, holder, _, is_pending in before if holder is not None and not is_pending}
+        for holder in sorted(holders):
+            if service.sessions.get(SessionKey(key.group_id, holder)) is None:
+                kept = _held(before, holder) & _held(after, holder)
+                assert not kept, f"{host}: {holder} has no session, and keeps {sorted(kept)} of {key.topic}"
+
+
+def _held(runs: list[Run], holder: str) -> set[int]:
+    return {
+        offset
+        for first, last, state, _, by, _, is_pending in runs
+        if by == holder and state == ACQUIRED and not is_pending
+        for offset in range(first, last + 1)
+    }
+
+
+def place_of_share(piece: Piece | TopicPartition) -> Place:
+    return piece[0].hex[:8], piece[1]
+
+
+def _short(place: Place) -> Place:
+    """A partition by the id of its topic alone."""
+    return place[0].partition("@")[2], place[1]
