@@ -35,8 +35,9 @@ class ShareStateService(CoordinatorService[ShareStateRuntime, ShareStateMachine]
     def __init__(self, context: ServiceContext, delete_before: DeleteBefore) -> None:
         super().__init__(context)
         self.settings = ShareStateSettings.from_config(context.config)
+        self._clock = context.clock
         self.write_times = Histogram()
-        """The times of WriteShareGroupState requests; their number is that of the requests."""
+        """The times of writes, of this broker's share partitions and of others'; one for each share partition."""
         self._delete_before = delete_before
         self._sweep_every(self.settings.cold_snapshot_interval_ms, ShareStateRuntime.snapshot_cold)
         self._sweep_every(self.settings.prune_interval_ms, ShareStateRuntime.prune)
@@ -51,7 +52,10 @@ class ShareStateService(CoordinatorService[ShareStateRuntime, ShareStateMachine]
 
     async def write(self, key: SharePartitionKey, change: ShareState) -> Outcome:
         """`change` has the epochs of the sender, and the batches of its write."""
-        return await self._run(answers.refused_write, operations.write, key, change)
+        begin_s = self._clock.monotonic()
+        outcome = await self._run(answers.refused_write, operations.write, key, change)
+        self.write_times.observe_ns(int((self._clock.monotonic() - begin_s) * 1e9))
+        return outcome
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> StateRead:
         return await self._run(answers.refused_read, operations.read, key, leader_epoch)

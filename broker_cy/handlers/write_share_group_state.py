@@ -23,9 +23,7 @@ async def write_share_group_state(ctx: RequestContext, request: Request) -> Resp
     async def ask(key: SharePartitionKey, wanted: Request.PartitionData) -> Response.PartitionResult:
         return _result(key.partition, await ctx.broker.share_state.write(key, _change(wanted)))
 
-    begin_s = ctx.broker.clock.monotonic()
     found = await answered(ctx, request.group_id, parts_of(request.topics), ask, _result)
-    ctx.broker.share_state.write_times.observe_ns(int((ctx.broker.clock.monotonic() - begin_s) * 1e9))
     return Response(
         results=[Response.WriteStateResult(topic_id=topic_id, partitions=results) for topic_id, results in found]
     )

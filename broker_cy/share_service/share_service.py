@@ -152,7 +152,7 @@ class ShareService:
         share.configure(config.lock_ms, config.delivery_limit, config.records_max, config.is_renew_enabled)
 
     async def _load(self, key: ShareKey, share: SharePartition, partition: Partition) -> None:
-        began_ms = self.now_ms()
+        began_s = self.clock.monotonic()
         error = None
         try:
             writes = self._writes.get(key)
@@ -169,7 +169,7 @@ class ShareService:
         if self.table.get(key) is not share:
             return
         if error is None:
-            self.counts.load_times.observe_ns((self.now_ms() - began_ms) * 1_000_000)
+            self.counts.load_times.observe_ns(int((self.clock.monotonic() - began_s) * 1e9))
             self._resume(self.table.wake(key))
             return
         share.fail()

@@ -242,5 +242,9 @@ def test_records_in_flight_can_be_seen(tmp_path: Path) -> None:
             assert 'broker_cy_share_in_flight_records{group="g",topic="t",partition="0"} 4' in page
             assert 'broker_cy_share_acknowledged_records_total{type="release"} 1' in page
             assert "broker_cy_share_delivered_records_total 4" in page
+            # The share coordinator of this broker wrote the release.
+            assert "broker_cy_share_state_write_seconds_count 1" in page
+            assert "broker_cy_share_partition_load_seconds_count 1" in page
+            assert "broker_cy_share_partition_load_seconds_sum 0.0\n" not in page
 
     run(work)
