@@ -47,6 +47,15 @@ class PartitionLag(NamedTuple):
         return None if self.end is None else max(0, self.end - self.committed)
 
     @property
+    def position(self) -> int | None:
+        """The committed offset; for a share group, the end less its lag, as its start offset may stay where it is while
+        the group completes records behind it. None if that is not known.
+        """
+        if self.incomplete is None:
+            return self.committed
+        return None if self.end is None else self.end - self.incomplete
+
+    @property
     def first_unread(self) -> int:
         """The offset that the group will read next: behind records that were deleted before it read them."""
         return max(self.committed, self.start or 0)

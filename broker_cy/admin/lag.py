@@ -31,7 +31,8 @@ class Status(IntEnum):
 
 
 class Sample(NamedTuple):
-    """One sample of a group's partition: its time (ms since 1970), the committed offset, and the end of the log.
+    """One sample of a group's partition: its time (ms since 1970), the committed offset (PartitionLag.position), and
+    the end of the log.
 
     `commit_ms` is when the group last committed, None if it is not known; `has_members` whether it had members,
     None if that was not asked.

@@ -109,7 +109,8 @@ class LagHistory:
             windows = self._groups.setdefault(group.group_id, {})
             members = None if has_members is None else has_members.get(group.group_id)
             for part in group.partitions:
-                if part.end is None:
+                position = part.position
+                if part.end is None or position is None:
                     continue
                 window = windows.get(part.partition)
                 if window is None:
@@ -118,7 +119,7 @@ class LagHistory:
                         continue
                     window = windows[part.partition] = Window()
                     self._count += 1
-                window.add(Sample(at_ms, part.committed, part.end, part.commit_ms, members), self._samples_max)
+                window.add(Sample(at_ms, position, part.end, part.commit_ms, members), self._samples_max)
             gone = [key for key, window in windows.items() if window.seen_at_ms != at_ms]
             for key in gone:
                 del windows[key]

@@ -140,6 +140,30 @@ def test_judging_in_turns_gives_the_same() -> None:
     assert history.status("warn") is Status.WARN
 
 
+def test_share_groups_are_judged_by_their_lag() -> None:
+    """If this fails, a share group that has completed every record is reported as stalled: its start offset stays where
+    the last record of its state put it.
+    """
+    history = LagHistory()
+    key = TopicPartition("t", 0)
+    for look, (idle, busy, unknown) in enumerate([(0, 90, None), (0, 40, None)]):
+        lags = [
+            GroupLag(group, (PartitionLag(key, 7, 0, end, incomplete=incomplete),))
+            for group, end, incomplete in (("idle", 8, idle), ("busy", 100, busy), ("none", unknown, 0))
+        ]
+        history.note(lags, (look + 1) * SECOND, {"idle": True, "busy": True, "none": True})
+    assert (history.status("idle"), history.samples("idle", key)[-1].lag) == (Status.OK, 0)
+    assert (history.status("busy"), history.samples("busy", key)[-1].lag) == (Status.OK, 40)
+    trend_of = history.trend("busy")
+    assert trend_of is not None
+    assert trend_of.consumed_per_s == 50
+    assert history.samples("none", key) == []
+    # Nothing is completed any more.
+    history.note([GroupLag("stuck", (PartitionLag(key, 7, 0, 9, incomplete=2),))], SECOND, {"stuck": True})
+    history.note([GroupLag("stuck", (PartitionLag(key, 7, 0, 9, incomplete=2),))], 2 * SECOND, {"stuck": True})
+    assert history.status("stuck") is Status.STALLED
+
+
 def test_the_history_is_bounded() -> None:
     """If this fails, watching many groups for a day exhausts the memory, or deleted groups are judged forever."""
     history = LagHistory(samples_max=3, windows_max=3)
