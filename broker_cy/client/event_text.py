@@ -86,10 +86,14 @@ def line_of(event: Event) -> str:
         case Rebalance():
             reasons = ", ".join(dict.fromkeys(trigger.reason for trigger in event.triggers)) or "unknown reason"
             name = "generation" if event.group_type == CLASSIC_GROUP else "epoch"
+            moved = (
+                f", {plural(event.moves_total, 'partition')} moved, stall {duration(event.stall_max_ms)}"
+                if event.has_moves
+                else ""
+            )
             return clean(
                 f"{name} {event.generation} ({reasons}): {event.members_before} -> "
-                f"{plural(event.members_after, 'member')} in {duration(event.total_ms)}, "
-                f"{plural(event.moves_total, 'partition')} moved, stall {duration(event.stall_max_ms)}"
+                f"{plural(event.members_after, 'member')} in {duration(event.total_ms)}{moved}"
             )
         case GroupEpoch():
             who = event.trigger.client_id or event.trigger.instance_id or event.trigger.member_id

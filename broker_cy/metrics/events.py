@@ -28,6 +28,8 @@ TEXT_CHARACTERS_MAX = 250
 # Kafka's types of groups.
 CLASSIC_GROUP = "classic"
 GROUP_TYPES = (CLASSIC_GROUP, "consumer", "share", "streams")
+# Each partition has one owner in such a group.
+OWNING_GROUP_TYPES = (CLASSIC_GROUP, "consumer")
 
 
 @dataclass(slots=True)
@@ -115,6 +117,13 @@ class Rebalance(Event):
     @property
     def key(self) -> str:
         return self.group
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether the owners of partitions are observed: members of a share group share partitions, and members of a
+        streams group have tasks.
+        """
+        return self.group_type in OWNING_GROUP_TYPES
 
 
 @dataclass(slots=True)

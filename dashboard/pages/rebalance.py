@@ -100,11 +100,12 @@ class RebalanceFacts(RebalanceDetail, FactsChannel):
             Fact("join", duration(event.join_ms)),
             Fact("sync", duration(event.sync_ms)),
             Fact("total", duration(event.total_ms)),
-            Fact("partitions moved", count(event.moves_total)),
-            Fact("longest stall", stall.text, stall.tone),
         ]
-        if event.kept >= 0:
-            facts.insert(-1, Fact("kept", count(event.kept)))
+        if event.has_moves:
+            facts.append(Fact("partitions moved", count(event.moves_total)))
+            if event.kept >= 0:
+                facts.append(Fact("kept", count(event.kept)))
+            facts.append(Fact("longest stall", stall.text, stall.tone))
         return facts
 
 

@@ -45,8 +45,9 @@ def text_of(event: Rebalance) -> str:
         *(triggers or [UNKNOWN_CAUSE]),
         f"{event.members_before} -> {plural(event.members_after, 'member')}",
         f"{duration(event.total_ms)}: join {duration(event.join_ms)}, sync {duration(event.sync_ms)}",
-        f"{plural(event.moves_total, 'partition')} moved, longest stall {duration(event.stall_max_ms)}",
     ]
+    if event.has_moves:
+        lines.append(f"{plural(event.moves_total, 'partition')} moved, longest stall {duration(event.stall_max_ms)}")
     return "\n".join(map(clean, lines))
 
 

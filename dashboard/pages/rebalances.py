@@ -258,7 +258,8 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", **_
                 "facts",
                 cluster=cluster,
                 params=chosen,
-                note="Over the range. Groups of the classic protocol; the source is the broker's own events.",
+                note="Over the range, from the broker's own events. Moves and stalls are those of classic and "
+                "consumer groups.",
             ),
             panel(
                 "Timeline",

@@ -54,8 +54,13 @@ def _members(row: Stamped) -> str | None:
     return f"{event.members_before} → {event.members_after}" if isinstance(event, Rebalance) else None
 
 
+def _of_moves(name: str) -> Callable[[Stamped], int | None]:
+    """Like `_of`, for rebalances whose moves are observed."""
+    return lambda row: getattr(row.event, name) if isinstance(row.event, Rebalance) and row.event.has_moves else None
+
+
 def _kept(row: Stamped) -> int | None:
-    kept = getattr(row.event, "kept", None)
+    kept = _of_moves("kept")(row)
     return None if kept is None or kept < 0 else int(kept)
 
 
@@ -91,7 +96,7 @@ TOTAL: Final = Column[Stamped]("total", "Total", _of("total_ms"), Kind.DURATION,
 MOVED: Final = Column[Stamped](
     "moved",
     "Moved",
-    _of("moves_total"),
+    _of_moves("moves_total"),
     Kind.COUNT,
     hint="Partitions that changed their owner, or were not read for a while",
     width=6,
@@ -100,5 +105,5 @@ KEPT: Final = Column[Stamped](
     "kept", "Kept", _kept, Kind.COUNT, sorts=False, hint="Partitions that were read without interruption", width=6
 )
 LONGEST_STALL: Final = Column[Stamped](
-    "stall", "Longest stall", _of("stall_max_ms"), Kind.DURATION, tone=_stall_tone, width=13
+    "stall", "Longest stall", _of_moves("stall_max_ms"), Kind.DURATION, tone=_stall_tone, width=13
 )

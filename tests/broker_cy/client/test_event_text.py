@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker_cy.client.event_text import line_of
-from broker_cy.metrics.events import GroupConverted, GroupEpoch, Rebalance, Trigger
+from broker_cy.console.columns.rebalances import KEPT, LONGEST_STALL, MOVED
+from broker_cy.metrics.events import GroupConverted, GroupEpoch, Rebalance, Stamped, Trigger
 
 
 def test_epochs_and_conversions_of_groups_are_told() -> None:
@@ -18,4 +21,15 @@ def test_epochs_and_conversions_of_groups_are_told() -> None:
     assert line_of(GroupConverted("g", "classic", "consumer", 3, 2)) == (
         "from classic to consumer group, epoch 3: 2 members of the classic protocol"
     )
-    assert line_of(Rebalance("g", 9, group_type="consumer")).startswith("epoch 9 (unknown reason): ")
+    assert line_of(Rebalance("g", 9, group_type="consumer")) == (
+        "epoch 9 (unknown reason): 0 -> 0 members in 0 ms, 0 partitions moved, stall 0 ms"
+    )
+
+
+@pytest.mark.parametrize("group_type", ["share", "streams"])
+def test_moves_that_are_not_observed_are_not_counted(group_type: str) -> None:
+    """If this fails, operators read that a rebalance moved nothing, although its moves are not known."""
+    event = Rebalance("g", 9, group_type=group_type, members_after=2)
+    assert line_of(event) == "epoch 9 (unknown reason): 0 -> 2 members in 0 ms"
+    row = Stamped(1_000, 1, event)
+    assert [column.value(row) for column in (MOVED, KEPT, LONGEST_STALL)] == [None, None, None]
