@@ -85,7 +85,7 @@ def group_bounds(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> None:
     """Validate all settings of a group together, and against the limits of the broker. Raises ConfigError with Kafka's
-    message.
+    message, to which both values are added.
     """
     for name in overrides:
         if name not in GROUP:
@@ -96,13 +96,22 @@ def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) 
         if name in GROUP and (name in overrides or not name.endswith(".assignment.interval.ms")):
             bounds = GROUP_BOUNDS[name]
             if bounds.minimum and values[name] < config[bounds.minimum]:
-                raise ConfigError(f"{name} must be greater than or equal to {bounds.minimum}")
+                raise ConfigError(
+                    f"{name} must be greater than or equal to {bounds.minimum}: "
+                    f"{values[name]} is less than {config[bounds.minimum]}"
+                )
             if bounds.maximum and values[name] > config[bounds.maximum]:
-                raise ConfigError(f"{name} must be less than or equal to {bounds.maximum}")
+                raise ConfigError(
+                    f"{name} must be less than or equal to {bounds.maximum}: "
+                    f"{values[name]} is greater than {config[bounds.maximum]}"
+                )
     for kind in _KINDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if values[session] <= values[heartbeat]:
-            raise ConfigError(f"{session} must be greater than {heartbeat}")
+            raise ConfigError(
+                f"{session} must be greater than {heartbeat}: it is {values[session]}, and {heartbeat} is "
+                f"{values[heartbeat]}"
+            )
 
 
 def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:

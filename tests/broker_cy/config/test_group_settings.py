@@ -94,7 +94,13 @@ def test_the_broker_refuses_contradicting_settings_of_groups(properties: dict[st
         ),
         (
             {"streams.num.standby.replicas": "3"},
-            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas: "
+            "3 is greater than 2",
+        ),
+        (
+            {"share.heartbeat.interval.ms": "4999"},
+            "share.heartbeat.interval.ms must be greater than or equal to group.share.min.heartbeat.interval.ms: "
+            "4999 is less than 5000",
         ),
         (
             {"consumer.session.timeout.ms": "0"},
