@@ -61,14 +61,14 @@ class Members:
         self._entries = 0
 
     def join(self, count: int, over_s: float) -> None:
-        """Members that join one after the other in so much time; `run` lets them."""
+        """Members that join one after the other in so much time, after all are connected; `run` lets them."""
+        made = [Member(str(UUID(int=self._made + number + 1)), self._address) for number in range(count)]
+        self._made += count
         now = time.monotonic()
-        for number in range(count):
-            member = Member(str(UUID(int=self._made + 1)), self._address)
-            self._made += 1
+        for number, member in enumerate(made):
             self._wake(member, now + over_s * number / count)
             self._selector.register(member.socket, selectors.EVENT_READ, member)
-            self.members.append(member)
+        self.members += made
 
     def leave(self, count: int) -> None:
         """The oldest members leave, and their answers are not waited for."""
@@ -109,9 +109,13 @@ class Members:
                 self._receive(key.data)
 
     def is_stable(self, partitions: int) -> bool:
-        """Whether all members are in one epoch, and have all partitions."""
+        """Whether all members are in one epoch, and have all partitions in equal shares. Members that have not joined
+        yet, or are not assigned yet, have less.
+        """
         epochs = {member.epoch for member in self.members}
-        return len(epochs) == 1 and 0 not in epochs and sum(each.partitions for each in self.members) == partitions
+        shares = [member.partitions for member in self.members]
+        is_joined = len(epochs) == 1 and JOIN_EPOCH not in epochs
+        return is_joined and sum(shares) == partitions and max(shares) - min(shares) <= 1
 
     def _wake(self, member: Member, at_s: float) -> None:
         self._entries += 1

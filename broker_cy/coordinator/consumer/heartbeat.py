@@ -11,7 +11,7 @@ from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.consumer import assign, deadlines, fencing, records, regex
+from broker_cy.coordinator.consumer import assign, deadlines, fencing, pace, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import (
@@ -111,7 +111,7 @@ def _heartbeat(
     response = Response(
         member_id=member_id,
         member_epoch=updated.epoch,
-        heartbeat_interval_ms=machine.consumer_config(group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=pace.heartbeat_interval_ms(machine, group, updated, now),
     )
     if is_join or _is_full(request) or updated.assigned != member.assigned:
         response.assignment = _assignment(updated.assigned)

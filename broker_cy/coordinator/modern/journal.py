@@ -98,6 +98,11 @@ class Journal:
         """Whether a rebalance is in progress."""
         return self._began is not None
 
+    @property
+    def began(self) -> Now | None:
+        """When the rebalance in progress began."""
+        return self._began
+
     def epoch_began(self, step: GroupStep, group: Observed, trigger: Trigger, left: int, now: Now) -> None:
         """The record of an epoch was appended; `left` members were removed before."""
         if self._began is None:
