@@ -21,6 +21,7 @@ from broker_cy.admin.group_values import (
 )
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+from broker_cy.admin.share_in_flight import in_flight_of
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP
 from broker_cy.commands.context import (
     Target,
@@ -35,6 +36,7 @@ from broker_cy.commands.output import confirm, plain, print_json
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
 from broker_cy.console.columns import groups as columns
+from broker_cy.console.columns import in_flight as in_flight_columns
 from broker_cy.console.columns import topics as topic_columns
 from broker_cy.console.values import parse_int, parse_time
 from broker_cy.reporting.column import Column, Kind
@@ -45,6 +47,7 @@ EPILOG = """\b
 examples:
   broker-cy groups list --state Stable --json
   broker-cy groups describe billing
+  broker-cy groups in-flight checkout --json
   broker-cy groups reset billing --to-time 2026-01-31T12:00 --topic orders:0-3
   broker-cy groups reset billing --shift-by -100 --dry-run
   broker-cy groups reset billing-test --from-group billing --yes
@@ -171,6 +174,40 @@ async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -
     for group in outcome.found.values():
         print_group(group, offsets.found.get(group.group_id, {}))
     return target.tell_failures([outcome, offsets])
+
+
+@command.command("in-flight", epilog=EPILOG)
+@cluster_command
+@group_argument
+async def in_flight(target: Target, client: AdminClient, group: str) -> int:
+    """Show the records of a share group that are in flight: holders, lock time left, numbers of deliveries, and the
+    causes for which records were archived or became available again.
+
+    Brokers report them at their metrics listener (brokercy.metrics.listener).
+    """
+    outcome = await client.groups.describe([group])
+    if group not in outcome.found:
+        return target.tell_failures([outcome])
+    description = outcome.found[group]
+    if description.group_type != SHARE:
+        reason = f"it is a {description.group_type} group; only share groups have records in flight"
+        raise ClientError(Failure.INVALID, reason, what=f"group {group}")
+    flight = await in_flight_of(client.caller, group, target.cluster.metrics_token_file, target.cluster.tls)
+    if not flight.brokers:
+        reason = "no broker answers at its brokercy.metrics.listener, which reports the records in flight"
+        raise ClientError(Failure.UNSUPPORTED, reason, what=f"group {group}")
+    if target.as_json:
+        totals = {"by_deliveries": flight.by_deliveries, "last_attempts": flight.last_attempts}
+        print_json({"group_id": group, **totals, **flight._asdict()})
+        return 0
+    for fact in in_flight_columns.in_flight_facts(flight):
+        click.echo(f"{fact.name}: {fact.value}")
+    rows = in_flight_columns.run_rows(flight, description)
+    if rows:
+        print_rows(in_flight_columns.COLUMNS, rows)
+    if flight.left_out:
+        click.echo(f"{plural(flight.left_out, 'further range')} not listed", err=True)
+    return 0
 
 
 @command.command("reset", epilog=EPILOG)

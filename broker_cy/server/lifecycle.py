@@ -167,7 +167,7 @@ class BrokerServer:
         ]
         await self._controllers.bind()
         self._began_s = self.loop.time()
-        self.metrics_server = bind_metrics(config, self.loop, self.page, self.missing)
+        self.metrics_server = bind_metrics(config, self.loop, self.page, self.missing, self.share_group_page)
 
     def _make_core(self) -> None:
         """The parts that all connections of clients share."""
@@ -225,6 +225,12 @@ class BrokerServer:
         from broker_cy.telemetry.metrics_page import render
 
         return await render(self.broker, self._core, self._watch, topics)
+
+    async def share_group_page(self, group_id: str) -> bytes:
+        """The records of a share group that are in flight on this broker, as JSON."""
+        from broker_cy.share_service.in_flight_page import in_flight_page
+
+        return await in_flight_page(self.broker.share, group_id)
 
     def call_each_tick(self, call: Callable[[], None]) -> None:
         """Call it each loop_watch.PERIOD_S, as long as the broker serves."""

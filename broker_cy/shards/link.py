@@ -15,7 +15,7 @@ import socket
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
@@ -140,9 +140,16 @@ class Link:
                     ended = server.broker.controller.ended_brokers
                     ended.process_ended(int(content["broker"]), int(content["epoch"]))
                 elif kind is Kind.ASK_PAGE:
-                    topics = content["topics"]
-                    writer.write(frame(Kind.PAGE, await server.page(None if topics is None else frozenset(topics))))
+                    writer.write(frame(Kind.PAGE, await _page(server, content)))
                     await writer.drain()
         finally:
             self._writer = None
             writer.close()
+
+
+async def _page(server: BrokerServer, asked: dict[str, Any]) -> bytes:
+    """The page of metrics, or of a share group."""
+    if (group_id := asked.get("share_group")) is not None:
+        return await server.share_group_page(str(group_id))
+    topics = asked["topics"]
+    return await server.page(None if topics is None else frozenset(topics))

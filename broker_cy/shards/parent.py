@@ -297,7 +297,7 @@ class Parent:
 
         access = access_of(self._plan.metrics_access, self._loop.time)
         address = metrics_address(self._plan.metrics)
-        self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing, access)
+        self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing, access, self._share_group)
         self._metrics.start()
 
     def _missing(self) -> list[str]:
@@ -333,6 +333,14 @@ class Parent:
 
         # In a thread, because it takes long with many partitions, and the parent has to look at ticks.
         return await self._loop.run_in_executor(None, merge)
+
+    async def _share_group(self, group_id: str) -> bytes:
+        from broker_cy.share_service.in_flight_page import merged
+
+        peers = [peer for shard, peer in sorted(self._peers.items()) if self._is_served(shard)]
+        answers = await asyncio.gather(*(peer.share_group(group_id) for peer in peers))
+        pages = [page for page in answers if page is not None]
+        return await self._loop.run_in_executor(None, merged, pages)
 
     def _is_served(self, shard: int) -> bool:
         return self._supervisor.slots[shard].phase is Phase.READY

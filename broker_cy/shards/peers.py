@@ -54,11 +54,18 @@ class Peer:
 
     async def page(self, topics: frozenset[str] | None) -> bytes | None:
         """Its page of metrics; None if it does not answer in time."""
+        return await self._ask({"topics": None if topics is None else sorted(topics)})
+
+    async def share_group(self, group_id: str) -> bytes | None:
+        """Its page of a share group; None if it does not answer in time."""
+        return await self._ask({"share_group": group_id})
+
+    async def _ask(self, content: dict[str, Any]) -> bytes | None:
         if self._writer is None:
             return None
         asked: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
-        self._writer.write(frame(Kind.ASK_PAGE, {"topics": None if topics is None else sorted(topics)}))
+        self._writer.write(frame(Kind.ASK_PAGE, content))
         try:
             async with asyncio.timeout(PAGE_S):
                 return await asked

@@ -93,35 +93,40 @@ def groups_by_cause(service: ShareService, limit: int) -> list[tuple[str, GroupC
 
 
 def views(service: ShareService, group_id: str | None = None) -> Iterator[SharePartitionView]:
-    """The share partitions of a group, or of all groups. A view has at most about share.partition.max.record.locks
-    entries.
-    """
-    now_ms = service.now_ms()
+    """The share partitions of a group, or of all groups."""
     for key in service.table if group_id is None else service.table.keys_of_group(group_id):
-        share = service.table.get(key)
-        if share is None:
-            continue
-        runs = [
-            InFlight(
-                first,
-                last,
-                STATES[state],
-                deliveries,
-                member_id,
-                None if member_id is None else max(0, deadline_ms - now_ms),
-                is_pending,
-            )
-            for first, last, state, deliveries, member_id, deadline_ms, is_pending in share.in_flight()
-        ]
-        yield SharePartitionView(
-            key,
-            share.status_name,
-            share.start_offset,
-            share.end_offset,
-            share.delivery_complete_count,
-            runs,
-            share.is_active and not share.can_acquire(),
-            service.table.waiting(key),
-            share.archived_missing,
-            share.archived_aborted,
+        view = view_of(service, key)
+        if view is not None:
+            yield view
+
+
+def view_of(service: ShareService, key: ShareKey) -> SharePartitionView | None:
+    """A share partition, with at most about share.partition.max.record.locks entries; None if it was dropped."""
+    share = service.table.get(key)
+    if share is None:
+        return None
+    now_ms = service.now_ms()
+    runs = [
+        InFlight(
+            first,
+            last,
+            STATES[state],
+            deliveries,
+            member_id,
+            None if member_id is None else max(0, deadline_ms - now_ms),
+            is_pending,
         )
+        for first, last, state, deliveries, member_id, deadline_ms, is_pending in share.in_flight()
+    ]
+    return SharePartitionView(
+        key,
+        share.status_name,
+        share.start_offset,
+        share.end_offset,
+        share.delivery_complete_count,
+        runs,
+        share.is_active and not share.can_acquire(),
+        service.table.waiting(key),
+        share.archived_missing,
+        share.archived_aborted,
+    )

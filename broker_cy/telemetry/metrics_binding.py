@@ -19,9 +19,10 @@ def bind_metrics(
     loop: asyncio.AbstractEventLoop,
     page: Callable[[frozenset[str] | None], Awaitable[bytes]],
     missing: Callable[[], list[str]],
+    share_group: Callable[[str], Awaitable[bytes]] | None = None,
 ) -> MetricsServer | None:
-    """Bind brokercy.metrics.listener; None if it is not set. `page` and `missing` as in MetricsServer. Raises
-    ListenError, ConfigError.
+    """Bind brokercy.metrics.listener; None if it is not set. `page`, `missing` and `share_group` as in MetricsServer.
+    Raises ListenError, ConfigError.
     """
     if not config["brokercy.metrics.listener"]:
         return None
@@ -30,4 +31,4 @@ def bind_metrics(
     from broker_cy.telemetry.metrics_access import access_of
     from broker_cy.telemetry.metrics_http import MetricsServer
 
-    return MetricsServer.bind(loop, *address, page, missing, access_of(config, loop.time))
+    return MetricsServer.bind(loop, *address, page, missing, access_of(config, loop.time), share_group)

@@ -2,8 +2,9 @@
 
 `/healthz` answers 200 while the loop runs. `/readyz` answers 200 while the broker is in service and its coordinators
 are loaded, and 503 before that, while it is fenced and during the stop; the body lists the reasons.
-`/metrics?topic=NAME`, which may be repeated, restricts the partition metrics to these topics. Only GET and HEAD are
-served. With a MetricsAccess, /metrics needs a token, and all pages are served over TLS.
+`/metrics?topic=NAME`, which may be repeated, restricts the partition metrics to these topics. A broker also serves
+`/share-groups?group=NAME`, the records of a share group in flight. Only GET and HEAD are served. With a MetricsAccess,
+/metrics and /share-groups need a token, and all pages are served over TLS.
 
 Bounds: CONNECTIONS_MAX connections; a request of at most 16 KiB before its body (h11), which must be complete REQUEST_S
 after its first byte; IDLE_S between two requests and for the peer to read an answer. When all connections are taken, a
@@ -44,6 +45,7 @@ IDLE_S = 60.0
 HANDSHAKES_PER_S = 200
 READ_BYTES = 65_536
 TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
 # Smaller pages are sent uncompressed.
 GZIP_BYTES_MIN = 4_096
 
@@ -51,6 +53,8 @@ Answer = tuple[int, str, bytes]
 AUTHENTICATE = ("WWW-Authenticate", 'Bearer realm="metrics"')
 BACKLOG = 16
 T = TypeVar("T")
+# The records in flight of a share group, as JSON.
+SharePage = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +69,9 @@ class _Peer:
 
 
 class MetricsServer:
-    """Serves `page()` at /metrics, and `missing()`, which prevents the broker from being ready, at /readyz."""
+    """Serves `page()` at /metrics, `missing()`, which prevents the broker from being ready, at /readyz, and
+    `share_group()` at /share-groups.
+    """
 
     def __init__(
         self,
@@ -74,8 +80,10 @@ class MetricsServer:
         page: Callable[[frozenset[str] | None], Awaitable[bytes]],
         missing: Callable[[], list[str]],
         access: MetricsAccess | None = None,
+        share_group: SharePage | None = None,
     ) -> None:
         self._loop = loop
+        self._share_group = share_group
         self._access = access
         # Connections in their TLS handshake, the oldest one first, and their sockets.
         self._handshakes: dict[asyncio.Task[None], socket.socket] = {}
@@ -99,9 +107,11 @@ class MetricsServer:
         page: Callable[[frozenset[str] | None], Awaitable[bytes]],
         missing: Callable[[], list[str]],
         access: MetricsAccess | None = None,
+        share_group: SharePage | None = None,
     ) -> MetricsServer:
         """Listen on an address, without accepting yet. Raises ListenError."""
-        return cls(loop, open_socket("brokercy.metrics.listener", host, port, BACKLOG), page, missing, access)
+        bound = open_socket("brokercy.metrics.listener", host, port, BACKLOG)
+        return cls(loop, bound, page, missing, access, share_group)
 
     def start(self) -> None:
         """Accept from now on."""
@@ -259,9 +269,14 @@ class MetricsServer:
         if method not in ("GET", "HEAD"):
             return 405, TEXT, f"{method} is not supported; use GET or HEAD\n".encode()
         path, _, query = target.partition("?")
+        if path in ("/metrics", "/share-groups") and not is_trusted:
+            return 401, TEXT, b"a token of brokercy.metrics.token.file is needed (Authorization: Bearer TOKEN)\n"
+        if path == "/share-groups" and self._share_group is not None:
+            groups = parse_qs(query, keep_blank_values=True).get("group", ())
+            if len(groups) != 1:
+                return 400, TEXT, b"name one share group: /share-groups?group=NAME\n"
+            return 200, JSON, await self._share_group(groups[0])
         if path == "/metrics":
-            if not is_trusted:
-                return 401, TEXT, b"a token of brokercy.metrics.token.file is needed (Authorization: Bearer TOKEN)\n"
             topics = parse_qs(query, keep_blank_values=True).get("topic")
             return 200, CONTENT_TYPE, await self._page(None if topics is None else frozenset(topics))
         if path == "/healthz":
@@ -271,4 +286,5 @@ class MetricsServer:
             if missing and not is_trusted:
                 return 503, TEXT, b"not ready\n"
             return (503, TEXT, "".join(f"{each}\n" for each in missing).encode()) if missing else (200, TEXT, b"ok\n")
-        return 404, TEXT, b"not found; the pages are /metrics, /healthz and /readyz\n"
+        more = "" if self._share_group is None else ", /share-groups"
+        return 404, TEXT, f"not found; the pages are /metrics{more}, /healthz and /readyz\n".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -72,6 +73,9 @@ def test_one_host(node: ShardedNode) -> None:
     assert node.sample('broker_cy_active_controller{shard="0"}') == 1
     assert node.sample("broker_cy_parent_resident_memory_bytes") > 0
     assert "broker_cy_topics" not in node.page("/metrics?topic=singles")
+    in_flight = json.loads(node.page("/share-groups?group=none"))
+    assert in_flight["partitions"] == []
+    assert in_flight["archived"]["reject"] == 0, "no shard answered"
     assert node.page("/readyz") == "ok\n"
     assert node.stop() == 0
     stopped = re.findall(r'event="stopping a shard" shard=(\d)', node.stderr())

@@ -204,3 +204,22 @@ def test_requests_that_are_being_answered_are_not_cut_off() -> None:
             assert [await answer_of(reader) for reader in readers] == [PAGE] * CONNECTIONS_MAX
 
     run(main)
+
+
+def test_the_page_of_a_share_group_needs_one_name_and_the_token() -> None:
+    """If this fails, records in flight are served to everybody, or a group whose name has a blank is not found."""
+
+    async def main() -> None:
+        async def share_group(name: str) -> bytes:
+            return name.encode()
+
+        async with Listener() as listener:
+            server = listener.server
+            assert (await server.respond("GET", "/share-groups?group=g"))[0] == 404
+            server._share_group = share_group
+            assert await server.respond("GET", "/share-groups?group=a%20b") == (200, metrics_http.JSON, b"a b")
+            for target in ("/share-groups", "/share-groups?group=a&group=b"):
+                assert (await server.respond("GET", target))[0] == 400
+            assert (await server.respond("GET", "/share-groups?group=g", is_trusted=False))[0] == 401
+
+    run(main)

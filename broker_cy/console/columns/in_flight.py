@@ -1,0 +1,86 @@
+"""Columns of the records of a share group in flight, and their causes as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from broker_cy.admin.group_values import GroupDescription
+from broker_cy.admin.share_in_flight import GroupInFlight, InFlightRun
+from broker_cy.console.figures import Fact
+from broker_cy.console.members import holder_name
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.numbers import count
+from broker_cy.reporting.tone import Tone
+
+_CAUSES: Final[Mapping[str, str]] = {
+    "reject": "rejected",
+    "limit": "at the limit of deliveries",
+    "missing": "missing in the log",
+    "aborted": "of aborted transactions",
+    "release": "released",
+    "timeout": "lock ended",
+    "session": "session ended",
+}
+
+
+class RunRow(NamedTuple):
+    """Records, and the name of the member that holds them."""
+
+    run: InFlightRun
+    holder: str | None
+
+
+def run_rows(flight: GroupInFlight, group: GroupDescription) -> list[RunRow]:
+    """Return a row for each run that is not finished. A member that has left is shown by its id."""
+    names = {member.member_id: holder_name(member) for member in group.members}
+    return [
+        RunRow(run, None if run.member_id is None else names.get(run.member_id, run.member_id))
+        for run in flight.runs
+        if run.is_unfinished
+    ]
+
+
+def in_flight_facts(flight: GroupInFlight) -> list[Fact]:
+    """Return the totals of a group."""
+    by_deliveries = flight.by_deliveries
+    facts = [
+        Fact("in flight", count(sum(by_deliveries.values()))),
+        Fact("by deliveries", ", ".join(f"{each}: {count(number)}" for each, number in by_deliveries.items()) or "-"),
+        Fact("last attempt", count(flight.last_attempts), Tone.WARN if flight.last_attempts else Tone.PLAIN),
+        Fact("archived", _causes(flight.archived)),
+        Fact("returned", _causes(flight.returned)),
+    ]
+    if flight.blocked:
+        facts.append(Fact("blocked partitions", ", ".join(map(str, flight.blocked)), Tone.BAD))
+    return facts
+
+
+def _causes(records: Mapping[str, int]) -> str:
+    shown = [f"{count(number)} {_CAUSES.get(cause, cause)}" for cause, number in records.items() if number]
+    return ", ".join(shown) or "0"
+
+
+def _state(row: RunRow) -> str:
+    pending = " (not persisted yet)" if row.run.is_pending else ""
+    return f"{row.run.state}, last attempt{pending}" if row.run.is_last_attempt else f"{row.run.state}{pending}"
+
+
+PARTITION: Final = Column[RunRow]("partition", "Partition", lambda row: row.run.partition, width=16)
+FIRST: Final = Column[RunRow]("first", "First offset", lambda row: row.run.first_offset, Kind.COUNT)
+LAST: Final = Column[RunRow]("last", "Last offset", lambda row: row.run.last_offset, Kind.COUNT)
+RECORDS: Final = Column[RunRow]("records", "Records", lambda row: row.run.records, Kind.COUNT, width=8)
+STATE: Final = Column[RunRow](
+    "state",
+    "State",
+    _state,
+    tone=lambda row: Tone.WARN if row.run.is_last_attempt else Tone.PLAIN,
+    hint="At the last attempt, records without an acknowledgement are archived",
+    width=14,
+)
+DELIVERIES: Final = Column[RunRow]("deliveries", "Deliveries", lambda row: row.run.deliveries, Kind.COUNT)
+HOLDER: Final = Column[RunRow]("holder", "Holder", lambda row: row.holder, hint="Client id of the member", width=16)
+LOCK_LEFT: Final = Column[RunRow](
+    "lock", "Lock left", lambda row: row.run.lock_left_ms, Kind.DURATION, hint="Then the records are available again"
+)
+COLUMNS: Final = (PARTITION, FIRST, LAST, RECORDS, STATE, DELIVERIES, HOLDER, LOCK_LEFT)
