@@ -89,6 +89,8 @@ class ResetCalls:
         else:
             keys = sorted(source if source is not None else old)
         if not keys:
+            if rule.kind is ResetKind.GROUP and not source:
+                raise ClientError(Failure.INVALID, "the group has committed nothing", what=f"group {rule.group_id}")
             raise ClientError(
                 Failure.INVALID, "the group has committed nothing: specify the topics", what=f"group {group_id}"
             )

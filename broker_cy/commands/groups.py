@@ -388,7 +388,8 @@ async def delete_offsets(
         if key.topic in wanted and (wanted[key.topic] is None or key.partition in (wanted[key.topic] or ()))
     ]
     if not keys:
-        raise ClientError(Failure.INVALID, "no offset is committed for these partitions", what=f"group {group}")
+        parts = ", ".join(name if part is None else f"{name}:{','.join(map(str, part))}" for name, part in topics)
+        raise ClientError(Failure.INVALID, f"no offset is committed for {parts}", what=f"group {group}")
     offsets: tuple[Column[TopicPartition], ...] = (
         topic_columns.TOPIC.by(lambda row: row.topic),
         topic_columns.PARTITION.by(lambda row: row.partition),

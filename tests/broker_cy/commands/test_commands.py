@@ -121,6 +121,8 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
         return [(each["partition"], each["old"], each["new"]) for each in planned]
 
     assert "committed nothing: specify the topics" in broker_cy("groups", "reset", name, "--to-latest", code=2).err
+    refused = broker_cy("groups", "reset", name, "--from-group", f"{name}-3", code=2).err
+    assert f"group {name}-3: the group has committed nothing\n" in refused
     assert reset("--to-offset", "3", "--topic", f"{topic}:0") == [(0, None, 3)]
     assert reset("--to-latest", "--topic", topic) == [(0, 3, 10), (1, None, 10)]
     assert reset("--shift-by", "-4") == [(0, 10, 6), (1, 10, 6)]
@@ -225,7 +227,8 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
     finally:
         close_consumer(consumer)
     until(lambda: broker_cy("groups", "describe", group, "--json").json[0]["state"] == "Empty", "the group to be empty")
-    assert "no offset is committed" in broker_cy("groups", "delete-offsets", group, "--topic", "x", "--yes", code=2).err
+    refused = broker_cy("groups", "delete-offsets", group, "--topic", "x:0-1", "--yes", code=2).err
+    assert "no offset is committed for x:0,1" in refused
     assert (
         broker_cy("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--yes").out
         == "deleted 1 committed offset\n"
