@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -44,10 +45,12 @@ A = TypeVar("A", Outcome, StateRead, SummaryRead)
 
 
 class Entry(NamedTuple):
-    """A request about one share partition: `partition` is its part of the message, `here` runs it on this broker."""
+    """A request about one share partition: `partition` makes its part of the message to another broker, `here` runs it
+    on this one.
+    """
 
     key: SharePartitionKey
-    partition: Any
+    partition: Callable[[], Any]
     here: Callable[[ShareStateService], Awaitable[Any]]
 
 
@@ -165,14 +168,19 @@ class SharePersister:
     # ---- requests ----
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[Outcome]:
-        partition = m.InitializeShareGroupStateRequest.PartitionData(
-            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+        partition = partial(
+            m.InitializeShareGroupStateRequest.PartitionData,
+            partition=key.partition,
+            state_epoch=state_epoch,
+            start_offset=start_offset,
         )
         entry = Entry(key, partition, lambda service: service.initialize(key, state_epoch, start_offset))
         return self._ask(INITIALIZE, entry)
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> asyncio.Future[StateRead]:
-        partition = m.ReadShareGroupStateRequest.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
+        partition = partial(
+            m.ReadShareGroupStateRequest.PartitionData, partition=key.partition, leader_epoch=leader_epoch
+        )
         return self._ask(READ, Entry(key, partition, lambda service: service.read(key, leader_epoch)))
 
     def write(
@@ -185,29 +193,17 @@ class SharePersister:
         batches: Sequence[StateBatch],
     ) -> asyncio.Future[Outcome]:
         change = ShareState(0, state_epoch, leader_epoch, start_offset, delivery_complete_count, tuple(batches))
-        partition = m.WriteShareGroupStateRequest.PartitionData(
-            partition=key.partition,
-            state_epoch=state_epoch,
-            leader_epoch=leader_epoch,
-            start_offset=start_offset,
-            delivery_complete_count=delivery_complete_count,
-            state_batches=[
-                m.WriteShareGroupStateRequest.StateBatch(
-                    first_offset=first, last_offset=last, delivery_count=count, delivery_state=state
-                )
-                for first, last, count, state in batches
-            ],
-        )
-        return self._ask(WRITE, Entry(key, partition, lambda service: service.write(key, change)))
+        entry = Entry(key, partial(_write_part, key, change), lambda service: service.write(key, change))
+        return self._ask(WRITE, entry)
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[Outcome]:
-        partition = m.DeleteShareGroupStateRequest.PartitionData(partition=key.partition)
+        partition = partial(m.DeleteShareGroupStateRequest.PartitionData, partition=key.partition)
         return self._ask(DELETE, Entry(key, partition, lambda service: service.delete(key)))
 
     def read_summary(self, key: SharePartitionKey, leader_epoch: int = NO_EPOCH) -> asyncio.Future[SummaryRead]:
         """As in Kafka, the coordinator does not check the leader epoch."""
-        partition = m.ReadShareGroupStateSummaryRequest.PartitionData(
-            partition=key.partition, leader_epoch=leader_epoch
+        partition = partial(
+            m.ReadShareGroupStateSummaryRequest.PartitionData, partition=key.partition, leader_epoch=leader_epoch
         )
         return self._ask(SUMMARY, Entry(key, partition, lambda service: service.read_summary(key)))
 
@@ -271,11 +267,27 @@ class SharePersister:
         return [found.get(entry.key) or kind.refused(refused.get(entry.key.group_id, missing)) for entry in entries]
 
 
+def _write_part(key: SharePartitionKey, change: ShareState) -> m.WriteShareGroupStateRequest.PartitionData:
+    return m.WriteShareGroupStateRequest.PartitionData(
+        partition=key.partition,
+        state_epoch=change.state_epoch,
+        leader_epoch=change.leader_epoch,
+        start_offset=change.start_offset,
+        delivery_complete_count=change.delivery_complete_count,
+        state_batches=[
+            m.WriteShareGroupStateRequest.StateBatch(
+                first_offset=first, last_offset=last, delivery_count=count, delivery_state=state
+            )
+            for first, last, count, state in change.batches
+        ],
+    )
+
+
 def _request(kind: Kind, group_id: str, topics: dict[UUID, list[Entry]]) -> Any:
     return kind.request(
         group_id=group_id,
         topics=[
-            kind.topic(topic_id=topic_id, partitions=[entry.partition for entry in entries])
+            kind.topic(topic_id=topic_id, partitions=[entry.partition() for entry in entries])
             for topic_id, entries in topics.items()
         ],
     )

@@ -25,13 +25,19 @@ def combine(
     added = sorted(new)
     if start_offset != NO_START_OFFSET:
         so_far = cut(so_far, start_offset)
-        added = [
-            batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
-            for batch in added
-            if batch.last_offset >= start_offset
-        ]
+        if added and added[0].first_offset < start_offset:
+            added = [
+                batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
+                for batch in added
+                if batch.last_offset >= start_offset
+            ]
     if not added:
         return so_far
+    if len(added) == 1 and (not so_far or so_far[-1].last_offset < added[0].first_offset):
+        # Most writes: one range behind the others.
+        found = list(so_far)
+        _extend(found, added[0])
+        return tuple(found)
     # Batches that touch the added ones may become one with them.
     begin = _first_from(so_far, added[0].first_offset - 1)
     last_offset = max(batch.last_offset for batch in added)
@@ -43,6 +49,8 @@ def combine(
 
 def cut(batches: tuple[StateBatch, ...], start_offset: int) -> tuple[StateBatch, ...]:
     """The batches without the offsets below `start_offset`."""
+    if not batches or batches[0].first_offset >= start_offset:
+        return batches
     kept = batches[_first_from(batches, start_offset) :]
     if kept and kept[0].first_offset < start_offset:
         return (kept[0]._replace(first_offset=start_offset), *kept[1:])
