@@ -162,7 +162,7 @@
   const tell = () => {
     const open = socket !== null && socket.readyState === WebSocket.OPEN;
     for (const place of document.querySelectorAll("[data-live]")) {
-      const text = open ? (dropped ? `live, ${core.count(dropped)} updates skipped` : "live") : ended || "reconnecting …";
+      const text = open ? (dropped ? `live, ${core.count(dropped)} update${dropped === 1 ? "" : "s"} skipped` : "live") : ended || "reconnecting …";
       if (place.textContent !== text) place.textContent = text;
       place.classList.toggle("off", !open);
     }
