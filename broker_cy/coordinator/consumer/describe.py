@@ -31,7 +31,11 @@ def describe(
 def describe_without_members(group: Group | None, group_id: str, default_assignor: str) -> Response.DescribedGroup:
     """`describe`, up to the members."""
     if not isinstance(group, ConsumerGroup):
-        reason = f"there is no group {group_id}" if group is None else f"{group_id} is not a consumer group"
+        reason = (
+            f"there is no group {group_id}"
+            if group is None
+            else f"{group_id} is a {group.group_type.value} group, not a consumer group"
+        )
         return Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
     return Response.DescribedGroup(
         group_id=group_id,

@@ -17,7 +17,11 @@ Response = messages.StreamsGroupDescribeResponse
 def describe(group: Group | None, group_id: str) -> Response.DescribedGroup:
     """A group of another type is an error, and so is a missing one (None)."""
     if not isinstance(group, StreamsGroup):
-        reason = f"there is no group {group_id}" if group is None else f"{group_id} is not a streams group"
+        reason = (
+            f"there is no group {group_id}"
+            if group is None
+            else f"{group_id} is a {group.group_type.value} group, not a streams group"
+        )
         return Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
     return Response.DescribedGroup(
         group_id=group_id,

@@ -307,7 +307,9 @@ def test_describe(h: ConsumerHarness) -> None:
     assert sorted(read) == sorted(ALL)
     assert describe(None, "x", "uniform", h.topics.image).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     h.join_new("y", group_id="x")
-    assert describe(h.machine.groups["x"], "x", "uniform", h.topics.image).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    refused = describe(h.machine.groups["x"], "x", "uniform", h.topics.image)
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused.error_message == "x is a classic group, not a consumer group"
 
 
 def test_many_sessions_that_end_together_are_ended_in_parts(h: ConsumerHarness) -> None:
