@@ -18,7 +18,7 @@ from admin_tui.widgets.grid import Grid
 from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, STREAMS, GroupMember, StreamsFacts
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
-from broker_cy.console.columns import groups
+from broker_cy.console.columns import groups, in_flight
 from broker_cy.console.feed_values import GroupView as Answer
 from broker_cy.console.members import MemberRow, TaskRow, group_facts, holder_name, member_rows, task_rows
 from broker_cy.console.rows import LagRow, catch_up_text, lag_rows
@@ -108,9 +108,10 @@ class GroupView(View):
     NAME = "group"
     ABOUT = """The upper table has the members with their assignment, and for groups of the newer types the planned
     changes: the partitions or tasks that a member gives up, and those that it waits for, with the members that still
-    hold them. A streams group also has a table of its tasks. The lower table has, for each partition, the committed
-    offset (the start offset of a share group), the log end, the lag in records and in time, and its trend. `tab`
-    switches between the tables.
+    hold them. A streams group also has a table of its tasks, and a share group one of its records in flight, with their
+    holders and the time left of their locks, if brokers report them (`brokercy.metrics.listener`). The lower table has,
+    for each partition, the committed offset (the start offset of a share group), the log end, the lag in records and in
+    time, and its trend. `tab` switches between the tables.
 
 The time lag is the age of the first record that the group has not read. `=`: the timestamp of that record comes from
 the broker's event of the commit (`__cluster_events`). `~`: the timestamp was just read from the log."""
@@ -124,8 +125,9 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
     ]
     DEFAULT_CSS = """
     GroupView Facts { max-height: 6; }
+    GroupView Facts.in-flight { max-height: 8; }
     GroupView #members { height: 2fr; }
-    GroupView #tasks { height: 2fr; display: none; }
+    GroupView #tasks, GroupView #in-flight { height: 2fr; display: none; }
     GroupView #lag { height: 3fr; }
     """
 
@@ -164,6 +166,24 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
             sort="Task",
             id="tasks",
         )
+        yield Grid[in_flight.RunRow](
+            [
+                grid_column(in_flight.PARTITION, flex=True),
+                grid_column(in_flight.FIRST, letter="F"),
+                grid_column(in_flight.LAST, drop=4),
+                grid_column(in_flight.RECORDS, drop=1),
+                grid_column(in_flight.STATE, drop=3),
+                grid_column(in_flight.DELIVERIES, letter="D"),
+                grid_column(in_flight.HOLDER),
+                grid_column(in_flight.LOCK_LEFT, drop=2),
+            ],
+            key=lambda row: (row.run.partition, row.run.first_offset),
+            text=lambda row: f"{row.run.partition} {row.run.state} {row.holder or ''}",
+            noun="range",
+            title="Records in flight",
+            sort="Partition",
+            id="in-flight",
+        )
         yield Grid[LagRow](
             _lag_columns(groups.COMMITTED),
             key=lambda row: row.part.partition,
@@ -196,10 +216,16 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         tasks = self.query_one("#tasks", Grid)
         tasks.display = group.group_type == STREAMS
         tasks.set_rows(task_rows(group))
+        flight = self.query_one("#in-flight", Grid)
+        flight.display = view.in_flight is not None
+        if view.in_flight is not None:
+            flight.set_rows(list(in_flight.run_rows(view.in_flight, group)))
         position = groups.START_OFFSET if group.group_type == SHARE else groups.COMMITTED
         self._lag_grid.set_columns(_lag_columns(position))
         self._lag_grid.set_rows(lag_rows(view, self.session.lag_history))
-        self.query_one(Facts).set_facts(_facts(view))
+        facts = self.query_one(Facts)
+        facts.set_class(view.in_flight is not None, "in-flight")
+        facts.set_facts(_facts(view))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("messages", "forget") and (not self.query("#lag") or self._lag_grid.selected is None):
@@ -263,6 +289,8 @@ def _facts(view: Answer) -> list[Any]:
         ("coordinator", str(group.coordinator_id)),
     ]
     facts += [(fact.name, fact.value, STYLES[fact.tone]) for fact in group_facts(group)]
+    if view.in_flight is not None:
+        facts += [(fact.name, fact.value, STYLES[fact.tone]) for fact in in_flight.in_flight_facts(view.in_flight)]
     if lost:
         facts.append(("deleted unread", count(lost), "bold red"))
     return facts

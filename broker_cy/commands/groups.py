@@ -202,7 +202,7 @@ async def in_flight(target: Target, client: AdminClient, group: str) -> int:
         return 0
     for fact in in_flight_columns.in_flight_facts(flight):
         click.echo(f"{fact.name}: {fact.value}")
-    rows = in_flight_columns.run_rows(flight, description)
+    rows = list(in_flight_columns.run_rows(flight, description))
     if rows:
         print_rows(in_flight_columns.COLUMNS, rows)
     if flight.left_out:

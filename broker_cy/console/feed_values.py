@@ -10,6 +10,7 @@ from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.group_values import GroupDescription
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.share_in_flight import GroupInFlight
 from broker_cy.admin.transactions import TransactionListing
 
 
@@ -32,7 +33,9 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group. `times_ms` is the lag in time by partition; `exact` are those that the broker's events report."""
+    """One group. `times_ms` is the lag in time by partition; `exact` are those that the broker's events report.
+    `in_flight` is None if it is no share group, or no broker reports it.
+    """
 
     description: GroupDescription
     lag: GroupLag
@@ -41,6 +44,7 @@ class GroupView:
     status: Status
     trend: Trend | None
     at_ms: int
+    in_flight: GroupInFlight | None = None
 
 
 class PartitionRow(NamedTuple):

@@ -13,7 +13,7 @@ from broker_cy.admin.cluster import ClusterDescription, FeatureRange
 from broker_cy.admin.commit_notes import NotedTimestamps
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from broker_cy.admin.group_lag import GroupLag, RecordTimestamps
-from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupListing
+from broker_cy.admin.group_values import SHARE, WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
@@ -22,6 +22,7 @@ from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.admin.quotas import QuotaEntry
 from broker_cy.admin.scram_users import ScramCredential
 from broker_cy.admin.segments import segments_of
+from broker_cy.admin.share_in_flight import GroupInFlight, in_flight_of
 from broker_cy.admin.tokens import DelegationToken
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState
 from broker_cy.client.clusters import ClusterEntry
@@ -308,7 +309,12 @@ class Session:
             self.lag_history.status(group_id),
             self.lag_history.trend(group_id),
             at_ms,
+            await self._in_flight(group_id) if description.group_type == SHARE else None,
         )
+
+    async def _in_flight(self, group_id: str) -> GroupInFlight | None:
+        found = await in_flight_of(self._quick.caller, group_id, self.entry.metrics_token_file, self._tls)
+        return found if found.brokers else None
 
     async def _partitions(self, topic: str) -> tuple[PartitionRow, ...]:
         info = (await self._quick.topics.describe([topic])).whole()[topic]

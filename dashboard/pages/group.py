@@ -19,6 +19,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.groups import plan_delete_offsets, plan_reset, reset_form, rule_of
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.columns import groups
+from broker_cy.console.columns.in_flight import in_flight_facts
 from broker_cy.console.feed_values import GroupView
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
@@ -91,6 +92,8 @@ def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
         Fact("coordinator", str(group.coordinator_id)),
     ]
     facts += [Fact(fact.name, clean(fact.value), fact.tone) for fact in group_facts(group)]
+    if view.in_flight is not None:
+        facts += [Fact(fact.name, clean(fact.value), fact.tone) for fact in in_flight_facts(view.in_flight)]
     if lost:
         facts.append(Fact("deleted unread", count(lost), Tone.BAD))
     return facts

@@ -16,7 +16,7 @@ from broker_cy.admin.group_values import (
     StreamsFacts,
     Subtopology,
 )
-from broker_cy.console.columns import groups
+from broker_cy.console.columns import groups, in_flight
 from broker_cy.console.feed_values import GroupView
 from broker_cy.console.listeners import Source
 from broker_cy.console.members import MemberRow, TaskRow, holder_name, member_rows, task_rows
@@ -185,6 +185,36 @@ class TopologyTable(GroupChannel, TableChannel[Subtopology]):
         return f"{row.subtopology_id} {' '.join(row.source_topics)}"
 
 
+@channel("group-in-flight")
+class InFlight(GroupChannel, TableChannel[in_flight.RunRow]):
+    """The records of a share group that are delivered and not finished."""
+
+    SUBJECT = frozenset({"group"})
+    SORT = "partition"
+    COLUMNS = (
+        table_column(in_flight.PARTITION, 150, is_flex=True),
+        table_column(in_flight.FIRST, 110),
+        table_column(in_flight.LAST, 110),
+        table_column(in_flight.RECORDS, 85),
+        table_column(in_flight.STATE, 170),
+        table_column(in_flight.DELIVERIES, 95),
+        table_column(in_flight.HOLDER, 150),
+        table_column(in_flight.LOCK_LEFT, 95),
+    )
+
+    def rows(self) -> Iterable[in_flight.RunRow] | None:
+        view = self.view
+        if view is None:
+            return None
+        return () if view.in_flight is None else in_flight.run_rows(view.in_flight, view.description)
+
+    def row_id(self, row: in_flight.RunRow) -> str:
+        return f"{row.run.partition} {row.run.first_offset}"
+
+    def row_text(self, row: in_flight.RunRow) -> str:
+        return f"{row.run.partition} {row.run.state} {row.holder or ''}"
+
+
 _MEMBERS: Final[Mapping[str, tuple[str, type[Members]]]] = {
     CLASSIC: ("group-members", ClassicMembers),
     CONSUMER: ("group-consumer-members", ConsumerMembers),
@@ -217,6 +247,20 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
             empty="The group has no members.",
         )
     ]
+    if kind == SHARE:
+        found.append(
+            table(
+                "Records in flight",
+                "group-in-flight",
+                InFlight.COLUMNS,
+                cluster=cluster,
+                params=subject,
+                noun="range",
+                height_rows=8,
+                empty="No broker reports records in flight (brokercy.metrics.listener).",
+                note="At the last attempt, records without an acknowledgement are archived when their lock ends.",
+            )
+        )
     if kind == STREAMS:
         found += [
             table(

@@ -15,6 +15,7 @@ from dash.development.base_component import Component
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupDescription, GroupListing, InternalTopic, Topology
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.share_in_flight import GroupInFlight
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.acts.groups import plan_delete_groups
@@ -59,6 +60,17 @@ def seen_view(view: GroupView, scope: Scope) -> GroupView:
         view,
         description=replace(view.description, members=members, topology=_seen_topology(view.description, scope)),
         lag=GroupLag(view.lag.group_id, parts),
+        in_flight=None if view.in_flight is None else _seen_in_flight(view.in_flight, scope),
+    )
+
+
+def _seen_in_flight(flight: GroupInFlight, scope: Scope) -> GroupInFlight:
+    """Without the causes, which are counted over all topics of the group."""
+    return flight._replace(
+        runs=tuple(run for run in flight.runs if scope.sees_topic(run.partition.topic)),
+        blocked=tuple(key for key in flight.blocked if scope.sees_topic(key.topic)),
+        archived={},
+        returned={},
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.admin.share_in_flight import GroupInFlight
 from tests.admin_tui.conftest import Terminal, drive
 from tests.support.fake_cluster import FakePool
-from tests.support.fake_groups import FakeGroups
+from tests.support.fake_groups import FakeGroups, in_flight
 
 SIZE = (160, 50)
 
@@ -51,6 +52,24 @@ def test_a_share_group_shows_its_start_offsets(groups: FakeGroups) -> None:
         await terminal.press("r")
         await terminal.fill(rule="earliest")
         await terminal.shows("NON_EMPTY_GROUP")
+
+    drive("127.0.0.1:1", job, size=SIZE)
+
+
+def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, it is not shown which member holds records that the group does not finish."""
+
+    async def report(*_: object) -> GroupInFlight:
+        return in_flight()
+
+    monkeypatch.setattr("broker_cy.console.session.in_flight_of", report)
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("group checkout")
+        await terminal.shows("Records in flight", "acquired, last attempt", "gone", "21.0 s", "Lock left")
+        await terminal.shows("1: 2, 2: 2, 5: 2", "3 rejected", "40 released")
+        await terminal.command("group billing")
+        await terminal.hides("Records in flight")
 
     drive("127.0.0.1:1", job, size=SIZE)
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.share_in_flight import GroupInFlight, InFlightRun
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
@@ -282,3 +283,22 @@ class FakeGroups(FakeCluster):
                 for name in sorted(names)
             ]
         )
+
+
+def in_flight(brokers: tuple[int, ...] = (1,)) -> GroupInFlight:
+    """Of the share group: a member of it and one that has left hold records, two of them for the last time."""
+
+    def run(partition: TopicPartition, offset: int, state: str, deliveries: int, member: str | None) -> InFlightRun:
+        left_ms = None if member is None else 21_000
+        return InFlightRun(partition, offset, offset + 1, state, deliveries, member, left_ms, deliveries == 5, False)
+
+    orders, payments = TopicPartition(ORDERS, 0), TopicPartition(PAYMENTS, 1)
+    runs = (
+        run(orders, 40, "acquired", 1, "s-0"),
+        run(orders, 42, "archived", 3, None),
+        run(orders, 44, "available", 2, None),
+        run(payments, 7, "acquired", 5, "gone"),
+    )
+    archived = {"reject": 3, "limit": 1, "missing": 0, "aborted": 0}
+    returned = {"release": 40, "timeout": 0, "session": 0}
+    return GroupInFlight(runs, 0, (payments,), archived, returned, brokers)

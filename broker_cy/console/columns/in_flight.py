@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from broker_cy.admin.group_values import GroupDescription
@@ -31,25 +31,26 @@ class RunRow(NamedTuple):
     holder: str | None
 
 
-def run_rows(flight: GroupInFlight, group: GroupDescription) -> list[RunRow]:
-    """Return a row for each run that is not finished. A member that has left is shown by its id."""
+def run_rows(flight: GroupInFlight, group: GroupDescription) -> Iterator[RunRow]:
+    """Yield a row for each run that is not finished. A member that has left is shown by its id."""
     names = {member.member_id: holder_name(member) for member in group.members}
-    return [
-        RunRow(run, None if run.member_id is None else names.get(run.member_id, run.member_id))
-        for run in flight.runs
-        if run.is_unfinished
-    ]
+    for run in flight.runs:
+        if run.is_unfinished:
+            yield RunRow(run, None if run.member_id is None else names.get(run.member_id, run.member_id))
 
 
 def in_flight_facts(flight: GroupInFlight) -> list[Fact]:
-    """Return the totals of a group."""
+    """Return the totals of a group. Causes that are not known are left out."""
     by_deliveries = flight.by_deliveries
     facts = [
         Fact("in flight", count(sum(by_deliveries.values()))),
         Fact("by deliveries", ", ".join(f"{each}: {count(number)}" for each, number in by_deliveries.items()) or "-"),
         Fact("last attempt", count(flight.last_attempts), Tone.WARN if flight.last_attempts else Tone.PLAIN),
-        Fact("archived", _causes(flight.archived)),
-        Fact("returned", _causes(flight.returned)),
+    ]
+    facts += [
+        Fact(name, _causes(causes))
+        for name, causes in (("archived", flight.archived), ("returned", flight.returned))
+        if causes
     ]
     if flight.blocked:
         facts.append(Fact("blocked partitions", ", ".join(map(str, flight.blocked)), Tone.BAD))
@@ -67,8 +68,8 @@ def _state(row: RunRow) -> str:
 
 
 PARTITION: Final = Column[RunRow]("partition", "Partition", lambda row: row.run.partition, width=16)
-FIRST: Final = Column[RunRow]("first", "First offset", lambda row: row.run.first_offset, Kind.COUNT)
-LAST: Final = Column[RunRow]("last", "Last offset", lambda row: row.run.last_offset, Kind.COUNT)
+FIRST: Final = Column[RunRow]("first", "First offset", lambda row: row.run.first_offset, Kind.COUNT, width=12)
+LAST: Final = Column[RunRow]("last", "Last offset", lambda row: row.run.last_offset, Kind.COUNT, width=12)
 RECORDS: Final = Column[RunRow]("records", "Records", lambda row: row.run.records, Kind.COUNT, width=8)
 STATE: Final = Column[RunRow](
     "state",
@@ -76,7 +77,7 @@ STATE: Final = Column[RunRow](
     _state,
     tone=lambda row: Tone.WARN if row.run.is_last_attempt else Tone.PLAIN,
     hint="At the last attempt, records without an acknowledgement are archived",
-    width=14,
+    width=22,
 )
 DELIVERIES: Final = Column[RunRow]("deliveries", "Deliveries", lambda row: row.run.deliveries, Kind.COUNT)
 HOLDER: Final = Column[RunRow]("holder", "Holder", lambda row: row.holder, hint="Client id of the member", width=16)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker_cy.admin.share_in_flight import GroupInFlight
+from dashboard.pages.groups import _seen_in_flight
+from dashboard.security.roles import EVERYTHING, Scope
 from tests.dashboard.pages.group_kit import drive, layout_of
 from tests.dashboard.support import ADMIN, VIEWER, Desk
 from tests.support.fake_cluster import FakePool
-from tests.support.fake_groups import FakeGroups
+from tests.support.fake_groups import FakeGroups, in_flight
 
 
 @pytest.fixture
@@ -46,6 +49,41 @@ def test_a_share_group_shows_its_start_offsets(groups: FakeGroups) -> None:
     drive("127.0.0.1:1", job, ADMIN)
 
 
+def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, it is not shown which member holds records, or a viewer sees those of topics out of its scope."""
+
+    async def report(*_: object) -> GroupInFlight:
+        return in_flight()
+
+    monkeypatch.setattr("broker_cy.console.session.in_flight_of", report)
+
+    async def job(desk: Desk) -> None:
+        rows = await desk.rows("group-in-flight", group="checkout")
+        shown = {key: (row["state"], row["deliveries"], row["holder"], row["lock"]) for key, row in rows.items()}
+        assert shown == {
+            "orders-0 40": ("acquired", "1", "till-0", "21.0 s"),
+            "orders-0 44": ("available", "2", "-", "-"),
+            "payments-1 7": ("acquired, last attempt", "5", "gone", "21.0 s"),
+        }
+        facts = {name: value for name, value, _ in (await desk.state("group-facts", group="checkout"))["facts"]}
+        assert facts["in flight"] == "6"
+        assert facts["by deliveries"] == "1: 2, 2: 2, 5: 2"
+        assert facts["last attempt"] == "2"
+        assert facts["archived"] == "3 rejected, 1 at the limit of deliveries"
+        assert facts["returned"] == "40 released"
+        assert facts["blocked partitions"] == "payments-1"
+
+    drive("127.0.0.1:1", job, ADMIN)
+
+
+def test_records_in_flight_of_hidden_topics_are_hidden() -> None:
+    """If this fails, a viewer sees records of topics out of its scope."""
+    scope = Scope(topics=("orders",), groups=EVERYTHING)
+    seen = _seen_in_flight(in_flight(), scope)
+    assert {run.partition.topic for run in seen.runs} == {"orders"}
+    assert (seen.blocked, seen.archived, seen.returned) == ((), {}, {})
+
+
 def test_a_streams_group_shows_tasks_and_topology(groups: FakeGroups) -> None:
     """If this fails, it is not shown where a task runs and where it is to run."""
 
@@ -66,7 +104,7 @@ def test_a_streams_group_shows_tasks_and_topology(groups: FakeGroups) -> None:
     [
         ("classic", {"group-members", "group-lag"}),
         ("consumer", {"group-consumer-members", "group-lag"}),
-        ("share", {"group-share-members", "group-share-lag"}),
+        ("share", {"group-share-members", "group-share-lag", "group-in-flight"}),
         ("streams", {"group-streams-members", "group-tasks", "group-topology", "group-lag"}),
         ("", {"group-consumer-members", "group-lag"}),
     ],
@@ -78,7 +116,7 @@ def test_a_page_has_the_panels_of_its_type(groups: FakeGroups, kind: str, panels
         shown = str(layout_of(desk, "group", group="new", type=kind))
         every = {
             "group-members", "group-consumer-members", "group-share-members", "group-streams-members", "group-tasks",
-            "group-topology", "group-lag", "group-share-lag",
+            "group-topology", "group-lag", "group-share-lag", "group-in-flight",
         }  # fmt: skip
         assert {name for name in every if f"'{name}'" in shown or f'"{name}"' in shown} == panels
 
