@@ -26,7 +26,7 @@ class FinalizeFeatures:
 
 async def plan_finalize(client: AdminClient, command: Command, levels: Mapping[str, int]) -> Plan:
     """Plan to finalize levels of features, without the features that already have theirs. Raises ClientError if the
-    broker that answers does not know a feature.
+    broker that answers does not know a feature, or does not support a level.
     """
     known = {each.name: each for each in await client.cluster.features()}
     for name, level in levels.items():
@@ -34,6 +34,10 @@ async def plan_finalize(client: AdminClient, command: Command, levels: Mapping[s
             raise ClientError(
                 Failure.INVALID, f"no broker has this feature; there are {', '.join(known) or 'none'}", what=name
             )
+        found = known.get(name)
+        if found is not None and level and not found.supported_min <= level <= found.supported_max:
+            supported = f"{found.supported_min} to {found.supported_max}"
+            raise ClientError(Failure.INVALID, f"the broker supports levels {supported}, and not {level}", what=name)
     now = {name: (known[name].finalized or 0) if name in known else 0 for name in levels}
     changed = {name: level for name, level in levels.items() if now[name] != level}
     return Plan(
