@@ -16,7 +16,7 @@ FILE = Path(__file__).with_name("tables.toml")
 PROGRAMS = (
     "bench.studies.analytics", "bench.studies.assignors", "bench.studies.console", "bench.studies.dashboard",
     "bench.studies.lag", "bench.studies.load", "bench.studies.many_partitions", "bench.studies.scrape",
-    "bench.studies.security",
+    "bench.studies.security", "bench.studies.share_consumers",
 )  # fmt: skip
 KINDS = ("value", "ratio", "sides")
 SECONDS_MAX = 24 * 3600.0

@@ -33,10 +33,10 @@ from broker_cy.share.share_partition import SharePartition
 PROGRAM = "bench.studies.share_consumers"
 PARTITIONS, MEMBERS = 4, 8
 VALUE_BYTES, BATCH_BYTES = 1024, 16 << 10  # the default batch.size of producers
-RECORDS, PAIRS, RATE, LATENCY_S = 200_000, 5, 2_000, 6.0
+RECORDS, PAIRS, RATE, LATENCY_S = 100_000, 3, 1_000, 6.0
 COUNTED = 0.95  # of the records: at the end of the topic, members wait for each other
-WARM_MAX, WARM_RATIO = 10, 1.05
-WARM_LATENCY_S = 3.0
+WARM_MAX, WARM_RATIO = 8, 1.05
+WARM_LATENCY_S = 2.0
 RUNS = 1_000  # in flight at a time, for the memory of each
 PERF_CLASS = "org.apache.kafka.tools.ShareConsumerPerformance"
 PERF_RATE = 4  # the column of its records per second
@@ -62,7 +62,6 @@ class Study:
         for broker in self.brokers.values():
             with protocol.Client(broker.address) as client:
                 client.create_topic("filled", PARTITIONS, {})
-                client.create_topic("timed", PARTITIONS, {})
                 for index in range(PARTITIONS):
                     made = protocol.produce_request("filled", index, batch, self.batch_records)
                     client.produce_when_ready(made)
@@ -70,12 +69,13 @@ class Study:
                         client.produce(made)
                 find_coordinator(client, "first")
 
-    def _group(self, broker: Spawned, offset_reset: str) -> str:
+    def _group(self, broker: Spawned) -> str:
+        """The name of a new group that begins at the start of a topic."""
         self._groups += 1
         group = f"group-{self._groups}"
         body = protocol.uvarint(2) + struct.pack(">b", GROUP_RESOURCE) + protocol.compact(group.encode())
         body += protocol.uvarint(2) + protocol.compact(b"share.auto.offset.reset") + struct.pack(">b", SET)
-        body += protocol.compact(offset_reset.encode()) + b"\0\0\0\0"
+        body += protocol.compact(b"earliest") + b"\0\0\0\0"
         with protocol.Client(broker.address) as client:
             reader = client.call(INCREMENTAL_ALTER_CONFIGS, 1, body)
             reader.take(4)
@@ -84,8 +84,8 @@ class Study:
         return group
 
     @contextlib.contextmanager
-    def members(self, broker: Spawned, topic: str, offset_reset: str) -> Iterator[Members]:
-        members = Members(broker.address, self._group(broker, offset_reset), topic, MEMBERS)
+    def members(self, broker: Spawned, topic: str) -> Iterator[Members]:
+        members = Members(broker.address, self._group(broker), topic, MEMBERS)
         try:
             members.join(MEMBERS)
             yield members
@@ -97,7 +97,7 @@ class Study:
     def window(self, broker: Spawned) -> tuple[float, float]:
         """(records/s, CPU seconds per million records) of one group that reads the topic from its beginning."""
         counted = int(self.records * COUNTED)
-        with self.members(broker, "filled", "earliest") as members:
+        with self.members(broker, "filled") as members:
             before, began_s = proc.usage(broker.pid), time.monotonic()
             members.begin()
             members.run(counted)
@@ -138,8 +138,12 @@ class Study:
         for turn in range(self.given.pairs + 1):
             for side, broker in self.brokers.items():
                 seconds = self.given.latency / self.given.pairs if turn else WARM_LATENCY_S
-                with self.members(broker, "timed", "latest") as members:
-                    latencies[side].append(timed(broker, members, self.given.rate, seconds))
+                broker.create_topic(topic := f"timed-{turn}", PARTITIONS)
+                with self.members(broker, topic) as members:
+                    # The share partitions are loaded once the records of `create_topic` have come.
+                    members.begin()
+                    members.run(PARTITIONS)
+                    latencies[side].append(timed(broker, members, topic, self.given.rate, seconds))
         for side, turns in latencies.items():
             for name, share in (("p50", 50), ("p99", 99)):
                 found[f"{side}_{name}_ms"] = [each[len(each) * share // 100] for each in turns[1:]]
@@ -150,7 +154,7 @@ class Study:
         for side, broker in self.brokers.items():
             before = proc.usage(broker.pid)
             arguments = ("--bootstrap-server", f"{broker.address[0]}:{broker.address[1]}", "--topic", "filled")
-            group = ("--group", self._group(broker, "earliest"), "--num-records", str(self.records))
+            group = ("--group", self._group(broker), "--num-records", str(self.records))
             done = kafka_dist.run_tool(PERF_CLASS, *arguments, *group, "--timeout", "30000", "--hide-header")
             values = done.stdout.decode().strip().splitlines()[-1].split(", ")
             found[f"{side}_perf_records_per_s"] = float(values[PERF_RATE])
@@ -167,9 +171,9 @@ def ratios(found: Figures, figure: str, name: str) -> Figures:
     return {name: ours / kafka} if isinstance(ours, float) and isinstance(kafka, float) else {}
 
 
-def timed(broker: Spawned, members: Members, rate: int, seconds: float) -> list[float]:
+def timed(broker: Spawned, members: Members, topic: str, rate: int, seconds: float) -> list[float]:
     """The latencies in milliseconds, in order, of records that are sent one by one at a fixed rate while the members
-    fetch. The first record is sent after the first fetches, because a new group begins at the end of the topic.
+    fetch.
     """
     found: list[float] = []
     padding = bytes(VALUE_BYTES - 8)
@@ -186,16 +190,12 @@ def timed(broker: Spawned, members: Members, rate: int, seconds: float) -> list[
     members.on_records = arrived
     with protocol.Client(broker.address) as client:
         members.selector.register(client.socket, selectors.EVENT_READ, None)
-        members.begin()
-        while members.answers < 2 * MEMBERS:
-            # With its second fetch each member waits for new records: the share partitions are loaded.
-            members.serve(members.selector.select(1.0))
         due_s, end_s, sent = time.monotonic(), time.monotonic() + seconds, 0
         while due_s < end_s or len(found) < sent:
             now = time.monotonic()
             while due_s <= now and due_s < end_s:
                 batch = protocol.batch_of(protocol.record(0, None, struct.pack(">d", due_s) + padding), 1)
-                made = protocol.produce_request("timed", sent % PARTITIONS, batch, 1, acks=1)
+                made = protocol.produce_request(topic, sent % PARTITIONS, batch, 1, acks=1)
                 client.socket.sendall(made.frame)
                 sent += 1
                 due_s += 1 / rate

@@ -65,12 +65,10 @@ def _ended() -> int:
 
 
 class Members:
-    """`acknowledged` counts records, and `answers` those of fetches, since the members were made. `on_records` gets the
-    batches of each answer.
-    """
+    """`acknowledged` counts records since the members were made. `on_records` gets the batches of each answer."""
 
     def __init__(self, address: Address, group: str, topic: str, count: int) -> None:
-        self.acknowledged = self.answers = 0
+        self.acknowledged = 0
         self.on_records: Records | None = None
         self._group, self._topic = group, topic
         self._members = [Member(str(UUID(int=number + 1)), address) for number in range(count)]
@@ -187,7 +185,6 @@ class Members:
 
     def _take(self, member: Member) -> None:
         answer = codec.decode(messages.ShareFetchResponse, FETCH_VERSION, member.answer())
-        self.answers += 1
         protocol.check(answer.error_code, "ShareFetch", answer.error_message)
         for topic in answer.responses:
             for part in topic.partitions:
