@@ -96,6 +96,8 @@ EXPLANATIONS = {
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
     ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members that own these offsets; stop them first",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group is of another type, or its members assign partitions by another "
+    "protocol",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group is subscribed to the topic; stop its members first",
     ErrorCode.INVALID_GROUP_ID: "the group id is not allowed",
