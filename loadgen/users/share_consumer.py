@@ -81,12 +81,12 @@ class ShareMember(LoadUser):
         finally:
             cluster.close()
         try:
-            from confluent_kafka import KafkaException, ShareConsumer
+            from confluent_kafka import IllegalStateException, KafkaException, ShareConsumer
         except ImportError as error:
             raise EngineError(
                 f"kind share-consumer needs confluent-kafka: pip install confluent-kafka ({error})"
             ) from None
-        self._failure = KafkaException
+        self._failures = (KafkaException, IllegalStateException)
         self._thread = ThreadPool(1)
         self._consumer = self._call(partial(self._open, ShareConsumer))
 
@@ -147,8 +147,8 @@ class ShareMember(LoadUser):
         polled = _Polled(time.monotonic_ns())
         try:
             found = list(self._consumer.poll(wait_s))
-        except self._failure as error:
-            polled.poll_error = name_of(error.args[0])
+        except self._failures as error:
+            polled.poll_error = _name(error)
             found = []
         polled.polled_ns = time.monotonic_ns()
         for message in found:
@@ -161,9 +161,10 @@ class ShareMember(LoadUser):
             try:
                 answers = self._consumer.commit_sync(self.load.plan.scenario.timeout_s)
                 refused = next((each for each in answers.values() if each is not None), None)
-                polled.acknowledge_error = "" if refused is None else name_of(refused.args[0])
-            except self._failure as error:
-                polled.acknowledge_error = name_of(error.args[0])
+                if refused is not None:
+                    polled.acknowledge_error = _name(refused)
+            except self._failures as error:
+                polled.acknowledge_error = _name(error)
             polled.acknowledged_ns = time.monotonic_ns()
         return polled
 
@@ -178,12 +179,16 @@ class ShareMember(LoadUser):
             name, kind = RELEASED, AcknowledgeType.RELEASE
         else:
             name, kind = ACCEPTED, AcknowledgeType.ACCEPT
-        self._consumer.acknowledge(message, kind)
+        try:
+            self._consumer.acknowledge(message, kind)
+            polled.counts[name] = polled.counts.get(name, 0) + 1
+        except self._failures as error:
+            # The client has given the record up, as after the loss of its broker.
+            polled.acknowledge_error = _name(error)
         value: Any = message.value()
         headers: Any = message.headers() or ()
         size_bytes = len(value or b"") + len(message.key() or b"")
         is_first = (message.delivery_count() or 1) <= 1
-        polled.counts[name] = polled.counts.get(name, 0) + 1
         polled.records += 1
         polled.size_bytes += size_bytes
         polled.redelivered += not is_first
@@ -199,9 +204,15 @@ class ShareMember(LoadUser):
         if hasattr(self, "_consumer"):
             try:
                 self._call(self._consumer.close)
-            except self._failure:
+            except self._failures:
                 self.load.book.count("unclean ends of share consumers")
         self._thread.kill()
+
+
+def _name(error: Exception) -> str:
+    """Return Kafka's name of a KafkaException, or librdkafka's own; ILLEGAL_STATE for a call at the wrong time."""
+    content = error.args[0]
+    return "ILLEGAL_STATE" if isinstance(content, str) else name_of(content)
 
 
 def _configure(cluster: Cluster, sharing: ShareConsuming) -> None:

@@ -395,6 +395,13 @@ session_timeout_ms = 1000
 heartbeat_interval_ms = 100
 
 [[users]]
+kind = "share-consumer"
+name = "sharers"
+group = "{topic}-share"
+count = 2
+release_share = 0.1
+
+[[users]]
 kind = "probe"
 name = "probes"
 rate = "20/s"
@@ -423,6 +430,8 @@ rate = "50/s"
         "Probe",
         "Connect",
         "CreateTopics",
+        "ShareFetch",
+        "ShareAcknowledge",
     ):
         of_last = found.series.operations[operation].requests_per_s[-6:]
         assert any(of_last), f"{operation} in the last seconds: {of_last}"
