@@ -98,8 +98,10 @@ def old_connections_end_new_sessions(patch: Patch) -> None:
         return closed
 
     def disconnect(self: ShareSessions, connection: Hashable) -> list[Closed]:
-        keys = self._of_connection.pop(connection, {})
-        return [right(self, key) for key in keys if key in self._sessions]
+        keys = list(self._of_connection.get(connection, ()))
+        ended = [right(self, key) for key in keys if key in self._sessions]
+        self._of_connection.pop(connection, None)
+        return ended
 
     patch.setattr(ShareSessions, "_remove", remove)
     patch.setattr(ShareSessions, "disconnect", disconnect)
