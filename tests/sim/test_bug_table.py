@@ -50,6 +50,7 @@ PLANTING = {
     "consumer groups": "test_consumer_simulation.test_planted_defect_is_found",
     "members": "test_world.test_the_world_finds_planted_defects_of_consumer_groups",
     "share": "test_share_simulation.test_planted_defect_is_found",
+    "share clusters": "test_world.test_the_world_finds_planted_defects_of_share_groups",
     "share members": "test_share_members_simulation.test_planted_defect_is_found",
     "share service": "test_share_service_simulation.test_planted_defect_is_found",
     "share state": "test_share_state_simulation.test_planted_defect_is_found",

@@ -52,6 +52,7 @@ from tests.sim.world.plan import (
 )
 from tests.sim.world.planted import PLANTED, Planted
 from tests.sim.world.run import GARBAGE_OBJECTS, Result, collecting_seldom, run_plan, run_seed, shrink
+from tests.sim.world.share_planted import SHARE_PLANTED
 from tests.sim.world.world import World
 from tests.support import needs
 from tests.support.disk_faults import UNLIMITED, WRITE
@@ -331,6 +332,12 @@ def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatc
 def test_the_world_finds_planted_defects_of_consumer_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for members of the consumer protocol."""
     must_be_found(name, CONSUMER_PLANTED[name], monkeypatch)
+
+
+@pytest.mark.parametrize("name", SHARE_PLANTED)
+def test_the_world_finds_planted_defects_of_share_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, for members of share groups."""
+    must_be_found(name, SHARE_PLANTED[name], monkeypatch)
 
 
 @pytest.mark.parametrize("kind", KINDS)

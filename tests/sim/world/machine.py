@@ -90,6 +90,7 @@ SHARE_GROUPS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.partition.max.record.locks": "100",
     "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.write.timeout.ms": "300",
     "share.coordinator.snapshot.update.records.per.snapshot": "20",
 }
 # The same for the metadata log: a snapshot replaces several segments.

@@ -65,8 +65,9 @@ class Shares:
         self._passed: dict[Place, int] = defaultdict(int)
         self._locks: dict[tuple[Place, int], Lock] = {}
         self._deliveries: dict[tuple[Place, int, Served], int] = defaultdict(int)
-        # By partition: the newest leadership that has loaded the state of the group.
+        # By partition: the newest leadership that has loaded the state of the group, and when that was seen.
         self._newest: dict[Place, int] = defaultdict(int)
+        self._newest_us: dict[Place, int] = {}
         # By host and partition: the share partition with its number, and what was in flight after the last turn.
         self._known: dict[tuple[str, ShareKey], tuple[SharePartition, int, list[Run]]] = {}
         self._numbers = 0
@@ -95,6 +96,17 @@ class Shares:
         key = place_of_share(piece), offset
         if key in self._locks and self._locks[key].client == client:
             del self._locks[key]
+
+    def written(self, piece: Piece, offset: int, sent_us: int, served: Served | None) -> None:
+        """An acknowledgement that was sent then succeeded, by the leader that has delivered the record. Raises
+        AssertionError if a newer one had loaded the state before: then its write is fenced.
+        """
+        place = place_of_share(piece)
+        if served is None or offset < self._floors[place] or sent_us <= self._newest_us.get(place, sent_us):
+            return
+        assert served.leader_epoch >= self._newest[place], (
+            f"{place}: {offset} is acknowledged in the leader epoch {served.leader_epoch} after {self._newest[place]}"
+        )
 
     def settled(self, piece: Piece, offset: int) -> None:
         """The answer to an acknowledgement that settles a record has come."""
@@ -171,7 +183,8 @@ class Shares:
             if before is None or before[0] is not share:
                 self._numbers += 1
                 self._known[machine.host, key] = share, self._numbers, runs
-                self._newest[place] = max(self._newest[place], share.leader_epoch)
+                if share.leader_epoch > self._newest[place]:
+                    self._newest[place], self._newest_us[place] = share.leader_epoch, self._world.time.now_us
             else:
                 self._known[machine.host, key] = share, before[1], runs
                 if not machine.is_stopping:

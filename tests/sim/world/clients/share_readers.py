@@ -171,7 +171,7 @@ class ShareReader(Client):
             for part in topic.partitions:
                 piece = topic.topic_id, part.partition_index
                 if piece in chosen:
-                    self._acknowledged(session, piece, chosen[piece], ErrorCode(part.acknowledge_error_code))
+                    self._acknowledged(session, piece, chosen[piece], ErrorCode(part.acknowledge_error_code), sent_us)
                 code = ErrorCode(part.error_code)
                 assert code in RETRIABLE | GONE | {ErrorCode.NONE}, f"{self.name}: ShareFetch: {code.name}"
                 if code is not ErrorCode.NONE:
@@ -235,7 +235,7 @@ class ShareReader(Client):
             for part in topic.partitions:
                 piece = topic.topic_id, part.partition_index
                 code = ErrorCode(part.error_code)
-                self._acknowledged(session, piece, chosen[piece], code)
+                self._acknowledged(session, piece, chosen[piece], code, sent_us)
                 if renews and code is ErrorCode.NONE:
                     held = session.held[piece]
                     held |= {offset: one._replace(sent_us=sent_us) for offset, one in held.items()}
@@ -269,19 +269,28 @@ class ShareReader(Client):
             for piece, held in session.held.items():
                 for offset in held:
                     self.world.shares.unlock(piece, offset, self.name)
+            sent_us = self.world.time.now_us
             answer = await self._send(session, self._acknowledgements(CLOSE, chosen))
             for topic in answer.responses:
                 for part in topic.partitions:
                     piece = topic.topic_id, part.partition_index
-                    self._acknowledged(session, piece, chosen[piece], ErrorCode(part.error_code))
+                    self._acknowledged(session, piece, chosen[piece], ErrorCode(part.error_code), sent_us)
         self._drop(session)
 
-    def _acknowledged(self, session: Session, piece: Piece, acks: dict[int, tuple[int, Held]], code: ErrorCode) -> None:
-        """Follow the result of acknowledgements. Raises AssertionError if a lock ended too early."""
+    def _acknowledged(
+        self, session: Session, piece: Piece, acks: dict[int, tuple[int, Held]], code: ErrorCode, sent_us: int
+    ) -> None:
+        """Follow the result of acknowledgements that were sent then. Raises AssertionError if a lock ended too early,
+        or if a leader that was replaced has accepted them.
+        """
+        shares = self.world.shares
         if code is ErrorCode.NONE:
-            for offset, (kind, _) in acks.items():
+            now = shares.served(session.host, piece)
+            for offset, (kind, one) in acks.items():
+                if kind != RENEW and one.served == now:
+                    shares.written(piece, offset, sent_us, now)
                 if kind in (GAP, ACCEPT, REJECT):
-                    self.world.shares.settled(piece, offset)
+                    shares.settled(piece, offset)
             return
         allowed = RETRIABLE | GONE | {ErrorCode.INVALID_RECORD_STATE}
         assert code in allowed, f"{self.name}: an acknowledgement in {place_of_share(piece)}: {code.name}"

@@ -1,0 +1,47 @@
+"""Defects of share groups (KIP-932) that worlds of the profile `cluster-shares` have to find. Most are those of the
+simulations of single parts: the brokers show them to their clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker_cy.coordinator.share_state.answers import Outcome
+from broker_cy.share_service.state_writes import StateWrites
+from tests.sim import share_defects, share_service_defects, share_state_defects
+from tests.sim.world.plan import CLUSTER_SHARES
+from tests.sim.world.planted import Planted
+
+# So many seeds from the first one on find a defect.
+SEEDS = 30
+
+
+def lost_answers_of_writes_count_as_written(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledgements whose write failed, or was not answered, are answered without an error."""
+    right = StateWrites._answered
+
+    def wrong(self: StateWrites, future: asyncio.Future[Outcome]) -> None:
+        done: asyncio.Future[Outcome] = future.get_loop().create_future()
+        done.set_result(Outcome())
+        right(self, done)
+
+    patch.setattr(StateWrites, "_answered", wrong)
+
+
+def _planted(plant: Any, first: int = 0, seeds: int = SEEDS) -> tuple[str, Planted]:
+    return plant.__name__, Planted(plant, seeds, first, CLUSTER_SHARES)
+
+
+SHARE_PLANTED: dict[str, Planted] = dict(
+    [
+        _planted(lost_answers_of_writes_count_as_written),
+        _planted(share_state_defects.snapshot_loses_the_batches),
+        _planted(share_service_defects.ended_connections_release_nothing),
+        _planted(share_defects.closed_sessions_release_nothing),
+        _planted(share_defects.released_records_are_archived),
+        _planted(share_defects.persisted_acknowledgements_are_undone),
+    ]
+)
