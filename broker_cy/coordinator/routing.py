@@ -23,17 +23,16 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition that keeps the group, as every Kafka broker computes it.
-
-    Kafka's `Utils.abs` makes 0 of the one number that has no positive counterpart.
-    """
+    """The partition that keeps the group, as every Kafka broker computes it."""
     if len(group_id) <= CACHED_CHARACTERS_MAX:
-        value = _kept_hash(group_id)
-    else:
-        value = java_string_hash(group_id)
-    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+        return _kept_hash(group_id) % partition_count
+    return _positive_hash(group_id) % partition_count
 
 
-@lru_cache(CACHED_GROUPS)
-def _kept_hash(text: str) -> int:
-    return java_string_hash(text)
+def _positive_hash(text: str) -> int:
+    """Kafka's `Utils.abs` makes 0 of the one number that has no positive counterpart."""
+    value = java_string_hash(text)
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+_kept_hash = lru_cache(CACHED_GROUPS)(_positive_hash)

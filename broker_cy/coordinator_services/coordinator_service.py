@@ -60,6 +60,8 @@ RESIGNED_S: Final = 5.0
 LOADERS_MAX: Final = 4
 
 Submit = Callable[[Any], Awaitable[Any]]
+# Attributes of an enumeration are slow to look up.
+_ACTIVE: Final = LoadState.ACTIVE
 S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
 
 
@@ -328,8 +330,9 @@ class CoordinatorService(Generic[S, M]):
 
     def active_runtime(self, key: str) -> S | None:
         """`runtime_for` of a broker that answers for the key now; None if it does not."""
-        runtime = self.runtimes.get(self.partition_for(key)) if self.partition_count else None
-        return runtime if runtime is not None and runtime.state is LoadState.ACTIVE else None
+        count = self.partition_count
+        runtime = self.runtimes.get(partition_for(key, count)) if count else None
+        return runtime if runtime is not None and runtime.state is _ACTIVE else None
 
     async def ready(self, key: str) -> S:
         """`runtime_for`, which waits while the coordinator is being loaded, or is about to be, LOAD_WAIT_S at most."""

@@ -36,6 +36,7 @@ class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
         super().__init__(context)
         self.on_commits: Callable[[GroupMachine, Sequence[Place]], None] = ignore_commits
         self.settings = GroupSettings.from_config(context.config)
+        self.protocols: Final = frozenset[str](context.config["group.coordinator.rebalance.protocols"])
         context.config.on_change(self._take_settings, *_DYNAMIC)
         self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 

@@ -40,14 +40,13 @@ def consumer_group_heartbeat(ctx: RequestContext, request: Request) -> Response 
         names = request.subscribed_topic_names
         if names and len(ctx.allowed(_DESCRIBE, _TOPIC, names)) < len(set(names)):
             return heartbeat_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    client = client_facts(ctx)
     runtime = ctx.broker.groups.active_runtime(request.group_id)
     if runtime is not None and not runtime.is_writing:
         # Almost all of them: without an operation, a future and a task.
-        response = steady_heartbeat(runtime.machine, request, client, runtime.now())
+        response = steady_heartbeat(runtime.machine, request, ctx.client_id or "", ctx.client_host, runtime.now())
         if response is not None:
             return response
-    return _answered(ctx, request, client)
+    return _answered(ctx, request, client_facts(ctx))
 
 
 async def _answered(ctx: RequestContext, request: Request, client: ClientFacts) -> Response:

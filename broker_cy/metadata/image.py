@@ -102,6 +102,10 @@ class ConfigsImage:
         self._resources.pop((resource_type, name), None)
 
 
+# The levels of a feature that this broker does not know.
+_UNKNOWN = (0, 0)
+
+
 class FeaturesImage:
     """Finalized feature levels. `epoch` is the offset at which they are valid; it grows with the log."""
 
@@ -129,7 +133,9 @@ class FeaturesImage:
 
     def served(self, name: str) -> int:
         """The level of one feature in `finalized`; 0 if it has none."""
-        return min(self.level(name), features.SUPPORTED.get(name, (0, 0))[1])
+        # Each heartbeat of a consumer group asks.
+        level, supported = self._levels.get(name) or 0, features.SUPPORTED.get(name, _UNKNOWN)[1]
+        return level if level < supported else supported
 
     @property
     def metadata_version(self) -> int:

@@ -57,7 +57,7 @@ def heartbeat(
     """Handle a request that `validation.check_request` has passed. `unique` is the member id of a new member without
     one. `may_describe` are its rights on topics; None: on all.
     """
-    steady = steady_heartbeat(machine, request, client, now)
+    steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
     if steady is not None:
         step.reply_when_written(token, steady, heartbeat_error)
         return

@@ -5,16 +5,14 @@ from __future__ import annotations
 from broker_cy.broker.context import RequestContext
 from broker_cy.metadata.features import GROUP_VERSION, STREAMS_VERSION
 
-_PROTOCOLS = "group.coordinator.rebalance.protocols"
-
 
 def is_consumer_served(ctx: RequestContext) -> bool:
     """Whether the cluster has finalized group.version, and the setting names the protocol."""
     broker = ctx.broker
-    return broker.image.features.served(GROUP_VERSION) > 0 and "consumer" in broker.config[_PROTOCOLS]
+    return "consumer" in broker.groups.protocols and broker.image.features.served(GROUP_VERSION) > 0
 
 
 def is_streams_served(ctx: RequestContext) -> bool:
     """The same for streams.version."""
     broker = ctx.broker
-    return broker.image.features.served(STREAMS_VERSION) > 0 and "streams" in broker.config[_PROTOCOLS]
+    return "streams" in broker.groups.protocols and broker.image.features.served(STREAMS_VERSION) > 0

@@ -12,6 +12,7 @@ from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.coordinator.step import ClientFacts
+from broker_cy.metadata.image import RESOURCE_GROUP
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.consumer_harness import REBALANCE_MS, ConsumerHarness, Topics, topic_id
 from tests.broker_cy.coordinator.harness import GROUP
@@ -32,7 +33,7 @@ def h() -> ConsumerHarness:
 
 def steady(h: ConsumerHarness, client: ClientFacts = CLIENT, **fields: Any) -> object:
     request = Request(**{"group_id": GROUP, "member_id": "A", "member_epoch": 2, "instance_id": "one", **fields})
-    return steady_heartbeat(h.machine, request, client, h.now)
+    return steady_heartbeat(h.machine, request, client.client_id, client.host.removeprefix("/"), h.now)
 
 
 def test_it_is_the_answer_of_the_operation(h: ConsumerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +91,17 @@ def test_a_member_that_has_something_to_learn_is_not_steady(h: ConsumerHarness) 
     assert steady(h) is None
     # B waits for the partition.
     assert steady(h, member_id="B", member_epoch=3, instance_id=None) is None
+
+
+def test_a_changed_setting_reaches_a_steady_member(h: ConsumerHarness) -> None:
+    """If this fails, members keep the old interval until their group is rebalanced."""
+    assert steady(h) is not None
+    changed = h.machine.image.branch()
+    changed.configs.set(RESOURCE_GROUP, GROUP, "consumer.heartbeat.interval.ms", "7000")
+    h.machine.image.absorb(changed)
+    found = steady(h)
+    assert isinstance(found, messages.ConsumerGroupHeartbeatResponse)
+    assert found.heartbeat_interval_ms == 7_000
 
 
 def test_changed_topics_are_not_steady(h: ConsumerHarness) -> None:
