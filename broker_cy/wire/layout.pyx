@@ -110,13 +110,16 @@ cdef class Layout:
         return value == default
 
     cdef Node node(self, int version):
+        # Each message asks: the nodes that were made are of versions that exist.
+        if 0 <= version < len(self.nodes):
+            node = self.nodes[version]
+            if node is not None:
+                return <Node>node
         if version not in self.spec.versions:
             low, high = self.spec.versions.low, self.spec.versions.high
             existing = f"{low} to {high} exist" if high >= low else "the message has no versions"
             raise WireError(f"version {version} does not exist; {existing}", self.name)
-        node = self.nodes[version]
-        if node is None:
-            node = self.nodes[version] = compile_node(self, version)
+        node = self.nodes[version] = compile_node(self, version)
         return <Node>node
 
 
