@@ -39,6 +39,9 @@ SHARE_PLANTED: dict[str, Planted] = dict(
     [
         _planted(lost_answers_of_writes_count_as_written),
         _planted(share_state_defects.snapshot_loses_the_batches),
+        # All coordinators have it, so that members notice it by their memberships, too.
+        _planted(share_state_defects.response_is_sent_before_the_write),
+        _planted(share_service_defects.acknowledgements_are_answered_before_the_write),
         _planted(share_service_defects.ended_connections_release_nothing),
         _planted(share_defects.closed_sessions_release_nothing),
         _planted(share_defects.released_records_are_archived),
