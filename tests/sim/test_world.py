@@ -85,7 +85,7 @@ OTHER_CLUSTERS = (
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
 # The profile `cluster-shares`.
-SHARE_SEEDS = max(1, min(by_tier(4, 30), CLUSTER_SEEDS))
+SHARE_SEEDS = max(1, min(by_tier(4, 20), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
 TWICE_EVERY = 100
 # In the profile `cluster`, the first so many seeds run twice.
