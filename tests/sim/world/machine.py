@@ -90,6 +90,8 @@ SHARE_GROUPS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.partition.max.record.locks": "100",
     "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
     "share.coordinator.write.timeout.ms": "300",
     "share.coordinator.snapshot.update.records.per.snapshot": "20",
 }
