@@ -149,7 +149,7 @@ class EpochMember(ConsumerMember):
                 instance_id=self.settings.instance_id,
                 topic_partitions=None,
             )
-            # Of the life that ends: its answer changes nothing.
+            # The answer belongs to the life that ends, and changes nothing.
             send = self.send(EPOCH_HEARTBEAT, request, messages.ConsumerGroupHeartbeatResponse)
         self.forget()
         return send

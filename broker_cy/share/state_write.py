@@ -1,4 +1,4 @@
-"""What a share partition gives the share coordinator to persist, and its errors."""
+"""The states that a share partition lets the share coordinator persist, and its errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker_cy.core.errors import ErrorCode
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says about a record; Kafka's ids."""
+    """The verdict of a member on a record; Kafka's ids."""
 
     GAP = 0
     ACCEPT = 1

@@ -269,7 +269,7 @@ class ConsumerWorld:
         is_accepted = code in (None, ErrorCode.NONE)
         if is_accepted and isinstance(group, ConsumerGroup):
             assert not others, f"a commit of {member_id} in {place} is accepted, and {others} own it"
-            assert member_id in members, f"a commit of {member_id}, which is no member, is accepted"
+            assert member_id in members, f"a commit of {member_id}, which is not a member, is accepted"
         if owner is not None and member_id in members and not owner.is_classic:
             assert is_accepted, f"a commit of {owner.name} in its own {place} is refused: {code}"
 

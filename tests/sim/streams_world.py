@@ -230,7 +230,7 @@ class StreamsWorld:
         is_accepted = code in (None, ErrorCode.NONE)
         if is_accepted and isinstance(group, StreamsGroup):
             assert not others, f"a commit of {member_id} for {task} is accepted, and {others} have it"
-            assert member_id in members, f"a commit of {member_id}, which is no member, is accepted"
+            assert member_id in members, f"a commit of {member_id}, which is not a member, is accepted"
         if owner is not None and member_id in members:
             assert is_accepted, f"a commit of {owner.name} for its own {task} is refused: {code}"
 

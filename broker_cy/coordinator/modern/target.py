@@ -14,7 +14,7 @@ from broker_cy.metadata.image import MetadataImage
 
 # The target assignment of one member.
 T = TypeVar("T")
-# What is made of a changed target.
+# The result for a changed target.
 R = TypeVar("R")
 
 
