@@ -71,8 +71,8 @@ def test_group_protocols_go_off_and_on(bare: Cli, tmp_path: Path) -> None:
         other_type = bare("consume", TOPIC, "--group", GROUP, *where, code=1).err
         assert f"group {GROUP}: INCONSISTENT_GROUP_PROTOCOL: the group is of another type" in other_type
         for name in PROTOCOLS:
-            refused = bare("cluster", "finalize", f"{name}=2", "--dry-run", *where, code=2).err
-            assert f"{name}: the broker supports levels 0 to 1, and not 2" in refused
+            said = bare("cluster", "finalize", f"{name}=2", "--dry-run", *where, code=2).err
+            assert f"{name}: the broker supports levels 0 to 1, and not 2" in said
         bare("cluster", "finalize", *(f"{name}=0" for name in PROTOCOLS), "--yes", *where)
         refused = int(ErrorCode.UNSUPPORTED_VERSION)
         until(lambda: codes(target.port) == (refused,) * 3, "no protocols", WAIT_S)
