@@ -203,6 +203,7 @@ def test_coordinator_of_a_topic_that_went_while_its_leader_was_suspected(
             served = broker.server.broker
             place = (topic_names.CONSUMER_OFFSETS, served.groups.partition_for(GROUP))
             change(served.image, [broker_image(2)], {place: partition_image(2)})
+            hear_from(served.controller, broker_image(2))
             served.suspects.suspect(2)
             asked = asyncio.ensure_future(broker.call(find(GROUP), 6))
             await until(lambda: len(served.suspects._waiters) > 0)
