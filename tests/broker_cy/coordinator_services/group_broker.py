@@ -15,9 +15,11 @@ from broker_cy.broker.registry import registrations
 from broker_cy.config import BrokerConfig
 from broker_cy.coordinator_services.group_runtime import GroupRuntime
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import BrokerImage, PartitionImage
 from broker_cy.network.seams import of_the_machine
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.wire import codec, frame, messages
+from tests.broker_cy.coordinator_services.other_brokers import learn
 
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -54,6 +56,11 @@ class GroupBroker:
         if inspect.isawaitable(response):
             response = await response
         return codec.decode(type(response), version, codec.encode(response, version))
+
+    def learn(self, brokers: list[BrokerImage], leaders: dict[tuple[str, int], PartitionImage]) -> None:
+        """Replay a change of the metadata, as if the controller had written it."""
+        controller = self.server.broker.controller
+        self.server._on_image(learn(controller, brokers, leaders), controller.image)
 
     def runtime(self, group_id: str = GROUP) -> GroupRuntime:
         return self.server.broker.groups.runtime_for(group_id)

@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from broker_cy.control.controller_service import ControllerService
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import BrokerImage, Endpoint, ImageDelta, MetadataImage, PartitionImage
 from broker_cy.metadata.topics import TopicImage
 
 Answer = Callable[[Any], Awaitable[Any]]
+# A time, and an offset, that no test sees.
+_NEVER = 1 << 60
 
 
 def broker_image(broker_id: int, *, fenced: bool = False, rack: str | None = None) -> BrokerImage:
@@ -44,6 +47,21 @@ def change(
             above.topics.put(topic)
         above.topics.partitions_for_write(topic.topic_id)[index] = partition
     return image.absorb(above)
+
+
+def learn(
+    controller: ControllerService, brokers: list[BrokerImage], leaders: dict[tuple[str, int], PartitionImage]
+) -> ImageDelta:
+    """Change the image of a running controller. The brokers send no heartbeats, so each gets a session that outlasts
+    the test (else the controller's next check would fence it in the middle of the test), and has read all metadata
+    (else the broker that stops would wait for it).
+    """
+    for broker in brokers:
+        contact = controller.heartbeats.contact(broker)
+        contact.beat(_NEVER)
+        contact.heard = True
+        contact.metadata_offset = _NEVER
+    return change(controller.image, brokers, leaders)
 
 
 class FakeLinks:

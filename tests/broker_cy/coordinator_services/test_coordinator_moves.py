@@ -18,7 +18,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, commit_request, run, until
-from tests.broker_cy.coordinator_services.other_brokers import broker_image, change
+from tests.broker_cy.coordinator_services.other_brokers import broker_image, learn
 from tests.broker_cy.coordinator_services.txn_broker import ID, P0, HeldMarkers, TxnBroker
 
 
@@ -345,7 +345,7 @@ def test_producer_that_waits_for_the_transaction_before_is_answered_at_the_stop(
         with pytest.MonkeyPatch.context() as patch:
             async with TxnBroker(tmp_path, settings) as broker:
                 await broker.prepare_txn()
-                change(broker.server.broker.image, [broker_image(2)], {})
+                learn(broker.server.broker.controller, [broker_image(2)], {})
                 patch.setattr(broker.server.broker.txn_markers, "write", HeldMarkers().write)
                 producer_id, epoch = await broker.producer()
                 await broker.add((producer_id, epoch))

@@ -263,10 +263,9 @@ class Pair:
         for broker, other in ((first, 2), (second, 1)):
             server = broker.server
             server._coordinators.marker_sender._calls = server._coordinators.verifier._calls = self.links
-            image = server.broker.image
             index = server.broker.transactions.partition_for(ID)
             leaders = {("t", 0): partition_image(2), (topic_names.TRANSACTION_STATE, index): partition_image(1)}
-            server._on_image(change(image, [broker_image(other)], leaders), image)
+            broker.learn([broker_image(other)], leaders)
 
     async def ready(self) -> None:
         """Wait until the coordinator is loaded in its new epoch."""

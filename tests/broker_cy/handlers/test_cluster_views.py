@@ -11,16 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.control.controller_service import ControllerService
 from broker_cy.control.watch import suspects
 from broker_cy.control.watch.suspects import Suspects
 from broker_cy.core.errors import ErrorCode
 from broker_cy.handlers import load_handlers
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import NO_LEADER, BrokerImage, MetadataImage
+from broker_cy.metadata.image import NO_LEADER, MetadataImage
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
-from tests.broker_cy.coordinator_services.other_brokers import broker_image, change, partition_image
+from tests.broker_cy.coordinator_services.other_brokers import broker_image, change, learn, partition_image
 from tests.broker_cy.handlers.metadata_broker import MetadataBroker, create, with_broker
 
 load_handlers()
@@ -34,16 +33,7 @@ async def a_cluster(broker: MetadataBroker) -> None:
     brokers = [broker_image(2, rack="r2"), broker_image(3), broker_image(FENCED, fenced=True)]
     leaders = {("t", i): partition_image(i + 1, ALL, 5 + i)._replace(isr=(1, 2, 3)) for i in range(3)}
     leaders["t", 3] = partition_image(NO_LEADER, (FENCED,), 9)._replace(isr=(), elr=(FENCED,), last_known_elr=(2,))
-    change(broker.image, brokers, leaders)
-    hear_from(broker.controller, *brokers)
-
-
-def hear_from(controller: ControllerService, *brokers: BrokerImage) -> None:
-    """Let brokers that only the metadata have be alive, so that the controller does not fence them."""
-    for broker in brokers:
-        contact = controller.heartbeats.contact(broker)
-        contact.beat(int(controller._clock.monotonic() * 1000))
-        contact.heard = True
+    learn(broker.controller, brokers, leaders)
 
 
 def wanted() -> messages.MetadataRequest:
@@ -95,7 +85,7 @@ def test_replica_in_an_offline_directory_is_offline(tmp_path: Path) -> None:
         await a_cluster(broker)
         lost = partition_image(1, (1, 2), 6)._replace(directories=(UUID(int=1), UUID(int=77)))
         directories = (UUID(int=99),)
-        change(broker.image, [broker_image(2)._replace(log_dirs=directories)], {("t", 0): lost})
+        learn(broker.controller, [broker_image(2)._replace(log_dirs=directories)], {("t", 0): lost})
         response = await broker.call(wanted(), 13)
         assert response.topics[0].partitions[0].offline_replicas == [2]
 
@@ -173,15 +163,13 @@ def test_coordinator_is_the_leader_of_the_partition(tmp_path: Path) -> None:
         async with GroupBroker(tmp_path) as broker:
             await broker.prepare()
             server = broker.server
-            image = server.broker.image
             place = (topic_names.CONSUMER_OFFSETS, server.broker.groups.partition_for(GROUP))
-            server._on_image(change(image, [broker_image(2)], {place: partition_image(2)}), image)
-            hear_from(server.broker.controller, broker_image(2))
+            broker.learn([broker_image(2)], {place: partition_image(2)})
             for version, request in [(6, find(GROUP)), (3, messages.FindCoordinatorRequest(key=GROUP))]:
                 answer = await broker.call(request, version)
                 found: Any = answer.coordinators[0] if version >= 4 else answer
                 assert (found.error_code, found.node_id, found.host) == (ErrorCode.NONE, 2, "host-2")
-            server._on_image(change(image, [broker_image(2, fenced=True)], {}), image)
+            broker.learn([broker_image(2, fenced=True)], {})
             (found,) = (await broker.call(find(GROUP), 6)).coordinators
             assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
@@ -202,13 +190,12 @@ def test_coordinator_of_a_topic_that_went_while_its_leader_was_suspected(
             await broker.prepare()
             served = broker.server.broker
             place = (topic_names.CONSUMER_OFFSETS, served.groups.partition_for(GROUP))
-            change(served.image, [broker_image(2)], {place: partition_image(2)})
-            hear_from(served.controller, broker_image(2))
+            learn(served.controller, [broker_image(2)], {place: partition_image(2)})
             served.suspects.suspect(2)
             asked = asyncio.ensure_future(broker.call(find(GROUP), 6))
             await until(lambda: len(served.suspects._waiters) > 0)
             await served.groups.stop()
-            served.suspects.apply(change(served.image, [broker_image(2, fenced=True)], {}))
+            served.suspects.apply(learn(served.controller, [broker_image(2, fenced=True)], {}))
             (found,) = (await asked).coordinators
             assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
@@ -278,7 +265,7 @@ def test_broker_that_was_fenced_just_now_is_still_listed(tmp_path: Path, monkeyp
 
     async def work(broker: MetadataBroker) -> None:
         await a_cluster(broker)
-        delta = change(broker.image, [broker_image(3)], {})
+        delta = learn(broker.controller, [broker_image(3)], {})
         broker.departed.apply(delta, broker.image)
         delta = change(
             broker.image, [broker_image(3, fenced=True)], {("t", 2): partition_image(1, ALL, 8)._replace(isr=(1, 2))}
@@ -292,8 +279,8 @@ def test_broker_that_was_fenced_just_now_is_still_listed(tmp_path: Path, monkeyp
             response = await broker.call(request, 13)
             assert [each.node_id for each in response.brokers] == [1, 2]
         monkeypatch.setattr(suspects, "DEPARTED_S", 0.0)
-        broker.departed.apply(change(broker.image, [broker_image(3)], {}), broker.image)
-        broker.departed.apply(change(broker.image, [broker_image(3, fenced=True)], {}), broker.image)
+        broker.departed.apply(learn(broker.controller, [broker_image(3)], {}), broker.image)
+        broker.departed.apply(learn(broker.controller, [broker_image(3, fenced=True)], {}), broker.image)
         assert [each.node_id for each in (await broker.call(wanted(), 13)).brokers] == [1, 2]
 
     with_broker(tmp_path, work)
@@ -309,14 +296,12 @@ def test_coordinator_that_is_suspected_is_named_after_the_verdict(
             await broker.prepare()
             monkeypatch.setattr(suspects, "HOLD_S", 60.0)
             server = broker.server
-            image = server.broker.image
             place = (topic_names.CONSUMER_OFFSETS, server.broker.groups.partition_for(GROUP))
-            server._on_image(change(image, [broker_image(2), broker_image(3)], {place: partition_image(2)}), image)
+            broker.learn([broker_image(2), broker_image(3)], {place: partition_image(2)})
             server.broker.suspects.suspect(2)
             asked = asyncio.ensure_future(broker.call(find(GROUP), 6))
             await until(lambda: len(server.broker.suspects._waiters) > 0)
-            delta = change(image, [broker_image(2, fenced=True)], {place: partition_image(3, (3,), 2)})
-            server._on_image(delta, image)
+            broker.learn([broker_image(2, fenced=True)], {place: partition_image(3, (3,), 2)})
             assert (await asked).coordinators[0].node_id == 3
 
     run(work)
@@ -371,8 +356,7 @@ def test_partition_of_another_broker_is_not_unknown(tmp_path: Path) -> None:
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
-            image = broker.server.broker.image
-            broker.server._on_image(change(image, [broker_image(2)], {("t", 0): partition_image(2)}), image)
+            broker.learn([broker_image(2)], {("t", 0): partition_image(2)})
             # Partition 2 does not exist in the metadata.
             for index, expected in [(0, "NOT_LEADER_OR_FOLLOWER"), (1, "NONE"), (2, "UNKNOWN_TOPIC_OR_PARTITION")]:
                 for request, version in requests_about(index):
