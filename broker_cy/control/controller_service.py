@@ -84,6 +84,7 @@ class ControllerService:
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
         directory_ids: tuple[UUID, ...],
+        place_of: Callable[[str, int], UUID | None],
         voter_directory_id: UUID,
         cluster_id: str,
         randomness: Randomness,
@@ -94,8 +95,8 @@ class ControllerService:
         log_executor: Executor | None = None,
     ) -> None:
         """`directory_ids` are those of the data directories, `voter_directory_id` the one of the metadata log, which
-        may be another; `randomness` gives ids,
-        `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` writes and
+        may be another; `place_of(topic, index)` is that of the log of a partition; `randomness` gives ids, `outgoing`
+        the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` writes and
         reads snapshots, `log_executor` syncs the log and the votes, None: the loop's default one;
         `on_committed(end_offset)` is called for each commit. See `open`.
         """
@@ -123,7 +124,9 @@ class ControllerService:
             lambda: self._membership,
             lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
         )
-        self._membership = NodeMembership(config, self, loop, cluster_id, directory_ids, self._end_without_disk)
+        self._membership = NodeMembership(
+            config, self, loop, cluster_id, directory_ids, place_of, self._end_without_disk
+        )
         self._network: QuorumNetwork
         self._link: ControllerLink
         self._pools: tuple[Pool, ...] = ()
@@ -171,6 +174,7 @@ class ControllerService:
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directory_ids=tuple(directory.directory_id for directory in log_manager.data_directories),
+            place_of=log_manager.place_of,
             voter_directory_id=log_manager.metadata_directory.directory_id,
             cluster_id=log_manager.data_directories[0].cluster_id,
             randomness=randomness,
@@ -311,6 +315,10 @@ class ControllerService:
         if not self.halted.done():
             self.halted.set_result(reason)
         self._network.fail_start(reason)
+
+    def placed(self, topic: str, index: int) -> None:
+        """The log of a partition is created, or in another data directory than before."""
+        self._membership.placed(topic, index)
 
     def directory_failed(self, directory_id: UUID, reason: str) -> None:
         """The disk of a data directory of this broker has failed, for `reason`."""

@@ -329,6 +329,7 @@ class BrokerServer:
             broker.outgoing,
             self._pools.metadata,
         )
+        broker.log_manager.on_placed = broker.controller.placed
         broker.auto_topics = AutoTopics(self.config, self.loop, broker.log_events)
         self._partitions = PartitionService(
             self.config,

@@ -117,6 +117,8 @@ class LogManager:
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, jobs)
         self.on_settled: Callable[[Log], None] = lambda log: None
+        # Called for each log that is created, and for each that changes its data directory.
+        self.on_placed: Callable[[str, int], None] = lambda topic, partition: None
         # A segment takes two descriptors; half of the descriptors of the process are left for connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
@@ -182,6 +184,18 @@ class LogManager:
     def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition; None if there is none, it is offline (see `offline`) or not open yet."""
         return self.logs.get((topic, partition))
+
+    def place_of(self, topic: str, partition: int) -> UUID | None:
+        """The id of the data directory that has the log of a partition; None if no log is known."""
+        key = (topic, partition)
+        if (log := self.logs.get(key)) is not None:
+            path = log.directory
+        elif (unopened := self.unopened.get(key)) is not None:
+            path = unopened.path
+        else:
+            return None
+        root = os.path.dirname(path)
+        return next((each.directory_id for each in self.data_directories if each.path == root), None)
 
     # --- loading
 
@@ -443,6 +457,7 @@ class LogManager:
         if self.cleaner is not None:
             self.cleaner.forget(key)
             self.cleaner.accept(key, topic_id)
+        self.on_placed(topic, partition)
         return log
 
     def delete(self, topic: str, partition: int) -> None:

@@ -1,15 +1,19 @@
-"""Reports the log directory of this broker's replicas (AssignReplicasToDirs, KIP-858) after its disk was replaced.
+"""Reports the log directory of this broker's replicas (AssignReplicasToDirs, KIP-858).
 
-The controller lets no broker lead a partition whose replica is in a directory that the broker does not have. That
-protects from a disk that lost all records. Once the leader has taken the broker into the in-sync set again, its replica
-is complete, and the new directory is reported. An earlier report could let the broker be elected with an empty log.
+A broker with several directories chooses the one of a new replica, and tells the controller. It also tells it if the
+log is elsewhere than the metadata say: an operator has moved its files between two disks of this broker. Without the
+report, the controller would not elect other leaders if that disk fails.
+
+After a disk was replaced, the report has to wait. The controller lets no broker lead a partition whose replica is in a
+directory that the broker does not have. That protects from a disk that lost all records. Once the leader has taken the
+broker into the in-sync set again, its replica is complete, and the new directory is reported. An earlier report could
+let the broker be elected with an empty log. (Kafka 4.3.1 reports at once.)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from itertools import islice
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -25,42 +29,72 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from broker_cy.control.membership.broker_membership import Runner
     from broker_cy.metadata.image import ImageDelta, MetadataImage, PartitionImage
+    from broker_cy.metadata.topics import TopicImage
 
 ANSWER_S: Final = 5.0
 # The longest pause between two requests.
 BACKOFF_S_MAX: Final = 10.0
 # The limit of one request.
 PARTITIONS_MAX: Final = 2_000
-# These need no report: they count as online.
+# These count as online, wherever the replica is.
 _UNKNOWN: Final = frozenset({uuids.UNASSIGNED_DIRECTORY, uuids.MIGRATING_DIRECTORY})
 
 
 class DirectoryReports:
-    """`apply` looks at each image, until `stop`. `directory_id` is that of the only directory of this broker."""
+    """`apply` looks at each change of the metadata, until `stop`.
+
+    `directory_ids` are those of the data directories of this broker. `place_of(topic, index)` is the id of the one that
+    has the log of a partition, None if no log is known.
+    """
 
     def __init__(
         self,
         node_id: int,
-        directory_id: UUID,
+        directory_ids: Collection[UUID],
+        place_of: Callable[[str, int], UUID | None],
         controller: Runner,
         loop: asyncio.AbstractEventLoop,
         image: Callable[[], MetadataImage],
         epoch: Callable[[], int],
     ) -> None:
         self._node_id = node_id
-        self._directory_id = directory_id
+        self._directory_ids = frozenset(directory_ids)
+        self._place_of = place_of
         self._controller = controller
         self._loop = loop
         self._image = image
         self._epoch = epoch
+        # Partitions (topic id, index) that may have to be reported, in the order in which they were found. At most the
+        # replicas of this broker.
+        self._due: dict[tuple[UUID, int], None] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """The committed metadata has changed."""
-        if self._reporting is not None or image.features.metadata_version < features.MV_DIRECTORIES:
+        """The committed metadata have changed, and the logs of new partitions are created."""
+        if image.features.metadata_version < features.MV_DIRECTORIES:
             return
-        parts = (part for topic in delta.topics if topic.after is not None for part in topic.after.partitions.values())
-        if any(self._is_to_report(part) for part in parts):
+        for topic in delta.topics:
+            if topic.after is None:
+                continue
+            before = topic.before.partitions if topic.before is not None else {}
+            for index, part in topic.after.partitions.items():
+                if before.get(index) is not part:
+                    self._consider(topic.after, index, part)
+        self._start()
+
+    def placed(self, topic: str, index: int) -> None:
+        """The log of a partition is in another directory than before, or was created after `apply`."""
+        found = self._image().topics.by_name(topic)
+        if found is not None and index in found.partitions:
+            self._consider(found, index, found.partitions[index])
+            self._start()
+
+    def _consider(self, topic: TopicImage, index: int, part: PartitionImage) -> None:
+        if self._place_to_report(topic, index, part) is not None:
+            self._due[topic.topic_id, index] = None
+
+    def _start(self) -> None:
+        if self._due and self._reporting is None and self._epoch() >= 0:
             self._reporting = keep_running(self._loop, self._report, "reports of the directories of replicas")
 
     async def stop(self) -> None:
@@ -69,21 +103,38 @@ class DirectoryReports:
             self._reporting.cancel()
             await asyncio.gather(self._reporting, return_exceptions=True)
 
-    def _is_to_report(self, part: PartitionImage) -> bool:
-        """Whether another broker leads the partition and has this one in sync, with a directory that it does not have.
-        A set without a leader may be from before the disk was replaced.
-        """
-        if self._node_id not in part.isr or part.leader in (NO_LEADER, self._node_id):
-            return False
-        directory = directory_of(part, self._node_id)
-        return directory != self._directory_id and directory not in _UNKNOWN
+    def _place_to_report(self, topic: TopicImage, index: int, part: PartitionImage) -> UUID | None:
+        """The directory of this broker's replica, if the controller has to learn of it now."""
+        if self._node_id not in part.replicas:
+            return None
+        recorded = directory_of(part, self._node_id)
+        place = self._place_of(topic.name, index)
+        if place is None or place == recorded:
+            return None
+        if recorded in _UNKNOWN:
+            # The replica counts as online. With one directory, the controller knows where it is.
+            return place if len(self._directory_ids) > 1 else None
+        if recorded in self._directory_ids:
+            return place
+        # The recorded directory is gone. A set without a leader may be from before that.
+        is_complete = self._node_id in part.isr and part.leader not in (NO_LEADER, self._node_id)
+        return place if is_complete else None
 
-    def _found(self) -> dict[UUID, list[int]]:
-        """The partitions to report by topic; PARTITIONS_MAX at most."""
-        every = self._image().topics.with_replica(self._node_id)
-        found: dict[UUID, list[int]] = {}
-        for topic, index, _ in islice((each for each in every if self._is_to_report(each[2])), PARTITIONS_MAX):
-            found.setdefault(topic.topic_id, []).append(index)
+    def _found(self) -> dict[UUID, dict[UUID, list[int]]]:
+        """The partitions to report by directory and topic; PARTITIONS_MAX at most."""
+        found: dict[UUID, dict[UUID, list[int]]] = {}
+        count = 0
+        for topic_id, index in list(self._due):
+            topic = self._image().topics.by_id(topic_id)
+            part = topic.partitions.get(index) if topic is not None else None
+            place = self._place_to_report(topic, index, part) if topic is not None and part is not None else None
+            if place is None:
+                del self._due[topic_id, index]
+                continue
+            found.setdefault(place, {}).setdefault(topic_id, []).append(index)
+            count += 1
+            if count == PARTITIONS_MAX:
+                break
         return found
 
     async def _report(self) -> None:
@@ -99,20 +150,26 @@ class DirectoryReports:
             AssignReplicasToDirectories(request), request, messages.AssignReplicasToDirsResponse, _nothing, ANSWER_S
         )
 
-    def _request(self, found: dict[UUID, list[int]]) -> messages.AssignReplicasToDirsRequest:
+    def _request(self, found: dict[UUID, dict[UUID, list[int]]]) -> messages.AssignReplicasToDirsRequest:
         kind = messages.AssignReplicasToDirsRequest
-        topics = [
-            kind.TopicData(
-                topic_id=topic_id, partitions=[kind.PartitionData(partition_index=index) for index in indexes]
-            )
-            for topic_id, indexes in found.items()
-        ]
         return kind(
             broker_id=self._node_id,
             broker_epoch=self._epoch(),
-            directories=[kind.DirectoryData(id=self._directory_id, topics=topics)],
+            directories=[
+                kind.DirectoryData(
+                    id=directory,
+                    topics=[
+                        kind.TopicData(
+                            topic_id=topic_id,
+                            partitions=[kind.PartitionData(partition_index=index) for index in indexes],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory, topics in found.items()
+            ],
         )
 
 
 def _nothing(_: Any) -> None:
-    """Do nothing: an assignment that failed is found again in the image."""
+    """Do nothing: an assignment that failed is still due."""

@@ -49,14 +49,18 @@ class NodeMembership:
         loop: asyncio.AbstractEventLoop,
         cluster_id: str,
         directory_ids: Sequence[UUID],
+        place_of: Callable[[str, int], UUID | None],
         end: Callable[[str], None],
     ) -> None:
-        """`directory_ids` are those of the data directories; `end(reason)` ends the node, because its disks failed."""
+        """`directory_ids` are those of the data directories, and `place_of(topic, index)` that of the one with the log
+        of a partition, if any; `end(reason)` ends the node, because its disks failed.
+        """
         self._config = config
         self._node = node
         self._loop = loop
         self._cluster_id = cluster_id
         self._directory_ids = tuple(directory_ids)
+        self._place_of = place_of
         self._end = end
         self._broker: BrokerMembership | None = None
         self._controller: ControllerMembership | None = None
@@ -86,11 +90,16 @@ class NodeMembership:
         BrokerMembership.register.
         """
         config, node = self._config, self._node
-        if len(self._directory_ids) == 1:
-            self._directory_reports = DirectoryReports(
-                config.node_id, self._directory_ids[0], node, self._loop, lambda: node.image, lambda: self.epoch
-            )
-            node.subscribe(self._directory_reports.apply)
+        self._directory_reports = DirectoryReports(
+            config.node_id,
+            self._directory_ids,
+            self._place_of,
+            node,
+            self._loop,
+            lambda: node.image,
+            lambda: self.epoch,
+        )
+        node.subscribe(self._directory_reports.apply)
         self._failed_directories = FailedDirectories(
             self._loop,
             self._directory_ids,
@@ -133,6 +142,11 @@ class NodeMembership:
         """Report the end of another broker to the active controller (BrokerMembership.report_end)."""
         if self._broker is not None:
             self._broker.report_end(broker_id, epoch)
+
+    def placed(self, topic: str, index: int) -> None:
+        """The log of a partition is created, or in another data directory than before."""
+        if self._directory_reports is not None:
+            self._directory_reports.placed(topic, index)
 
     def directory_failed(self, directory_id: UUID, reason: str) -> None:
         """The disk of a data directory has failed, for `reason`."""
