@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
-from broker_cy.coordinator.streams.describe import describe, named_topics
-from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.handlers.shared import group_protocols
-from broker_cy.security.acls import Operation, ResourceType
+from broker_cy.coordinator.modern.description import Description
+from broker_cy.coordinator.streams.describe import describe
+from broker_cy.coordinator_services.group_runtime import GroupRuntime
+from broker_cy.handlers.shared import group_descriptions, group_protocols
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
@@ -17,39 +17,17 @@ Response = messages.StreamsGroupDescribeResponse
 @handler(
     ApiKey.STREAMS_GROUP_DESCRIBE, versions=(0, 0), requires="DESCRIBE on each group, and on each topic of its topology"
 )
-def streams_group_describe(ctx: RequestContext, request: messages.StreamsGroupDescribeRequest) -> Response:
-    if not group_protocols.is_streams_served(ctx):
-        return Response(groups=[_error(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids])
-    refused, described = [], []
-    for group_id in request.group_ids:
-        if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            refused.append(_error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            continue
-        group = _described(ctx, group_id)
-        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
-        described.append(group)
-    return Response(groups=[*refused, *described])
+async def streams_group_describe(ctx: RequestContext, request: messages.StreamsGroupDescribeRequest) -> Response:
+    groups = await group_descriptions.described_groups(
+        ctx,
+        request,
+        Response,
+        _describe,
+        is_served=group_protocols.is_streams_served(ctx),
+        hidden="The described group uses topics that the client is not authorized to describe.",
+    )
+    return Response(groups=groups)
 
 
-def _error(group_id: str, code: ErrorCode, message: str | None = None) -> Response.DescribedGroup:
-    return Response.DescribedGroup(group_id=group_id, error_code=code, error_message=message or None)
-
-
-def _described(ctx: RequestContext, group_id: str) -> Response.DescribedGroup:
-    if not group_id:
-        return _error(group_id, ErrorCode.INVALID_GROUP_ID)
-    try:
-        runtime = ctx.broker.groups.runtime_for(group_id)
-    except KafkaError as error:
-        return _error(group_id, error.code, error.message)
-    group = describe(runtime.written().get(group_id), group_id)
-    # One topic that the client may not see hides the group.
-    names = named_topics(group)
-    if len(ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names)) < len(names):
-        return _error(
-            group_id,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The described group uses topics that the client is not authorized to describe.",
-        )
-    return group
+def _describe(ctx: RequestContext, runtime: GroupRuntime, group_id: str) -> Description[Response.DescribedGroup]:
+    return describe(runtime.written().get(group_id), group_id)

@@ -85,7 +85,7 @@ def check_written(world: ConsumerWorld, group_id: str) -> None:
     written = again.groups.get(group_id)
     if not any(isinstance(group, ConsumerGroup) for group in (shown, written)):
         return
-    found = [describe(group, group_id, "uniform", machine.image) for group in (shown, written)]
+    found = [describe(group, group_id, "uniform", machine.image).whole() for group in (shown, written)]
     for each in found:
         each.members.sort(key=lambda member: member.member_id)
     assert found[0] == found[1], f"{group_id} is shown as {found[0]}, and {found[1]} is written"

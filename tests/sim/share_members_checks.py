@@ -93,7 +93,7 @@ def check_written(world: ShareMembersWorld, group_id: str) -> None:
     machine = world.harness.machine
     shown = world.harness.written().get(group_id)
     written = replayed(world.harness.log, world.harness.settings, world.harness.now, machine.image).groups.get(group_id)
-    found = [describe(group, group_id, "simple", machine.image) for group in (shown, written)]
+    found = [describe(group, group_id, "simple", machine.image).whole() for group in (shown, written)]
     for each in found:
         each.members.sort(key=lambda member: member.member_id)
     assert found[0] == found[1], f"{group_id} is shown as {found[0]}, and {found[1]} is written"

@@ -123,7 +123,7 @@ def check_written(world: StreamsWorld, group_id: str) -> None:
     written = again.groups.get(group_id)
     if not any(isinstance(group, StreamsGroup) for group in (shown, written)):
         return
-    found = [describe(group, group_id) for group in (shown, written)]
+    found = [describe(group, group_id).whole() for group in (shown, written)]
     for each in found:
         each.members.sort(key=lambda member: member.member_id)
         # A coordinator compares the topology with the topics at the first heartbeat.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, united, without_epochs
 from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.modern.description import Description, existing_topics
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage
@@ -20,44 +19,33 @@ _CLASSIC, _CONSUMER = 0, 1
 
 def describe(
     group: Group | None, group_id: str, default_assignor: str, image: MetadataImage
-) -> Response.DescribedGroup:
+) -> Description[Response.DescribedGroup]:
     """A group of another type is an error, and so is a missing one (None)."""
-    found = describe_without_members(group, group_id, default_assignor)
-    if isinstance(group, ConsumerGroup):
-        found.members = describe_members(group.members.values(), group.target, image)
-    return found
-
-
-def describe_without_members(group: Group | None, group_id: str, default_assignor: str) -> Response.DescribedGroup:
-    """`describe`, up to the members."""
     if not isinstance(group, ConsumerGroup):
         reason = (
             f"there is no group {group_id}"
             if group is None
             else f"{group_id} is a {group.group_type.value} group, not a consumer group"
         )
-        return Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
-    return Response.DescribedGroup(
+        return Description(
+            Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
+        )
+    found = Response.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor(default_assignor),
     )
+    # Members and targets are values: the group may change before the last member is described.
+    members, target = list(group.members.values()), dict(group.target)
+    described = (_member(member, target.get(member.member_id, NO_PARTITIONS), image) for member in members)
+    return Description(found, described, topics_of=_topic_names)
 
 
-def describe_members(
-    members: Iterable[ConsumerMember], target: Mapping[str, Assignment], image: MetadataImage
-) -> list[Response.Member]:
-    """Members, and the target assignment of each."""
-    return [_member(member, target.get(member.member_id, NO_PARTITIONS), image) for member in members]
-
-
-def topic_names(members: Iterable[Response.Member]) -> set[str]:
-    """The topics in the assignments of described members."""
+def _topic_names(member: Response.Member) -> set[str]:
     return {
         topic.topic_name
-        for member in members
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     }
@@ -82,12 +70,9 @@ def _member(member: ConsumerMember, target: Assignment, image: MetadataImage) ->
 
 
 def _assignment(assignment: Assignment, image: MetadataImage) -> Response.Assignment:
-    """Without topics that were deleted."""
-    topics = []
-    for topic_id, partitions in assignment.items():
-        topic = image.topics.by_id(topic_id)
-        if topic is not None:
-            topics.append(
-                Response.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
-            )
-    return Response.Assignment(topic_partitions=topics)
+    return Response.Assignment(
+        topic_partitions=[
+            Response.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=partitions)
+            for topic_id, name, partitions in existing_topics(assignment, image)
+        ]
+    )

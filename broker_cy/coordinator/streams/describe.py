@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
 from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.modern.description import Description
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import StreamsMember
 from broker_cy.coordinator.streams.topology import InternalTopic, Subtopology
@@ -14,7 +16,7 @@ from broker_cy.wire import messages
 Response = messages.StreamsGroupDescribeResponse
 
 
-def describe(group: Group | None, group_id: str) -> Response.DescribedGroup:
+def describe(group: Group | None, group_id: str) -> Description[Response.DescribedGroup]:
     """A group of another type is an error, and so is a missing one (None)."""
     if not isinstance(group, StreamsGroup):
         reason = (
@@ -22,20 +24,26 @@ def describe(group: Group | None, group_id: str) -> Response.DescribedGroup:
             if group is None
             else f"{group_id} is a {group.group_type.value} group, not a streams group"
         )
-        return Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
-    return Response.DescribedGroup(
+        return Description(
+            Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
+        )
+    topology = _topology(group)
+    found = Response.DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        topology=_topology(group),
-        members=[_member(group, member) for member in group.members.values()],
+        topology=topology,
     )
+    # Members and targets are values: the group may change before the last member is described.
+    members, target = list(group.members.values()), dict(group.target)
+    described = (_member(member, target.get(member.member_id, NO_TASKS)) for member in members)
+    return Description(found, described, topics=_topic_names(topology))
 
 
-def named_topics(group: Response.DescribedGroup) -> set[str]:
-    """All topics that the answer names."""
-    subtopologies = None if group.topology is None else group.topology.subtopologies
+def _topic_names(topology: Response.Topology | None) -> set[str]:
+    """All topics that the topology names."""
+    subtopologies = None if topology is None else topology.subtopologies
     return {
         name
         for each in subtopologies or ()
@@ -86,7 +94,7 @@ def _infos(topics: Iterable[InternalTopic]) -> list[Response.TopicInfo]:
     ]
 
 
-def _member(group: StreamsGroup, member: StreamsMember) -> Response.Member:
+def _member(member: StreamsMember, target: TaskAssignment) -> Response.Member:
     endpoint = member.endpoint
     return Response.Member(
         member_id=member.member_id,
@@ -100,7 +108,7 @@ def _member(group: StreamsGroup, member: StreamsMember) -> Response.Member:
         user_endpoint=None if endpoint is None else Response.Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[Response.KeyValue(key=key, value=value) for key, value in member.tags],
         assignment=_assignment(member.assigned),
-        target_assignment=_assignment(group.target_of(member.member_id)),
+        target_assignment=_assignment(target),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_cy.coordinator.consumer.describe import describe
 from broker_cy.core.errors import ErrorCode
-from broker_cy.handlers.consumer_group_describe import MEMBERS_PER_TURN
+from broker_cy.handlers.shared.group_descriptions import MEMBERS_PER_TURN
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run
 from tests.support.loop_turns import counted_turns
@@ -38,7 +38,7 @@ def test_a_large_group_is_described_in_parts(tmp_path: Path) -> None:
                 found = await broker.call(messages.ConsumerGroupDescribeRequest(group_ids=[GROUP, "other"]), 1)
             assert turns.count >= 2
             runtime = broker.runtime()
-            whole = describe(runtime.machine.groups[GROUP], GROUP, "uniform", runtime.machine.image)
+            whole = describe(runtime.machine.groups[GROUP], GROUP, "uniform", runtime.machine.image).whole()
             assert found.groups[0] == whole
             assert len(whole.members) == 2 * MEMBERS_PER_TURN + 1
             assert found.groups[1].error_code == ErrorCode.GROUP_ID_NOT_FOUND

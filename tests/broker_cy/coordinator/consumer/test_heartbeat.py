@@ -300,14 +300,14 @@ def test_malformed_requests(fields: dict[str, object], version: int, code: Error
 def test_describe(h: ConsumerHarness) -> None:
     """If this fails, tools show groups that do not exist, or not who reads what."""
     two_members(h)
-    group = describe(h.machine.groups[GROUP], GROUP, "uniform", h.topics.image)
+    group = describe(h.machine.groups[GROUP], GROUP, "uniform", h.topics.image).whole()
     assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
     assert group.assignor_name == "uniform"
     read = [(t.topic_name, p) for m in group.members for t in m.assignment.topic_partitions for p in t.partitions]
     assert sorted(read) == sorted(ALL)
-    assert describe(None, "x", "uniform", h.topics.image).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert describe(None, "x", "uniform", h.topics.image).group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     h.join_new("y", group_id="x")
-    refused = describe(h.machine.groups["x"], "x", "uniform", h.topics.image)
+    refused = describe(h.machine.groups["x"], "x", "uniform", h.topics.image).group
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert refused.error_message == "x is a classic group, not a consumer group"
 

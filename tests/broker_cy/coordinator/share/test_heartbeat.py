@@ -256,7 +256,7 @@ def test_describe_shows_what_is_written() -> None:
     h.ready("m")
     h.hold = True
     h.enter("other", "other", rack_id="r")
-    described = describe(h.written().get(GROUP), GROUP, "simple", h.topics.image)
+    described = describe(h.written().get(GROUP), GROUP, "simple", h.topics.image).whole()
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 3, 3)
     assert described.assignor_name == "simple"
     (member,) = described.members
@@ -265,9 +265,9 @@ def test_describe_shows_what_is_written() -> None:
     (topic,) = member.assignment.topic_partitions
     assert (topic.topic_name, topic.partitions) == ("t", [0, 1, 2, 3])
     h.write()
-    assert len(describe(h.written().get(GROUP), GROUP, "simple", h.topics.image).members) == 2
+    assert len(describe(h.written().get(GROUP), GROUP, "simple", h.topics.image).whole().members) == 2
     for missing in (None, h.machine.ensure_simple_group("c", 0) and h.machine.groups["c"]):
-        group = describe(missing or None, "c", "simple", h.topics.image)
+        group = describe(missing or None, "c", "simple", h.topics.image).group
         assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "")
 
 
