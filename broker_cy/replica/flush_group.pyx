@@ -74,7 +74,7 @@ cdef class FlushGroup:
         # Imported here, because group_commit is compiled against this module. This one syncs immediately; the server replaces it
         # with one that has threads.
         from broker_cy.replica.group_commit import GroupCommit
-        self.commit = GroupCommit(self, InlineJobs(), 1)
+        self.commit = GroupCommit(self, {"": InlineJobs()}, 1)
 
     cdef int schedule_flush(self) except -1:
         """Schedule a flush after this turn's sockets are read: the loop runs call_soon callbacks after its poll."""

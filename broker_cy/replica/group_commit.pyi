@@ -1,12 +1,18 @@
+from collections.abc import Mapping
+
 from broker_cy.metrics.histogram import Histogram
 from broker_cy.replica.flush_group import FlushGroup
 from broker_cy.storage.jobs import Jobs
 
 class GroupCommit:
-    """Rounds of fdatasync that partitions with flush.messages share, each in up to `threads` jobs."""
+    """Rounds of fdatasync that the partitions of a data directory with flush.messages share, each in up to `threads`
+    jobs of that directory.
+    """
 
-    rounds: int
-    syncs: int
     round_times: Histogram
-    def __init__(self, group: FlushGroup, jobs: Jobs, threads: int) -> None: ...
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def syncs(self) -> int: ...
+    def __init__(self, group: FlushGroup, jobs: Mapping[str, Jobs], threads: int) -> None: ...
     def start(self) -> None: ...

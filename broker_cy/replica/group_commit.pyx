@@ -1,6 +1,6 @@
 """Group commit: partitions whose flush.messages is reached share rounds of fdatasync in worker threads.
 
-A round takes every partition that reached flush.messages before it starts; while it runs, the next one collects partitions. When
+Each data directory has rounds and workers of its own: a slow disk delays no partition of another one. A round takes every partition that reached flush.messages before it starts; while it runs, the next one collects partitions. When
 the whole round is done, it is reported to the partitions' replicas, which decide on reads and acknowledgements. So the
 loop never waits for the disk, and the more producers wait, the more of them one sync serves. The number of partitions bounds a
 round: each is in it at most once.
@@ -14,41 +14,72 @@ from broker_cy.replica.flush_group cimport FlushedPartition, FlushGroup
 
 import errno
 from functools import partial
+from os.path import dirname
 
 from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.log_flush import begin_sync, complete_sync
 
 
 cdef class GroupCommit:
-    """The rounds of `group`, each in up to `threads` jobs. Called on the loop only."""
+    """The rounds of `group`. Called on the loop only.
+
+    `jobs` (storage.jobs.Jobs by data directory; a single one is used for every log) runs each round in up to `threads` jobs.
+    """
+    cdef dict disks                 # Rounds by data directory
+    cdef list rounds_of             # the values of `disks`
+    cdef readonly Histogram round_times
+
+    def __init__(self, FlushGroup group not None, jobs, int threads):
+        self.round_times = Histogram()
+        self.disks = {path: Rounds(group, each, threads, self.round_times) for path, each in jobs.items()}
+        self.rounds_of = list(self.disks.values())
+
+    @property
+    def rounds(self):
+        """Rounds started so far."""
+        return sum(each.rounds for each in self.rounds_of)
+
+    @property
+    def syncs(self):
+        """Files and directories synced by them."""
+        return sum(each.syncs for each in self.rounds_of)
+
+    def add(self, FlushedPartition partition not None):
+        """Add `partition` to the next round of its disk."""
+        cdef Rounds rounds = self.rounds_of[0] if len(self.rounds_of) == 1 else self.disks[dirname(partition.log.directory)]
+        rounds.due.append(partition)
+
+    def start(self):
+        """Begin a round on each disk where none is running and a partition waits for one."""
+        cdef Rounds rounds
+        for rounds in self.rounds_of:
+            if rounds.due and not rounds.round:
+                rounds.start()
+
+
+cdef class Rounds:
+    """The rounds of one disk."""
     cdef FlushGroup group
     cdef object jobs                # storage.jobs.Jobs
     cdef int threads
     cdef list due                   # partitions of the next round
     cdef list round                 # (Partition, SyncJob or None) of the running round
     cdef Py_ssize_t parts_left
-    cdef readonly int64_t rounds    # rounds started so far
-    cdef readonly int64_t syncs     # files and directories synced by them
-    cdef readonly Histogram round_times
+    cdef readonly int64_t rounds
+    cdef readonly int64_t syncs
+    cdef Histogram round_times
     cdef int64_t began_ns
 
-    def __init__(self, FlushGroup group not None, jobs, int threads):
+    def __init__(self, FlushGroup group not None, jobs, int threads, Histogram round_times not None):
         self.group = group
         self.jobs = jobs
         self.threads = threads
-        self.round_times = Histogram()
+        self.round_times = round_times
         self.due = []
         self.round = []
 
-    def add(self, FlushedPartition partition not None):
-        """Add `partition` to the next round."""
-        self.due.append(partition)
-
-    def start(self):
-        """Begin a round if none is running and a partition waits for one."""
+    cdef int start(self) except -1:
         cdef FlushedPartition partition
-        if not self.due or self.round:
-            return
         due, self.due = self.due, []
         self.round = [(partition, join(partition)) for partition in due]
         jobs = [job for _, job in self.round if job is not None]
@@ -62,6 +93,7 @@ cdef class GroupCommit:
         self.parts_left = len(parts)
         for part in parts:
             self.jobs.run(partial(sync_all, part), self.part_done)
+        return 0
 
     def part_done(self, _result, error):
         """Called when a job of the round is done; the last one completes the round."""
@@ -83,7 +115,8 @@ cdef class GroupCommit:
         self.group.answer_settled()
         for partition, _ in ended:
             partition.tell()
-        self.start()
+        if self.due:
+            self.start()
 
 
 def sync_all(jobs):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,7 @@ class BrokerServer:
         self.broker = Broker(config, seams)
         self.listeners: list[Listener] = []
         self._make_pool = seams.workers.pool
-        self._pools = BrokerPools(seams)
+        self._pools = BrokerPools(seams, [os.path.abspath(path) for path in config.log_dirs])
         self.broker.cold_reader = self._pools.cold_reader
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(loop, self.clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker_cy.server.jobs import LoopJobs
@@ -39,17 +40,19 @@ class NodePools:
 
 
 class BrokerPools(NodePools):
-    """The pools of a broker."""
+    """The pools of a broker with these data directories."""
 
-    def __init__(self, seams: Seams) -> None:
+    def __init__(self, seams: Seams, directories: Sequence[str]) -> None:
         super().__init__(seams)
         pool = seams.workers.pool
+        names = {path: f"-{number}" if len(directories) > 1 else "" for number, path in enumerate(directories)}
         # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
         self._cleaner = pool("cleaner", CLEANER_THREADS_MAX)
         self.cold_reader = pool("cold-read", COLD_READERS)
         # Notes of how far the logs were written: both background workers may wait for the disk.
         self._note = pool("note", 1)
-        self._sync = pool("sync", SYNC_THREADS)
+        # One pool for each disk: no disk waits for another one.
+        self._syncs = {path: pool(f"sync{name}", SYNC_THREADS) for path, name in names.items()}
         self._open = pool("open", OPENING_MAX)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check = pool("check", 1)
@@ -57,7 +60,7 @@ class BrokerPools(NodePools):
         self._disk = pool("disk-check", 1)
         self.cleaner_jobs = LoopJobs(seams.loop, self._cleaner)
         self.note_jobs = LoopJobs(seams.loop, self._note)
-        self.sync_jobs = LoopJobs(seams.loop, self._sync)
+        self.sync_jobs = {path: LoopJobs(seams.loop, each) for path, each in self._syncs.items()}
         self.open_jobs = LoopJobs(seams.loop, self._open)
         self.check_jobs = LoopJobs(seams.loop, self._check)
         self.disk_jobs = LoopJobs(seams.loop, self._disk)
@@ -66,10 +69,11 @@ class BrokerPools(NodePools):
         """Wait for work on files that has begun, and drop the rest. Blocks."""
         self._cleaner.shutdown(wait=True, cancel_futures=True)
         for jobs in (
-            self.background_jobs, self.note_jobs, self.sync_jobs, self.check_jobs, self.open_jobs, self.disk_jobs,
+            self.background_jobs, self.note_jobs, *self.sync_jobs.values(), self.check_jobs, self.open_jobs,
+            self.disk_jobs,
         ):  # fmt: skip
             jobs.stop()
-        for pool in (self._note, self._open, self._sync):
+        for pool in (self._note, self._open, *self._syncs.values()):
             pool.shutdown(wait=True, cancel_futures=True)
         super().stop()
         for pool in (self.cold_reader, self._check, self._disk):

@@ -76,7 +76,7 @@ class Broker:
         self.loop = Loop(self.work)
         loop: Any = self.loop
         self.group = FlushGroup(loop, clock)
-        self.group.commit = GroupCommit(self.group, self.work, 2)
+        self.group.commit = GroupCommit(self.group, {"": self.work}, 2)
         # No client sends a transactional batch that the coordinator does not know about.
         self.group.verifies = False
         self.table = PartitionTable()

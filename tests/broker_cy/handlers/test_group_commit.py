@@ -51,7 +51,7 @@ class Broker(CoreHarness):
     def __init__(self) -> None:
         super().__init__({ApiKey.LIST_GROUPS: lambda ctx, request: GROUPS})
         self.jobs = HeldJobs()
-        self.core.commit = GroupCommit(self.core, self.jobs, 4)
+        self.core.commit = GroupCommit(self.core, {"": self.jobs}, 4)
         self.topic(SLOW, 2, LogConfig(flush_messages=1))
         self.topic("few", 1, LogConfig(flush_messages=3))
         self.topic("fast")

@@ -62,7 +62,7 @@ def test_a_waiting_fetch_of_the_epoch_before_is_refused(broker: CoreHarness) -> 
 def test_what_waits_for_a_sync_is_not_acknowledged_by_a_replica_that_no_longer_leads(broker: CoreHarness) -> None:
     """If this fails, a deposed leader acknowledges what the new one does not have."""
     jobs = HeldJobs()
-    broker.core.commit = GroupCommit(broker.core, jobs, 1)
+    broker.core.commit = GroupCommit(broker.core, {"": jobs}, 1)
     broker.topic("t", 1, LogConfig(flush_messages=1))
     client, partition = broker.client(), partition_of(broker, "t")
     client.send(client.encode(produce_request("t", 0, batch()), ApiKey.PRODUCE, 9))
