@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker_cy.server.jobs import LoopJobs
+from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.log_opener import OPENING_MAX
 
 if TYPE_CHECKING:
@@ -49,31 +50,38 @@ class BrokerPools(NodePools):
         # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
         self._cleaner = pool("cleaner", CLEANER_THREADS_MAX)
         self.cold_reader = pool("cold-read", COLD_READERS)
-        # Notes of how far the logs were written: both background workers may wait for the disk.
-        self._note = pool("note", 1)
-        # One pool for each disk: no disk waits for another one.
+        # One of each for each disk: no disk waits for another one.
         self._syncs = {path: pool(f"sync{name}", SYNC_THREADS) for path, name in names.items()}
+        # Notes of how far the logs were written: both background workers may wait for the disk.
+        self._notes = {path: pool(f"note{name}", 1) for path, name in names.items()}
+        # For a single disk, the background workers.
+        several = names if len(names) > 1 else {}
+        self._files = {path: pool(f"files{name}", BACKGROUND_WORKERS) for path, name in several.items()}
         self._open = pool("open", OPENING_MAX)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check = pool("check", 1)
         # Looks whether a disk has failed: the other workers may all wait for it.
         self._disk = pool("disk-check", 1)
         self.cleaner_jobs = LoopJobs(seams.loop, self._cleaner)
-        self.note_jobs = LoopJobs(seams.loop, self._note)
         self.sync_jobs = {path: LoopJobs(seams.loop, each) for path, each in self._syncs.items()}
         self.open_jobs = LoopJobs(seams.loop, self._open)
         self.check_jobs = LoopJobs(seams.loop, self._check)
         self.disk_jobs = LoopJobs(seams.loop, self._disk)
+        note_jobs = {path: LoopJobs(seams.loop, each) for path, each in self._notes.items()}
+        file_jobs = {path: LoopJobs(seams.loop, each) for path, each in self._files.items()}
+        self._disk_jobs = (*note_jobs.values(), *file_jobs.values())
+        by_directory = {path: Workers(file_jobs.get(path, self.background_jobs), note_jobs[path]) for path in names}
+        self.disk_workers = DiskWorkers(next(iter(by_directory.values())), by_directory)
 
     def stop(self) -> None:
         """Wait for work on files that has begun, and drop the rest. Blocks."""
         self._cleaner.shutdown(wait=True, cancel_futures=True)
         for jobs in (
-            self.background_jobs, self.note_jobs, *self.sync_jobs.values(), self.check_jobs, self.open_jobs,
+            self.background_jobs, *self._disk_jobs, *self.sync_jobs.values(), self.check_jobs, self.open_jobs,
             self.disk_jobs,
         ):  # fmt: skip
             jobs.stop()
-        for pool in (self._note, self._open, *self._syncs.values()):
+        for pool in (*self._notes.values(), self._open, *self._syncs.values(), *self._files.values()):
             pool.shutdown(wait=True, cancel_futures=True)
         super().stop()
         for pool in (self.cold_reader, self._check, self._disk):

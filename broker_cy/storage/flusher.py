@@ -1,4 +1,5 @@
-"""Flushing the logs of a broker to disk: in a worker while it runs, and completely when it stops.
+"""Flushing the logs of one data directory to disk: in a worker while the broker runs, and completely when it stops.
+Each directory has a flusher and workers of its own (storage.flushers): a disk does not wait for another one.
 
 The amount that a start after a crash has to read is bounded. The page cache outlives the process, so a killed broker
 loses no data. After each NOTE_BYTES, a note records the end offsets of the complete parts of the logs; it needs no sync
@@ -18,16 +19,15 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import damage, disk, log_flush, offset_checkpoints, syncs
-from broker_cy.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from broker_cy.storage import disk, log_flush, offset_checkpoints, syncs
+from broker_cy.storage.checkpoints import RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.flush_job import FlushJob
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
-from broker_cy.storage.log_opener import Unopened
 from broker_cy.storage.log_slice import LogTotals
-from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.offset_checkpoints import Content, OffsetCheckpoints
 from broker_cy.storage.sync_job import SyncJob
 from broker_cy.storage.written_points import WRITTEN_POINTS
 
@@ -45,36 +45,40 @@ J = TypeVar("J", FlushJob, SyncJob)
 Pending = list[tuple[Log, FlushJob]]
 
 
-def _directory(log: Log) -> str:
+def _path(log: Log) -> str:
     """Return the sort key of logs, so that their order is the same in every run and a simulation can be repeated."""
     return log.directory
 
 
 class Flusher:
-    """Flushes the logs in `logs` (the log manager's, by partition) and writes their checkpoints."""
+    """Flushes the logs in `logs` (the log manager's, by partition) that are in `directory`, and writes their
+    checkpoints.
+    """
 
     def __init__(
         self,
+        directory: DataDirectory,
         logs: dict[TopicPartition, Log],
         offline: dict[TopicPartition, str],
         checkpoints: OffsetCheckpoints,
         totals: LogTotals,
         jobs: Jobs,
-        flush_bytes: int = FLUSH_BYTES,
-        note_bytes: int = NOTE_BYTES,
-        note_jobs: Jobs | None = None,
-        on_error: Callable[[str | None, BaseException], None] = lambda path, error: None,
+        note_jobs: Jobs,
+        on_error: Callable[[str | None, BaseException], None],
+        owns: Callable[[Log], bool],
     ) -> None:
-        """`note_jobs` has the worker for the notes; None: `jobs`. `on_error` is called with each failure and its path,
-        None if unknown.
+        """`note_jobs` has the worker for the notes. `on_error` is called with each failure and its path, None if
+        unknown. `owns` says whether a log is in the directory.
         """
+        self.directory = directory
         self.logs = logs
         self.offline = offline
         self.checkpoints = checkpoints
         self.totals = totals
         self.jobs = jobs
-        self.note_jobs = note_jobs or jobs
+        self.note_jobs = note_jobs
         self._on_error = on_error
+        self._owns = owns
         self._running = False
         self._again = False
         self._asked: dict[Log, None] = {}
@@ -84,31 +88,17 @@ class Flusher:
         self._then_due: list[Callable[[], None]] = []
         # Whether the last flush failed, because the disk is full or broken.
         self.failed = False
-        self.flush_bytes = flush_bytes
         # The time of the last call of `start` that passed it.
         self._now_ms = -1
         self._noting = False
-        # Data directories with a file that could not be written, as a sync of the whole file system has reported.
-        self._roots_with_errors: set[str] = set()
-        totals.due_bytes = min(flush_bytes, note_bytes)
-        # Soon, but not in the middle of an append.
-        totals.on_due = lambda: jobs.later(0, self._due)
-        totals.on_damage = self._sync_note
+        # A file could not be written, as a sync of the whole file system has reported.
+        self._has_file_errors = False
 
-    def _due(self) -> None:
-        if self.totals.unflushed_bytes >= self.flush_bytes:
-            self.start()
-        # Also while a flush runs: it may take minutes, and later writes wait for the next one.
-        self.note()
+    def _dirty(self) -> list[Log]:
+        return sorted(filter(self._owns, self.totals.dirty), key=_path)
 
-    def _sync_note(self, directory: str) -> None:
-        """Sync the damage note in a log's directory, in a worker."""
-
-        def done(_: None, error: BaseException | None) -> None:
-            if error is not None:
-                logger.error("could not sync a damage note", extra=facts(path=directory, reason=error))
-
-        self.jobs.run(lambda: damage.sync(directory), done)
+    def _collect(self, names: Iterable[str]) -> list[Content]:
+        return self.checkpoints.collect(names, self.logs, self.offline, (self.directory.path,))
 
     def note(self) -> None:
         """Advance the written points, in a worker, and checkpoint them. Does nothing while a note is under way: writes
@@ -117,7 +107,7 @@ class Flusher:
         if self._noting:
             return
         pending: Pending = []
-        for log in sorted(self.totals.dirty, key=_directory):
+        for log in self._dirty():
             if log.unnoted_bytes >= NOTE_LOG_BYTES and log.offline is None:
                 try:
                     pending.append((log, log_flush.begin_note(log)))
@@ -132,7 +122,7 @@ class Flusher:
         def done(_: None, error: BaseException | None) -> None:
             for log, job in pending:
                 log_flush.complete_note(log, job)
-            wanted = self.checkpoints.collect([WRITTEN_POINTS], self.logs, self.offline)
+            wanted = self._collect([WRITTEN_POINTS])
             self.note_jobs.run(lambda: self.checkpoints.write(wanted), noted)
 
         def noted(_: None, error: BaseException | None) -> None:
@@ -142,19 +132,16 @@ class Flusher:
 
         self.note_jobs.run(write, done)
 
-    def note_start(self) -> None:
-        """Write the written points of the logs as they were loaded. Blocks for one write without a sync. The first
-        start in a data directory, and one after deletions that could not be checkpointed, sync the log starts, too.
-        """
-        names = [WRITTEN_POINTS] if self.checkpoints.starts_are_saved else [LOG_START_OFFSETS, WRITTEN_POINTS]
+    def write_now(self, names: Iterable[str]) -> None:
+        """Write the named checkpoints; blocks."""
         try:
-            self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
+            self.checkpoints.write(self._collect(names))
         except OSError as error:
             self._note_failure("could not write checkpoints", error)
 
     def start(self, logs: Iterable[Log] | None = None, now_ms: int = -1) -> None:
-        """Flush `logs` (all by default) in a worker; then their recovery points move and are checkpointed. At most one
-        flush runs at a time; logs that are requested during it are flushed after it.
+        """Flush `logs` (all of the directory by default) in a worker; then their recovery points move and are
+        checkpointed. At most one flush runs at a time; logs that are requested during it are flushed after it.
         """
         self._now_ms = max(self._now_ms, now_ms)
         if self._running:
@@ -165,7 +152,7 @@ class Flusher:
             return
         pending: Pending = []
         self.failed = False
-        for log in sorted(self.totals.dirty if logs is None else logs, key=_directory):
+        for log in self._dirty() if logs is None else sorted(logs, key=_path):
             try:
                 job = log_flush.begin_flush(log)
             except StorageError as error:
@@ -197,16 +184,16 @@ class Flusher:
         self.failed = True
         self._on_error(error.filename if isinstance(error, OSError) else path, error)
 
-    def _complete(self, pending: Pending) -> set[str]:
-        """Advance the recovery points; return the data directories with a failure."""
-        failed = set()
+    def _complete(self, pending: Pending) -> bool:
+        """Advance the recovery points; return whether all of them could be."""
+        is_complete = True
         for log, job in pending:
             try:
                 log_flush.complete_flush(log, job)
             except StorageError as error:
-                failed.add(os.path.dirname(log.directory))
+                is_complete = False
                 self._note_failure("could not advance the recovery point", error, log.directory)
-        return failed
+        return is_complete
 
     def write_checkpoints(self, *names: str, then: Callable[[], None] | None = None) -> None:
         """Write the named checkpoints (all by default) in a worker. At most one write runs at a time, so that a burst
@@ -219,7 +206,7 @@ class Flusher:
             self._then_due.append(then)
         if self._writing:
             return
-        wanted = self.checkpoints.collect(self._names_due, self.logs, self.offline)
+        wanted = self._collect(self._names_due)
         self._names_due.clear()
         waiting, self._then_due = self._then_due, []
         self._writing = True
@@ -235,35 +222,21 @@ class Flusher:
 
         self.jobs.run(lambda: self.checkpoints.write(wanted), done)
 
-    def sync_loaded(self, logs: Iterable[Log]) -> None:
-        """Sync the just loaded logs whose flush.messages requires it: from now on the records that a killed process
-        left in the page cache are served, and acknowledged to producers that resend them. Blocks. If it fails, the log
-        goes offline.
+    def stop(self, broker_epoch: int) -> None:
+        """Sync everything, write checkpoints, close the logs and mark the stop as clean, except if any of that failed
+        (which is logged). Blocks; nothing may be staged.
         """
-        pending = [(log, log_flush.begin_sync(log)) for log in logs if _sync_is_due(log)]
-        for _, job in self._not_synced_together(pending):
-            job.run()
-        for log, job in pending:
-            _complete_sync(log, job)
-
-    def stop(self, directories: list[DataDirectory], broker_epoch: int) -> None:
-        """Sync everything, write checkpoints, close the logs and mark the stop as clean, except in a directory where
-        any of that failed (which is logged). Blocks; nothing may be staged.
-        """
+        root, has_failed = self.directory.path, self.directory.failure is not None
         # The content of logs that are offline is not known: the next start, also one of Kafka, has to check it.
-        failed = {
-            directory.path
-            for topic, partition in self.offline
-            for directory in directories
-            if os.path.isdir(f"{directory.path}/{topic}-{partition}")
-        }
-        failed |= self._sync_unopened()
+        is_clean = has_failed or not any(os.path.isdir(f"{root}/{topic}-{index}") for topic, index in self.offline)
+        is_clean = (has_failed or self._sync_unopened()) and is_clean
         pending: Pending = []
         self.failed = False
-        for log in self.logs.values():
+        logs = list(filter(self._owns, self.logs.values()))
+        for log in logs:
             if log.offline is not None:
-                failed.add(os.path.dirname(log.directory))
-                if log.sync_failed:
+                is_clean = False
+                if log.sync_failed and not has_failed:
                     # The disk may have refused the note of that, too, and have room for it by now.
                     syncs.mark_failed(log.directory)
                 continue
@@ -271,61 +244,62 @@ class Flusher:
                 log_flush.complete_active(log)
                 job = log_flush.begin_flush(log)
             except (StorageError, OSError) as error:
-                failed.add(os.path.dirname(log.directory))
+                is_clean = False
                 logger.error("could not complete a log", extra=facts(path=log.directory, reason=error))
                 continue
             if job is not None:
                 pending.append((log, job))
         self._sync(pending)
-        failed |= self._complete(pending)
-        wanted = self.checkpoints.collect(offset_checkpoints.ALL, self.logs, self.offline)
-        for log in self.logs.values():
+        is_clean = self._complete(pending) and is_clean
+        wanted = [] if has_failed else self._collect(offset_checkpoints.ALL)
+        for log in logs:
             if log.offline is None:
                 try:
                     log_flush.close(log)
                 except (StorageError, OSError) as error:
-                    failed.add(os.path.dirname(log.directory))
+                    is_clean = False
                     logger.error("could not close a log", extra=facts(path=log.directory, reason=error))
         try:
             self.checkpoints.write(wanted)
         except OSError as error:
-            logger.error("could not write checkpoints", extra=facts(reason=error))
+            logger.error("could not write checkpoints", extra=facts(path=root, reason=error))
             return
-        for directory in directories:
-            if directory.path not in failed:
-                try:
-                    directory.mark_clean(broker_epoch)
-                except OSError as error:
-                    logger.error("could not mark the stop as clean", extra=facts(path=directory.path, reason=error))
+        if is_clean and not has_failed:
+            try:
+                self.directory.mark_clean(broker_epoch)
+            except OSError as error:
+                logger.error("could not mark the stop as clean", extra=facts(path=root, reason=error))
 
-    def _sync_unopened(self) -> set[str]:
-        """Sync the logs that are not open yet, except those that are unchanged since a clean stop. Returns the data
-        directories of the logs that needed it: the next start has to recover them.
+    def _sync_unopened(self) -> bool:
+        """Sync the logs that are not open yet, except those that are unchanged since a clean stop. Returns whether none
+        needed it: the next start has to recover them.
         """
-        unopened: dict[str, list[Unopened]] = {}
-        for each in self.checkpoints.unopened.values():
-            if each.begun or not each.was_clean:
-                unopened.setdefault(os.path.dirname(each.path), []).append(each)
-        for root, partitions in unopened.items():
+        root = self.directory.path
+        unopened = [
+            each
+            for each in self.checkpoints.unopened.values()
+            if (each.begun or not each.was_clean) and os.path.dirname(each.path) == root
+        ]
+        if unopened:
             try:
                 disk.sync_filesystem(root)
             except OSError as error:
                 logger.error("could not sync a file system", extra=facts(path=root, reason=error))
-                for each in partitions:
+                for each in unopened:
                     syncs.mark_failed(each.path)
-        return set(unopened)
+        return not unopened
 
     def _sync(self, pending: Pending) -> None:
         """Run the jobs; called in a worker."""
         for _, job in pending:
             job.run()
-        for _, job in self._not_synced_together([(log, job) for log, job in pending if job.error is None]):
+        for _, job in self.not_synced_together([(log, job) for log, job in pending if job.error is None]):
             job.sync()
         for _, job in pending:
             if job.error is None:
                 job.remove_superseded()
 
-    def _not_synced_together(self, pending: list[tuple[Log, J]]) -> list[tuple[Log, J]]:
+    def not_synced_together(self, pending: list[tuple[Log, J]]) -> list[tuple[Log, J]]:
         """The jobs whose files have to be synced one by one. With many files, the whole file system is synced instead.
 
         If that fails, some file has an error, maybe one of another program. Then each file is synced, which still
@@ -333,29 +307,31 @@ class Flusher:
         """
         if sum(len(job.paths) for _, job in pending) <= SYNC_FILES_MAX:
             return pending
-        for root in sorted({os.path.dirname(log.directory) for log, _ in pending} - self._roots_with_errors):
+        if not self._has_file_errors:
             try:
-                disk.sync_filesystem(root)
+                disk.sync_filesystem(self.directory.path)
             except OSError as error:
-                logger.error("could not sync a file system", extra=facts(path=root, reason=error))
-                self._roots_with_errors.add(root)
-        return [(log, job) for log, job in pending if os.path.dirname(log.directory) in self._roots_with_errors]
+                logger.error("could not sync a file system", extra=facts(path=self.directory.path, reason=error))
+                self._has_file_errors = True
+        return pending if self._has_file_errors else []
 
 
 def sync_one_loaded(log: Log) -> None:
     """Flusher.sync_loaded for one log, in the worker that loaded it."""
-    if _sync_is_due(log):
+    if sync_is_due(log):
         job = log_flush.begin_sync(log)
         job.run()
-        _complete_sync(log, job)
+        complete_loaded_sync(log, job)
 
 
-def _sync_is_due(log: Log) -> bool:
+def sync_is_due(log: Log) -> bool:
+    """Whether flush.messages requires a sync of a log that was just loaded."""
     unsynced = log.written_end_offset - log.synced_end_offset
     return log.offline is None and unsynced >= log.config.flush_messages
 
 
-def _complete_sync(log: Log, job: SyncJob) -> None:
+def complete_loaded_sync(log: Log, job: SyncJob) -> None:
+    """Report the end of that sync. If it failed, the log is offline."""
     try:
         log_flush.complete_sync(log, job)
     except StorageError as error:

@@ -40,8 +40,9 @@ from broker_cy.storage.data_directory import (
     write_topic_id,
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
+from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.errors import SHORTAGES, CorruptSegment, StorageError, errno_of
-from broker_cy.storage.flusher import Flusher
+from broker_cy.storage.flushers import Flushers
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.last_end import previous_epoch
 from broker_cy.storage.log import Log
@@ -81,9 +82,11 @@ class LogManager:
         open_jobs: Jobs | None = None,
         check_jobs: Jobs | None = None,
         metadata_directory: DataDirectory | None = None,
+        disk_workers: DiskWorkers | None = None,
     ) -> None:
-        """`note_jobs`: a worker that never waits long for the disk, for the notes of the flusher; `open_jobs`: workers
-        that open logs; `check_jobs`: those that look whether a disk has failed. `jobs` replaces those that are None.
+        """`disk_workers` are the workers of each disk, otherwise `jobs` and `note_jobs`, a worker that never waits long
+        for the disk, for the notes of the flushers; `open_jobs`: workers that open logs; `check_jobs`: those that look
+        whether a disk has failed. `jobs` replaces those that are None.
         `metadata_directory` has the metadata log, None: the first data directory.
         """
         self.data_directories = directories
@@ -115,7 +118,8 @@ class LogManager:
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
-        self.truncations = Truncations(self.logs, self.offline, self.checkpoints, jobs)
+        workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
+        self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self._has_failed)
         self.on_settled: Callable[[Log], None] = lambda log: None
         # Called for each log that is created, and for each that changes its data directory.
         self.on_placed: Callable[[str, int], None] = lambda topic, partition: None
@@ -126,11 +130,11 @@ class LogManager:
         self._loading = LogLoading(
             self.checkpoints, self.topic_ids, self.open_files, self.totals, self.clean, self._same_boot
         )
-        self.flusher = Flusher(
-            self.logs, self.offline, self.checkpoints, self.totals, jobs,
-            settings.flush_bytes, settings.note_bytes, note_jobs, self.failures.suspect,
+        self.flusher = Flushers(
+            directories, self.logs, self.offline, self.checkpoints, self.totals, workers,
+            settings.flush_bytes, settings.note_bytes, self.failures.suspect,
         )  # fmt: skip
-        self.removal = Removal(jobs)
+        self.removal = Removal(workers)
         self._retention = Retention(
             self.logs,
             jobs,
@@ -151,6 +155,10 @@ class LogManager:
     def directories(self) -> list[str]:
         """Paths of the data directories."""
         return [directory.path for directory in self.data_directories]
+
+    def _has_failed(self, root: str) -> bool:
+        """Whether the disk of a data directory has failed."""
+        return any(each.path == root and each.failure is not None for each in self.data_directories)
 
     def note_broker_epoch(self, epoch: int) -> None:
         """The broker is registered in this epoch: if it is killed, the next start can prove that nothing was lost."""
@@ -591,7 +599,7 @@ class LogManager:
         """
         for key in self.logs:
             self.high_watermarks[key] = high_watermark_of(*key)
-        self.flusher.stop(self.data_directories, broker_epoch)
+        self.flusher.stop(broker_epoch)
         for directory in dict.fromkeys([*self.data_directories, self.metadata_directory]):
             directory.close()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
@@ -146,10 +146,14 @@ class OffsetCheckpoints:
         return root not in self._unsettled
 
     def collect(
-        self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
+        self,
+        names: Iterable[str],
+        logs: Mapping[TopicPartition, Log],
+        offline: Iterable[TopicPartition],
+        roots: Collection[str] | None = None,
     ) -> list[Content]:
-        """The content that the checkpoint files `names` have to have now. Partitions that are offline, or not open yet,
-        keep the entries that were read at the start. Called on the loop.
+        """The content that the checkpoint files `names` in `roots` (all by default) have to have now. Partitions that
+        are offline, or not open yet, keep the entries that were read at the start. Called on the loop.
 
         Recovery points come with the log start offsets, to be written before them: a deletion moves a recovery point
         past records that were never synced. If it were on disk and the log start offset were not, a power loss could
@@ -159,9 +163,12 @@ class OffsetCheckpoints:
         names = set(names)
         if RECOVERY_POINTS in names:
             names.add(LOG_START_OFFSETS)
+        roots = self.roots if roots is None else roots
         wanted: list[Content] = []
         for name in (each for each in ALL if each in names):
-            found: dict[str, dict[TopicPartition, int]] = {root: {} for root in self.roots}
+            found: dict[str, dict[TopicPartition, int]] = {
+                root: {} for root in (self.roots if roots is None else roots)
+            }
             for key, log in logs.items():
                 offsets = found.get(os.path.dirname(log.directory))
                 if offsets is None:
@@ -184,15 +191,15 @@ class OffsetCheckpoints:
                     offsets[key] = log.log_start_offset
             accepted = self._by_name[name]
             for key, each in self.unopened.items():
-                if key in accepted:
-                    found[os.path.dirname(each.path)][key] = accepted[key]
+                if key in accepted and (offsets := found.get(os.path.dirname(each.path))) is not None:
+                    offsets[key] = accepted[key]
             for key in offline:
                 for root, offsets in found.items():
                     if key in accepted and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
                         offsets[key] = accepted[key]
             topic_ids = self._topic_ids
             if name == LOG_START_OFFSETS:
-                missing = {key: place for key, place in self._missing.items() if key not in logs}
+                missing = {key: place for key, place in self._missing.items() if key not in logs and place[0] in found}
                 for key, (root, _) in missing.items():
                     found[root][key] = self.log_starts[key]
                 topic_ids = {**topic_ids, **{key: topic_id for key, (_, topic_id) in missing.items()}}

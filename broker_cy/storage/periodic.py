@@ -8,7 +8,7 @@ from typing import Protocol
 from broker_cy.storage import checkpoints
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
-from broker_cy.storage.flusher import Flusher
+from broker_cy.storage.flushers import Flushers
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.settings import StorageSettings
@@ -25,7 +25,7 @@ class Managed(Protocol):
     """The object of the periodic work: a LogManager."""
 
     settings: StorageSettings
-    flusher: Flusher
+    flusher: Flushers
     totals: LogTotals
     cleaner: LogCleaner | None
 

@@ -17,6 +17,7 @@ from uuid import UUID, uuid5
 
 from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.disk_workers import DiskWorkers
 from broker_cy.storage.jobs import Jobs
 
 logger = logging.getLogger(__name__)
@@ -29,16 +30,18 @@ Part = Callable[[], bool]
 
 
 class Removal:
-    """A queue of files to remove, in order; `jobs` runs one job at a time. All methods are called on the loop."""
+    """A queue of files to remove for each disk, in order; its workers run one of these jobs at a time. All methods are
+    called on the loop.
+    """
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._waiting: deque[tuple[str, Part]] = deque()
-        self._running = False
+    def __init__(self, workers: DiskWorkers) -> None:
+        self._workers = workers
+        self._waiting: dict[Jobs, deque[tuple[str, Part]]] = {}
+        self._running: set[Jobs] = set()
 
     def directory(self, path: str, delay_ms: int) -> None:
         """Remove a directory with its content after a delay. If the broker stops before, all or a part of it stays."""
-        self._jobs.later(delay_ms, lambda: self._enqueue(path, lambda: remove_some(path)))
+        self._workers.of(path).later(delay_ms, lambda: self._enqueue(path, lambda: remove_some(path)))
 
     def files(self, paths: list[str], delay_ms: int) -> None:
         """Remove files of one log after a delay. A file that cannot be removed does not prevent removing the others."""
@@ -66,27 +69,29 @@ class Removal:
                 raise problem
             return bool(left)
 
-        self._jobs.later(delay_ms, lambda: self._enqueue(paths[0], part))
+        self._workers.of(paths[0]).later(delay_ms, lambda: self._enqueue(paths[0], part))
 
     def _enqueue(self, path: str, part: Part) -> None:
-        self._waiting.append((path, part))
-        self._next()
+        jobs = self._workers.of(path)
+        self._waiting.setdefault(jobs, deque()).append((path, part))
+        self._next(jobs)
 
-    def _next(self) -> None:
-        if self._running or not self._waiting:
+    def _next(self, jobs: Jobs) -> None:
+        waiting = self._waiting[jobs]
+        if jobs in self._running or not waiting:
             return
-        self._running = True
-        path, part = self._waiting[0]
+        self._running.add(jobs)
+        path, part = waiting[0]
 
         def done(more: bool | None, error: BaseException | None) -> None:
-            self._running = False
+            self._running.discard(jobs)
             if error is not None and not isinstance(error, FileNotFoundError):
                 logger.warning("background work failed", extra=facts(path=path, reason=error))
             if not more:
-                self._waiting.popleft()
-            self._next()
+                waiting.popleft()
+            self._next(jobs)
 
-        self._jobs.run(part, done)
+        jobs.run(part, done)
 
 
 def rename_away(path: str, mark: str, topic_id: UUID) -> str:

@@ -19,8 +19,8 @@ from contextlib import suppress
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk
 from broker_cy.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from broker_cy.storage.disk_workers import DiskWorkers
 from broker_cy.storage.flusher import SYNC_FILES_MAX
-from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.offset_checkpoints import Content, OffsetCheckpoints
 from broker_cy.storage.written_points import WRITTEN_POINTS
@@ -33,8 +33,8 @@ RETRY_MS = 1_000
 
 
 class Truncations:
-    """Logs that were truncated, until their checkpoints are on disk. One job runs at a time, for all data directories
-    that have such logs; logs that are truncated during it are in the next one. Bounded by the number of logs.
+    """Logs that were truncated, until their checkpoints are on disk. One job runs at a time for each data directory
+    that has such logs; logs that are truncated during it are in the next one. Bounded by the number of logs.
     """
 
     def __init__(
@@ -42,80 +42,72 @@ class Truncations:
         logs: Mapping[TopicPartition, Log],
         offline: Iterable[TopicPartition],
         checkpoints: OffsetCheckpoints,
-        jobs: Jobs,
+        workers: DiskWorkers,
+        has_failed: Callable[[str], bool],
     ) -> None:
-        """`logs` and `offline` are the log manager's."""
+        """`logs` and `offline` are the log manager's. `has_failed` says whether the disk of a data directory has
+        failed: nothing can be written there.
+        """
         self._logs = logs
         self._offline = offline
         self._checkpoints = checkpoints
-        self._jobs = jobs
+        self._workers = workers
+        self._has_failed = has_failed
         self._pending: dict[Log, Callable[[], None]] = {}
-        self._scheduled = False  # a job runs, or will
-        self._has_failed = False
+        self._scheduled: set[str] = set()  # the data directories for which a job runs, or will
+        self._refused: set[str] = set()  # those whose last job has failed
 
     def add(self, log: Log, done: Callable[[], None]) -> None:
         """Call `done()` on the loop, never within this call, once the checkpoints of a truncated log are on disk, or
         the log is closed. If it is called twice for a log meanwhile, only the later `done` is called.
         """
         self._pending[log] = done
-        if not self._scheduled:
+        root = os.path.dirname(log.directory)
+        if root not in self._scheduled:
             # After all truncations of this turn of the loop.
-            self._schedule(0)
+            self._schedule(root, 0)
 
     def __contains__(self, log: Log) -> bool:
         return log in self._pending
 
-    def _schedule(self, delay_ms: int) -> None:
-        self._scheduled = True
-        self._jobs.later(delay_ms, self._begin)
+    def _schedule(self, root: str, delay_ms: int) -> None:
+        self._scheduled.add(root)
+        self._workers.of(root).later(delay_ms, lambda: self._begin(root))
 
-    def _begin(self) -> None:
-        begun = dict(self._pending)
-        wanted: dict[str, list[Content]] = {os.path.dirname(log.directory): [] for log in begun if not log.closed}
-        for content in self._checkpoints.collect(NAMES, self._logs, self._offline):
-            root = os.path.dirname(content.path)
-            if root in wanted:
-                wanted[root].append(content)
+    def _begin(self, root: str) -> None:
+        begun = {log: done for log, done in self._pending.items() if os.path.dirname(log.directory) == root}
+        is_needed = not self._has_failed(root) and not all(log.closed for log in begun)
+        wanted = self._checkpoints.collect(NAMES, self._logs, self._offline, (root,)) if is_needed else []
+        renamed = [log for log in begun if is_needed and not log.closed and log.syncs.names_are_due]
+        self._workers.of(root).run(
+            lambda: self._write(root, wanted, renamed), lambda _, error: self._end(root, begun, error)
+        )
 
-        renamed = [log for log in begun if not log.closed and log.syncs.names_are_due]
-
-        def done(failures: dict[str, OSError] | None, error: BaseException | None) -> None:
-            # A defect: nothing is known of any of them.
-            self._end(begun, failures if failures is not None else dict.fromkeys(wanted, OSError(str(error))))
-
-        self._jobs.run(lambda: self._write(wanted, renamed), done)
-
-    def _write(self, wanted: Mapping[str, list[Content]], renamed: list[Log]) -> dict[str, OSError]:
-        """Write the checkpoints of each data directory, and sync the names in those of `renamed`, in a worker. Returns
-        the errors by data directory.
+    def _write(self, root: str, wanted: list[Content], renamed: list[Log]) -> None:
+        """Write the checkpoints of a data directory, and sync the names in the directories of `renamed`, in a worker.
+        Raises OSError.
         """
-        failures: dict[str, OSError] = {}
-        for root, contents in wanted.items():
-            logs = [log for log in renamed if os.path.dirname(log.directory) == root]
-            try:
-                if len(logs) > SYNC_FILES_MAX:
-                    disk.sync_filesystem(root)
-                else:
-                    for log in logs:
-                        with suppress(FileNotFoundError):  # the partition was deleted meanwhile
-                            log.syncs.names(log.directory)
-                self._checkpoints.write(contents)
-            except OSError as error:
-                failures[root] = error
-        return failures
+        if len(renamed) > SYNC_FILES_MAX:
+            disk.sync_filesystem(root)
+        else:
+            for log in renamed:
+                with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+                    log.syncs.names(log.directory)
+        self._checkpoints.write(wanted)
 
-    def _end(self, begun: dict[Log, Callable[[], None]], failures: Mapping[str, OSError]) -> None:
-        self._scheduled = False
+    def _end(self, root: str, begun: dict[Log, Callable[[], None]], error: BaseException | None) -> None:
+        self._scheduled.discard(root)
         settled: list[Callable[[], None]] = []
         for log, callback in begun.items():
-            if self._pending[log] is callback and (log.closed or os.path.dirname(log.directory) not in failures):
+            if self._pending[log] is callback and (log.closed or error is None or self._has_failed(root)):
                 del self._pending[log]
                 settled.append(callback)
-        if failures and not self._has_failed:
-            for root, error in failures.items():
-                logger.error("could not checkpoint truncated logs; will retry", extra=facts(path=root, reason=error))
-        self._has_failed = bool(failures)
-        if self._pending:
-            self._schedule(RETRY_MS if failures else 0)
+        if error is None:
+            self._refused.discard(root)
+        elif root not in self._refused:
+            self._refused.add(root)
+            logger.error("could not checkpoint truncated logs; will retry", extra=facts(path=root, reason=error))
+        if any(os.path.dirname(log.directory) == root for log in self._pending):
+            self._schedule(root, RETRY_MS if error is not None else 0)
         for callback in settled:
             callback()

@@ -24,6 +24,7 @@ from broker_cy.storage import (
     checkpoints,
     damage,
     flusher,
+    flushers,
     log_deletion,
     log_manager,
     log_truncation,
@@ -37,7 +38,6 @@ from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.files import DirectoryFiles
 from broker_cy.storage.cleaner.job import Cleaning
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
-from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.flush_job import FlushJob
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_files import NEVER
@@ -154,13 +154,13 @@ def _clean_with_offline(patch: pytest.MonkeyPatch) -> None:
     """A stop is clean although a partition could not be loaded, or went offline."""
     stop = flusher.Flusher.stop
 
-    def wrong(self: flusher.Flusher, directories: list[DataDirectory], broker_epoch: int) -> None:
+    def wrong(self: flusher.Flusher, broker_epoch: int) -> None:
         offline, self.offline = self.offline, {}
         kept = dict(self.logs)
         for key in [key for key, log in kept.items() if log.offline is not None]:
             del self.logs[key]
         try:
-            stop(self, directories, broker_epoch)
+            stop(self, broker_epoch)
         finally:
             self.offline = offline
             self.logs.update(kept)
@@ -282,18 +282,21 @@ def _drop_unopened(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OffsetCheckpoints, "collect", wrong)
 
 
+def _sync_nothing_loaded(patch: pytest.MonkeyPatch) -> None:
+    for module in (flusher, flushers):
+        patch.setattr(module, "sync_is_due", lambda log: False)
+
+
 PLANTED: dict[str, Planted] = {
     "checkpoints forget logs that are not open yet": Planted(_drop_unopened, 700, is_late=True, is_rare=True),
     "a stop is clean although logs were not recovered yet": Planted(
-        lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: set()), 300, is_late=True
+        lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: True), 300, is_late=True
     ),
     "logs are opened late after a power cut": Planted(
         lambda patch: patch.setattr(LogManager, "_may_open_late", lambda *_: True), 100, 100, is_late=True
     ),
     "group commit syncs nothing": Planted(lambda patch: patch.setattr(SyncJob, "run", lambda job: job), 50),
-    "a start serves what a killed process did not sync": Planted(
-        lambda patch: patch.setattr(flusher, "_sync_is_due", lambda log: False), 100
-    ),
+    "a start serves what a killed process did not sync": Planted(_sync_nothing_loaded, 100),
     "cleaned segments are not synced": Planted(
         lambda patch: patch.setattr(DirectoryFiles, "sync", lambda self, fd: None), 300
     ),
@@ -330,14 +333,14 @@ PLANTED: dict[str, Planted] = {
     ),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
-    "a stop is clean although a partition is offline": Planted(_clean_with_offline, 300),
+    "a stop is clean although a partition is offline": Planted(_clean_with_offline, 400),
     "flushes and notes go by path": Planted(_jobs_by_path, 800, is_rare=True),
     "a topic is created in the directory of a deleted one": Planted(_create_in_place, 5000, is_rare=True),
     "a failed sync is forgotten": Planted(
         lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 400, is_rare=True
     ),
     "a start takes what a failed sync dropped for written": Planted(
-        lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 150, 800
+        lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 400, 800
     ),
     "a file that cannot be cut back is left as it is": Planted(_forget_truncations, 300),
     "segments of a refused write that cannot be removed are ignored": Planted(_forget_removals, 1500, is_rare=True),

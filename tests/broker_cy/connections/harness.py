@@ -111,13 +111,16 @@ class CoreHarness:
         settings: dict[str, Any] | None = None,
         *,
         protected: bool = False,
+        root: str | None = None,
     ) -> uuid.UUID:
-        """`settings` are those that differ from SETTINGS."""
+        """`settings` are those that differ from SETTINGS; `root` is the data directory, by default that of the
+        harness.
+        """
         topic_id = uuid.uuid4()
 
         def make() -> None:
             for index in range(partitions):
-                path = Path(self.directory.name) / f"{name}-{index}"
+                path = Path(root or self.directory.name) / f"{name}-{index}"
                 path.mkdir()
                 log = Log.create(str(path), name, index, config or LogConfig(), int(time.time() * 1000))
                 partition = Partition(self.core, name, index, topic_id, log, 0, protected=protected)

@@ -3,6 +3,7 @@
 import errno
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -139,6 +140,28 @@ def test_one_round_serves_all_that_came_meanwhile(broker: Broker) -> None:
     assert offsets == [(0, 0), (0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 4)]
     assert broker.core.commit.rounds == 2
     assert broker.jobs.held == []
+
+
+def test_a_slow_disk_delays_no_other_one(broker: Broker, tmp_path: Path) -> None:
+    """If this fails, one slow disk of a broker makes all producers with flush.messages as slow as itself."""
+    jobs = {"slow": HeldJobs(), "good": HeldJobs()}
+    for name in jobs:
+        (tmp_path / name).mkdir()
+        broker.topic(f"on-{name}", 1, LogConfig(flush_messages=1), root=str(tmp_path / name))
+    commit = GroupCommit(broker.core, {str(tmp_path / name): each for name, each in jobs.items()}, 4)
+    broker.on_loop(lambda: setattr(broker.core, "commit", commit))
+    waiting, served = broker.client(), broker.client()
+    send(waiting, "on-slow")
+    broker.wait_until(lambda: len(jobs["slow"].held) == 1)
+    for offset in range(2):
+        send(served, "on-good")
+        broker.wait_until(lambda: len(jobs["good"].held) == 1)
+        broker.on_loop(lambda: jobs["good"].held.pop()())
+        assert result(served) == (0, offset)
+    assert nothing_came(waiting)
+    broker.on_loop(lambda: jobs["slow"].held.pop()())
+    assert result(waiting) == (0, 0)
+    assert (commit.rounds, commit.round_times.snapshot().count) == (3, 3)
 
 
 def test_other_topics_do_not_wait(broker: Broker) -> None:
