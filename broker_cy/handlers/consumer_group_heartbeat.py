@@ -17,6 +17,7 @@ from broker_cy.coordinator.step import ClientFacts
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared import group_protocols
 from broker_cy.handlers.shared.group_client import client_facts
+from broker_cy.handlers.shared.steady_heartbeats import steady_answer
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -40,13 +41,8 @@ def consumer_group_heartbeat(ctx: RequestContext, request: Request) -> Response 
         names = request.subscribed_topic_names
         if names and len(ctx.allowed(_DESCRIBE, _TOPIC, names)) < len(set(names)):
             return heartbeat_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    runtime = ctx.broker.groups.active_runtime(request.group_id)
-    if runtime is not None and not runtime.is_writing:
-        # Almost all of them: without an operation, a future and a task.
-        response = steady_heartbeat(runtime.machine, request, ctx.client_id or "", ctx.client_host, runtime.now())
-        if response is not None:
-            return response
-    return _answered(ctx, request, client_facts(ctx))
+    steady = steady_answer(ctx, request, steady_heartbeat)
+    return _answered(ctx, request, client_facts(ctx)) if steady is None else steady
 
 
 async def _answered(ctx: RequestContext, request: Request, client: ClientFacts) -> Response:

@@ -6,16 +6,19 @@ changes of the topology are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.coordinator.streams import heartbeat, validation
 from broker_cy.coordinator.streams.heartbeat import heartbeat_error
 from broker_cy.coordinator.streams.internal_topics import MemberRights, Requester
+from broker_cy.coordinator.streams.steady import steady_heartbeat
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared import group_protocols
 from broker_cy.handlers.shared.group_client import client_facts
+from broker_cy.handlers.shared.steady_heartbeats import steady_answer
 from broker_cy.metadata.topic_names import invalid_reason, is_internal
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.wire import messages
@@ -24,6 +27,9 @@ from broker_cy.wire.frame import ApiKey
 Request = messages.StreamsGroupHeartbeatRequest
 Response = messages.StreamsGroupHeartbeatResponse
 
+# A group sends it all the time: members of enumerations are slow to look up.
+_READ, _GROUP = Operation.READ, ResourceType.GROUP
+
 
 @handler(
     ApiKey.STREAMS_GROUP_HEARTBEAT,
@@ -31,11 +37,16 @@ Response = messages.StreamsGroupHeartbeatResponse
     requires="READ on the group, DESCRIBE on each topic of the topology; CREATE on the cluster or internal topics to "
     "create them",
 )
-async def streams_group_heartbeat(ctx: RequestContext, request: Request) -> Response:
+def streams_group_heartbeat(ctx: RequestContext, request: Request) -> Response | Coroutine[Any, Any, Response]:
     if not group_protocols.is_streams_served(ctx):
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION)
-    if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+    if ctx.broker.authorization is not None and not ctx.allows(_READ, _GROUP, request.group_id):
         return heartbeat_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    steady = steady_answer(ctx, request, steady_heartbeat)
+    return _answered(ctx, request) if steady is None else steady
+
+
+async def _answered(ctx: RequestContext, request: Request) -> Response:
     names = _topics(request)
     if internal := [name for name in names if is_internal(name)]:
         return heartbeat_error(

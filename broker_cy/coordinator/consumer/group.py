@@ -7,7 +7,6 @@ from typing import NamedTuple, Self
 from uuid import UUID
 
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.consumer.steady_member import SteadyMember
 from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType, names_member
 from broker_cy.coordinator.modern.commits import for_producers, stale_for_producers
 from broker_cy.coordinator.modern.group import ModernGroup
@@ -43,7 +42,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         "regex_members",
         "resolved",
         "static_members",
-        "steady",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -60,8 +58,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self.classic_protocols: dict[str, int] = {}
         # Whether the log has a record of Kafka before 4.1 that the metadata hash replaces.
         self.has_partition_metadata = False
-        # Live state: the members whose newest heartbeat had nothing new.
-        self.steady: dict[str, SteadyMember] = {}
 
     def copied(self) -> Self:
         found = super().copied()
@@ -160,7 +156,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
     def put_member(self, member_id: str, new: ConsumerMember | None) -> ConsumerMember | None:
         old = super().put_member(member_id, new)
-        self.steady.pop(member_id, None)
         self._count(old, new)
         if old is not None:
             self._release(member_id, old)

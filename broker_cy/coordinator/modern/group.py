@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.journal import Journal
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
+from broker_cy.coordinator.modern.steady_member import SteadyMember
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from broker_cy.metadata.image import MetadataImage
@@ -34,6 +35,12 @@ class EpochMember(Protocol):
 
     @property
     def member_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
     def is_reconciled_to(self, assignment_epoch: int) -> bool: ...
 
 
@@ -62,6 +69,7 @@ class EpochGroup(Group, Generic[E, T]):
         "journal",
         "members",
         "metadata_hash",
+        "steady",
         "target",
     )
 
@@ -80,6 +88,8 @@ class EpochGroup(Group, Generic[E, T]):
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
         self.journal = Journal()
+        # Live state: the members whose newest heartbeat had nothing new. Bounded by the members.
+        self.steady: dict[str, SteadyMember[Any]] = {}
 
     def copied(self) -> Self:
         found = type(self)(self.group_id)
@@ -132,6 +142,7 @@ class EpochGroup(Group, Generic[E, T]):
 
     def put_member(self, member_id: str, new: E | None) -> E | None:
         """Add, replace or (None) remove a member; returns the old one."""
+        self.steady.pop(member_id, None)
         if new is None:
             return self.members.pop(member_id, None)
         old = self.members.get(member_id)

@@ -22,7 +22,7 @@ from broker_cy.wire import messages
 class ShareGroup(ModernGroup[ShareMember]):
     """It stays without members, until it is deleted, and commits no offsets."""
 
-    __slots__ = ("asked_at_ms", "has_unassigned", "share_partitions", "under_way")
+    __slots__ = ("asked_at_ms", "has_stateless", "has_unassigned", "share_partitions", "under_way")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -33,6 +33,8 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.under_way: dict[UUID, int] = {}
         # Whether partitions that the group may read are assigned to no member; None: not known.
         self.has_unassigned: bool | None = None
+        # Whether partitions of topics that members read have no state; None: not known.
+        self.has_stateless: bool | None = None
 
     def copied(self) -> Self:
         found = super().copied()
@@ -92,16 +94,23 @@ class ShareGroup(ModernGroup[ShareMember]):
     # ---- members ----
 
     def put_member(self, member_id: str, new: ShareMember | None) -> ShareMember | None:
-        self.has_unassigned = None
-        return super().put_member(member_id, new)
+        old = super().put_member(member_id, new)
+        if old is None or new is None or old.topics != new.topics:
+            self._partitions_changed()
+        return old
 
     def put_target(self, member_id: str, new: Assignment | None) -> None:
-        self.has_unassigned = None
+        self._partitions_changed()
         super().put_target(member_id, new)
 
     def topics_changed(self) -> None:
-        self.has_unassigned = None
+        self._partitions_changed()
         super().topics_changed()
+
+    def _partitions_changed(self) -> None:
+        """The next heartbeat looks again for partitions without a member, and without state."""
+        self.has_unassigned = self.has_stateless = None
+        self.steady.clear()
 
     # ---- share partitions ----
 
@@ -124,5 +133,5 @@ class ShareGroup(ModernGroup[ShareMember]):
                 self.under_way[topic_id] = count
 
     def put_share_partitions(self, new: SharePartitions) -> None:
-        self.has_unassigned = None
+        self._partitions_changed()
         self.share_partitions = new

@@ -21,6 +21,7 @@ from broker_cy.coordinator.share import initialization, records, sessions
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
+from broker_cy.coordinator.share.steady import steady_heartbeat
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
@@ -40,6 +41,10 @@ def heartbeat(
     machine: GroupTable, step: GroupStep, request: Request, client: ClientFacts, token: Token, now: Now
 ) -> None:
     """Handle a request that `validation` has passed."""
+    steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
+    if steady is not None:
+        step.reply_when_written(token, steady, heartbeat_error)
+        return
     try:
         if request.member_epoch == LEAVE_EPOCH:
             response = _leave(machine, step, request, now)

@@ -20,14 +20,22 @@ from broker_cy.core.step import Now
 
 def begin(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) -> None:
     """Request the state of the partitions that the group may read, and that have none."""
+    if group.has_stateless is False:
+        return
+    group.has_stateless = False
     names: dict[UUID, str] = {}
     found: dict[UUID, frozenset[int]] = {}
     state = group.share_partitions
     for name in group.by_name:
         topic = machine.image.topics.by_name(name)
-        if topic is None or topic.topic_id in group.under_way:
+        if topic is None:
             continue
         has = state.initialized.get(topic.topic_id, frozenset())
+        if len(has) >= len(topic.partitions):
+            continue
+        group.has_stateless = True
+        if topic.topic_id in group.under_way:
+            continue
         if not _is_retry_due(machine, group, topic.topic_id, now):
             has |= state.initializing.get(topic.topic_id, frozenset())
         if len(has) < len(topic.partitions):

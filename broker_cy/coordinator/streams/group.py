@@ -219,9 +219,23 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
                 if not counts:
                     del self.copies[task]
 
+    # ---- what all members learn ----
+
+    def endpoint_changed(self) -> None:
+        """The tasks of a member with an endpoint are others."""
+        self.endpoint_epoch += 1
+        self.steady.clear()
+
+    def shut_down(self, member_id: str) -> None:
+        """Let all members shut down, until the group is empty."""
+        if self.shutdown_by is None:
+            self.shutdown_by = member_id
+            self.steady.clear()
+
     # ---- topology ----
 
     def put_topology(self, topology: Topology | None) -> None:
+        self.steady.clear()
         self.topology = topology
         self.readers = {} if topology is None else topology.readers()
 

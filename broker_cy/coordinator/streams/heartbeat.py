@@ -29,6 +29,7 @@ from broker_cy.coordinator.streams.member import (
     StreamsMember,
 )
 from broker_cy.coordinator.streams.reconcile import Owned, Wanted, reconciled
+from broker_cy.coordinator.streams.steady import steady_heartbeat
 from broker_cy.coordinator.streams.target import assignment_configs, update_target
 from broker_cy.coordinator.streams.topology import Topology, of_request
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -55,6 +56,10 @@ def heartbeat(
     now: Now,
 ) -> None:
     """Handle a request that `validation.check_request` has passed."""
+    steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
+    if steady is not None:
+        step.reply_when_written(token, steady, heartbeat_error)
+        return
     try:
         if request.member_epoch == LEAVE_EPOCH:
             response = _leave(machine, step, request, now)
@@ -94,7 +99,7 @@ def _heartbeat(
         group.journal.settle(step, group, None, machine.image, 0, now)
     deadlines.set_session(machine, group.group_id, updated.member_id, now)
     if request.shutdown_application:
-        _shut_down(group, updated.member_id)
+        group.shut_down(updated.member_id)
     response = Response(
         member_id=updated.member_id,
         member_epoch=updated.epoch,
@@ -105,7 +110,7 @@ def _heartbeat(
         response.standby_tasks = _ids(updated.assigned.standby)
         response.warmup_tasks = _ids(updated.assigned.warmup)
         if updated.endpoint is not None:
-            group.endpoint_epoch += 1
+            group.endpoint_changed()
     response.endpoint_information_epoch = group.endpoint_epoch
     if request.endpoint_information_epoch != group.endpoint_epoch:
         response.partitions_by_user_endpoint = partitions_by_endpoint(group, machine.image)
@@ -359,13 +364,7 @@ def _status(
 def _leave(machine: GroupTable, step: GroupStep, request: Request, now: Now) -> Response:
     group = streams_group(machine, request.group_id)
     if request.shutdown_application:
-        _shut_down(group, request.member_id)
+        group.shut_down(request.member_id)
     member = group.member(request.member_id)
     fencing.fence(machine, step, group, member.member_id, "leave", now)
     return Response(member_id=member.member_id, member_epoch=request.member_epoch, status=[])
-
-
-def _shut_down(group: StreamsGroup, member_id: str) -> None:
-    """Let all members shut down, until the group is empty."""
-    if group.shutdown_by is None:
-        group.shutdown_by = member_id

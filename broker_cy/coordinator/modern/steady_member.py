@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.timers import TimerKey
-from broker_cy.wire import messages
+
+# The response to a heartbeat.
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class SteadyMember:
+class SteadyMember(Generic[R]):
     """It follows from the member, and from the settings of the group at the `generation` of the metadata.
 
     Not a NamedTuple: the attributes of one are slower to look up.
@@ -23,6 +26,6 @@ class SteadyMember:
     """Without the slash."""
     session_key: TimerKey
     session_timeout_ms: int
-    answer: messages.ConsumerGroupHeartbeatResponse
+    answer: R
     generation: int
     settings: GroupSettings
