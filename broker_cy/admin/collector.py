@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 # With Python's 700, 10, 10 the collector repeatedly scans the lag of 100,000 partitions for cycles; each scan takes a
-# tenth of a second, and meanwhile a console does not react to keys. Full collections are as rare as with the broker's
-# 50,000, 20, 50; but the middle generation, with up to 60,000 objects instead of a million, is scanned in 5 ms.
+# tenth of a second, and meanwhile a console does not react to keys. Full collections are as rare as with 50,000, 20,
+# 50; but the middle generation, with up to 60,000 objects instead of a million, is scanned in 5 ms.
 THRESHOLDS = (10_000, 4, 1_000)
 
 # After so long without a key, the next one is unlikely to come within the next tenth of a second.

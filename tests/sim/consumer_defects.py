@@ -15,7 +15,7 @@ from broker_cy.coordinator.consumer import assign, deadlines, downgrade, fencing
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember
-from broker_cy.coordinator.modern import target
+from broker_cy.coordinator.modern import assigning, target
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.modern.removal import MembersRemoved
@@ -262,7 +262,7 @@ def replaced_targets_are_assigned_again(patch: Patch) -> None:
     """An assignment from the background is taken although a static member came back meanwhile: its partitions have two
     members.
     """
-    patch.setattr(assign, "_has_targets", lambda *_: True)
+    patch.setattr(assigning, "has_targets", lambda *_: True)
     patch.setattr("tests.sim.consumer_world.assigned_at_once_max", lambda _: 0)
 
 

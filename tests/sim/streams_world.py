@@ -48,6 +48,11 @@ RETRIABLE: Final = (
 INPUTS: Final = {("k", "0"): "t", ("k", "1"): "k-words", ("l", "0"): "u"}
 
 
+def assigned_at_once_max(seed: int) -> int:
+    """In every fourth world, each group is a large one, which is assigned in the background."""
+    return 0 if seed % 4 == 3 else 400
+
+
 class StreamsWorld:
     """`root` is an empty directory."""
 
@@ -60,7 +65,9 @@ class StreamsWorld:
             assignment_interval_ms=self.rng.choice([0, 1_000]),
             initial_rebalance_delay_ms=self.rng.choice([0, 3_000]),
             standby_replicas=self.rng.choice([0, 1]),
+            assigned_at_once_max=assigned_at_once_max(seed),
         )
+        self.work_weight = 0 if streams.assigned_at_once_max else 5
         self.harness = StreamsCoordinator(self.store, self.topics, streams=streams)
         self.threads: list[Thread] = []
         self.past: list[Past] = []
@@ -105,10 +112,15 @@ class StreamsWorld:
             (self.sweep, 1),
             (self.compact, 1),
             (self.settle, 1),
+            (self.work, self.work_weight),
         ]
         self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]()
         self.deliver()
         check(self)
+
+    def work(self) -> None:
+        """Let assignments end."""
+        self.harness.work()
 
     def new_thread(self) -> None:
         if sum(thread.alive for thread in self.threads) >= 10:
@@ -304,6 +316,7 @@ class StreamsWorld:
         for thread in self.threads:
             if thread.waiting is not None and thread.waiting not in self.harness.answers:
                 thread.waiting, thread.must_report = None, True
+        self.harness.works = []
         self.harness.calls = []
         self.awaited_commits.clear()
         self.late_commits.clear()
@@ -377,6 +390,7 @@ class StreamsWorld:
                 epochs = {group_id: self.epoch_of(group_id) for group_id in GROUPS}
             self.harness.advance(ROUND_MS)
             self.harness.create()
+            self.harness.work()
             for thread in [thread for thread in self.threads if thread.alive]:
                 thread.lost, thread.lost_standby, thread.must_report = set(), set(), True
                 if thread.waiting is None:

@@ -1,8 +1,4 @@
-"""The target assignment of a consumer group: at once, or in the background for a large group.
-
-As in Kafka, a heartbeat of any member makes it. While a large group is being assigned, its members keep their epoch and
-their partitions; they learn the result from their next heartbeats.
-"""
+"""The target assignment of a consumer group: at once, or in the background for a large group."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex, topics_read
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.assigning import Assigning, Changed, begin, take
 from broker_cy.coordinator.modern.target import (
     KnownTopic,
     Subscriber,
@@ -23,7 +20,7 @@ from broker_cy.coordinator.modern.target import (
     spec_of,
     target_records,
 )
-from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.step import Now, WorkFailed
 
 
@@ -37,13 +34,6 @@ class Inputs(NamedTuple):
     target: Mapping[str, Assignment]
     topics: Mapping[str, KnownTopic]
     is_homogeneous: bool
-
-
-class Changed(NamedTuple):
-    """The record of a member whose target changes."""
-
-    member_id: str
-    record: Record
 
 
 def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now) -> None:
@@ -67,9 +57,10 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
     )
     size = group.subscription_count + sum(topic.partitions for topic in topics.values())
     if size > machine.settings.consumer.assigned_at_once_max:
-        machine.begin_work(step, group, compute, (inputs,), assigned, group.epoch, inputs.target, machine.undoings)
+        begin(machine, step, group, compute, inputs, inputs.target, assigned)
     else:
-        _append(machine, step, group, group.epoch, compute(inputs), now)
+        machine.append(step, [each.record for each in compute(inputs)])
+        _end(machine, step, group, group.epoch, now)
 
 
 def compute(inputs: Inputs) -> list[Changed]:
@@ -91,40 +82,19 @@ def assigned(
     step: GroupStep,
     group_id: str,
     number: int,
-    epoch: int,
-    target: Mapping[str, Assignment],
-    undoings: int,
+    assigning: Assigning,
     result: list[Changed] | WorkFailed,
     now: Now,
 ) -> None:
-    """Take the result of the background, which is the target of `epoch`. Members may have come and gone since, which
-    is what the next epoch is for. It is dropped if the targets are not those any more that it was made from: then it
-    may give a partition to two members. It is also dropped after failed writes: the epoch may be another one with this
-    number. The next heartbeat begins again.
-    """
+    """Take the result of the background."""
     machine.end_work(number, assigned)
     group = machine.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup) or group.number != number or isinstance(result, WorkFailed):
-        return
-    if undoings != machine.undoings or group.assignment_epoch >= epoch or not _has_targets(group, target):
-        return
-    # The records of a large group may be larger than one batch. If only some are written, the next assignment begins
-    # with them.
-    step.atomic = False
-    _append(machine, step, group, epoch, [each for each in result if each.member_id in group.members], now)
+    if isinstance(group, ConsumerGroup) and take(machine, step, group, number, assigning, result, assigned):
+        _end(machine, step, group, assigning.epoch, now)
 
 
-def _has_targets(group: ConsumerGroup, target: Mapping[str, Assignment]) -> bool:
-    """Whether the members' targets are these, but for members that have left. A static member that came back has the
-    target of the member id that it replaced.
-    """
-    return all(target.get(member_id) is known for member_id, known in group.target.items())
-
-
-def _append(
-    machine: GroupTable, step: GroupStep, group: ConsumerGroup, epoch: int, changed: list[Changed], now: Now
-) -> None:
-    machine.append(step, [each.record for each in changed])
+def _end(machine: GroupTable, step: GroupStep, group: ConsumerGroup, epoch: int, now: Now) -> None:
+    """All targets of the epoch are appended."""
     machine.append(step, [records.target_epoch_record(group.group_id, epoch, now.wall_ms)])
     if epoch == group.epoch:
         group.journal.assigned(group, now)

@@ -8,7 +8,7 @@ record replaces one entry, and its undoing puts the old one back.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
@@ -69,6 +69,7 @@ class EpochGroup(Group, Generic[E, T]):
         "journal",
         "members",
         "metadata_hash",
+        "shown",
         "steady",
         "target",
     )
@@ -83,6 +84,8 @@ class EpochGroup(Group, Generic[E, T]):
         self.members: dict[str, E] = {}
         # The newest result of the assignor, by member id.
         self.target: dict[str, T] = {}
+        # Live state: the targets before the first part of a newer assignment, until all of its parts are appended.
+        self.shown: Mapping[str, T] | None = None
         # Live state: when the metadata hash is computed again (monotonic), and the epoch of the group then. A later
         # epoch than the group's was undone.
         self._refresh_at_ms = 0
@@ -156,6 +159,15 @@ class EpochGroup(Group, Generic[E, T]):
         else:
             self.target[member_id] = new
 
+    @abstractmethod
+    def target_of(self, member_id: str) -> T:
+        """What a member is to have in the epoch of the assignment."""
+
+    def _known_target(self, member_id: str) -> T | None:
+        """A static member that came back meanwhile is not among those shown."""
+        found = None if self.shown is None else self.shown.get(member_id)
+        return self.target.get(member_id) if found is None else found
+
     def member(self, member_id: str) -> E:
         """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
         found = self.members.get(member_id)
@@ -222,7 +234,8 @@ class ModernGroup(EpochGroup[M, Assignment]):
                 del self.by_name[topic]
 
     def target_of(self, member_id: str) -> Assignment:
-        return self.target.get(member_id, NO_PARTITIONS)
+        found = self._known_target(member_id)
+        return NO_PARTITIONS if found is None else found
 
 
 def topic_ids(names: frozenset[str], image: MetadataImage) -> frozenset[UUID]:

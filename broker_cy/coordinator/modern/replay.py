@@ -6,7 +6,7 @@ members may hold a partition for a while. The newest record is right, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -69,15 +69,24 @@ class EpochsBefore(NamedTuple):
     metadata_hash: int
     assignment_epoch: int
     assigned_at_ms: int
+    shown: Mapping[str, Any] | None
 
     @classmethod
     def of(cls, group: EpochGroup[Any, Any]) -> EpochsBefore:
-        return cls(group.group_id, group.epoch, group.metadata_hash, group.assignment_epoch, group.assigned_at_ms)
+        return cls(
+            group.group_id,
+            group.epoch,
+            group.metadata_hash,
+            group.assignment_epoch,
+            group.assigned_at_ms,
+            group.shown,
+        )
 
     def undo(self, group: Group | None) -> Group | None:
         if isinstance(group, EpochGroup):
             group.epoch, group.metadata_hash = self.epoch, self.metadata_hash
             group.assignment_epoch, group.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
+            group.shown = self.shown
         return group
 
     def restore(self, machine: GroupTable) -> None:
@@ -216,6 +225,7 @@ class ModernReplay(Generic[E, T]):
         if group is None:
             return UNCHANGED
         before = EpochsBefore.of(group)
+        group.shown = None
         if value is None:
             group.assignment_epoch, group.assigned_at_ms = TARGET_DELETED_EPOCH, UNKNOWN_TIME_MS
         else:

@@ -180,7 +180,8 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     # ---- tasks ----
 
     def target_of(self, member_id: str) -> TaskAssignment:
-        return self.target.get(member_id, NO_TASKS)
+        found = self._known_target(member_id)
+        return NO_TASKS if found is None else found
 
     def active_process(self, subtopology: str, partition: int) -> str | None:
         """The process in which the task is active, also if it has to give it up; None if it is in none."""

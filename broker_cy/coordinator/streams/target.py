@@ -1,17 +1,43 @@
-"""The target assignment of a streams group."""
+"""The target assignment of a streams group: at once, or in the background for a large group."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import NamedTuple
+
 from broker_cy.coordinator.assignors import streams_sticky
-from broker_cy.coordinator.assignors.streams_spec import StreamsGroupSpec, StreamsMemberSpec
+from broker_cy.coordinator.assignors.streams_spec import (
+    NO_TASKS,
+    StreamsGroupSpec,
+    StreamsMemberSpec,
+    Subtopology,
+    TaskAssignment,
+)
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.assigning import Assigning, Changed, begin, take
 from broker_cy.coordinator.modern.target import changed_targets, is_assignment_due
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
-from broker_cy.core.step import Now
+from broker_cy.coordinator.streams.member import StreamsMember
+from broker_cy.core.step import Now, WorkFailed
 
 STANDBY_REPLICAS = "num.standby.replicas"
+_UNDER_WAY = "Assignment delayed because it is being computed."
+
+
+_member_id = attrgetter("member_id")
+
+
+class Inputs(NamedTuple):
+    """All that the assignment of a group follows from, as values."""
+
+    group_id: str
+    members: tuple[StreamsMember, ...]
+    target: Mapping[str, TaskAssignment]
+    subtopologies: Mapping[str, Subtopology]
+    standby_replicas: int
 
 
 def assignment_configs(machine: GroupTable, group_id: str) -> dict[str, str]:
@@ -30,21 +56,60 @@ def update_target(machine: GroupTable, step: GroupStep, group: StreamsGroup, now
     interval_ms = machine.streams_config(group.group_id).assignment_interval_ms
     if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
         return "Assignment delayed due to the configured assignment interval."
+    if machine.has_work(group, assigned):
+        return _UNDER_WAY
     assert group.configured is not None
-    spec = StreamsGroupSpec(
-        {
-            member_id: StreamsMemberSpec(group.members[member_id].process_id, group.target_of(member_id))
-            for member_id in sorted(group.members)
-        },
+    inputs = Inputs(
+        group.group_id,
+        tuple(group.members.values()),
+        dict(group.target),
         group.configured.spec(),
         int(group.assignment_configs.get(STANDBY_REPLICAS, "0")),
     )
-    group_id = group.group_id
-    changed = changed_targets(
-        streams_sticky.assign(spec).assignments,
-        group.target,
-        lambda member_id, target: records.target_record(group_id, member_id, target),
-    )
-    machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
-    group.journal.assigned(group, now)
+    tasks = sum(each.partitions for each in inputs.subtopologies.values())
+    if len(inputs.members) + tasks * (1 + inputs.standby_replicas) > machine.settings.streams.assigned_at_once_max:
+        begin(machine, step, group, compute, inputs, inputs.target, assigned)
+        return _UNDER_WAY
+    machine.append(step, [each.record for each in compute(inputs)])
+    _end(machine, step, group, group.epoch, now)
     return None
+
+
+def compute(inputs: Inputs) -> list[Changed]:
+    """Run the assignor. For a large group, this runs in the background."""
+    spec = StreamsGroupSpec(
+        {
+            member.member_id: StreamsMemberSpec(member.process_id, inputs.target.get(member.member_id, NO_TASKS))
+            for member in sorted(inputs.members, key=_member_id)
+        },
+        inputs.subtopologies,
+        inputs.standby_replicas,
+    )
+
+    def changed(member_id: str, target: TaskAssignment) -> Changed:
+        return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
+
+    return changed_targets(streams_sticky.assign(spec).assignments, inputs.target, changed)
+
+
+def assigned(
+    machine: GroupTable,
+    step: GroupStep,
+    group_id: str,
+    number: int,
+    assigning: Assigning,
+    result: list[Changed] | WorkFailed,
+    now: Now,
+) -> None:
+    """Take the result of the background."""
+    machine.end_work(number, assigned)
+    group = machine.groups.get(group_id)
+    if isinstance(group, StreamsGroup) and take(machine, step, group, number, assigning, result, assigned):
+        _end(machine, step, group, assigning.epoch, now)
+
+
+def _end(machine: GroupTable, step: GroupStep, group: StreamsGroup, epoch: int, now: Now) -> None:
+    """All targets of the epoch are appended."""
+    machine.append(step, [records.target_epoch_record(group.group_id, epoch, now.wall_ms)])
+    if epoch == group.epoch:
+        group.journal.assigned(group, now)

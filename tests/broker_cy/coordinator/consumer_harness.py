@@ -10,7 +10,6 @@ from broker_cy.coordinator.consumer import heartbeat
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.step import Work
 from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage
 from broker_cy.metadata.partition import PartitionImage
 from broker_cy.metadata.topics import TopicImage
@@ -76,26 +75,10 @@ class ConsumerHarness(Harness):
     """`topics` are in the metadata of the state machine."""
 
     def __init__(self, topics: Topics | None = None, **settings: Any) -> None:
-        self.works: list[Work] = []
         self.may_describe: Callable[[str], bool] | None = None
         super().__init__(**settings)
         self.topics = topics or Topics(t=4)
         self.machine.take_image(self.topics.image)
-
-    def take(self, step: GroupStep) -> GroupStep:
-        self.works += step.work
-        return super().take(step)
-
-    def restart(self) -> None:
-        """The results of earlier work do not come any more."""
-        self.works = []
-        super().restart()
-
-    def work(self) -> None:
-        """Let the work in the background be done, and take its results."""
-        works, self.works = self.works, []
-        for work in works:
-            self.run(work.then, *work.about, work.function(*work.arguments))
 
     def consumers(self, group_id: str = GROUP) -> ConsumerGroup:
         group = self.machine.groups.get(group_id)

@@ -19,7 +19,7 @@ from broker_cy.coordinator.step import ClientFacts, GroupStep, Place, Record
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.step import Now
+from broker_cy.core.step import Now, Work
 from broker_cy.core.uuid import ZERO
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.wire import messages
@@ -52,6 +52,7 @@ class Harness:
         self.committed: list[Place] = []
         self.hold = False
         self.held: list[GroupStep] = []
+        self.works: list[Work] = []
         self.machine = GroupMachine(self.settings)
         self.loaded = self.machine.loaded(self.now)
         self._unique = 0
@@ -72,6 +73,7 @@ class Harness:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
         self.committed += step.committed
+        self.works += step.work
         if step.records or step.follows:
             self.held.append(step)
             # Without records before it, a step without records waits for nothing.
@@ -96,9 +98,16 @@ class Harness:
         self.take(self.machine.timed_out([step for step in self.held if not step.is_late], self.now))
 
     def restart(self) -> None:
-        """Load another state machine from the log."""
+        """Load another state machine from the log. The results of earlier work do not come any more."""
         self.held.clear()
+        self.works = []
         self.machine = replayed(self.log, self.settings, self.now, self.machine.image)
+
+    def work(self) -> None:
+        """Let the work in the background be done, and take its results."""
+        works, self.works = self.works, []
+        for work in works:
+            self.run(work.then, *work.about, work.function(*work.arguments))
 
     # ---- time ----
 

@@ -8,6 +8,7 @@ import pytest
 
 from broker_cy.coordinator import admin
 from broker_cy.coordinator.consumer import assign
+from broker_cy.coordinator.modern import assigning
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.core.errors import ErrorCode
@@ -202,3 +203,50 @@ def test_the_records_may_fill_several_batches(h: ConsumerHarness) -> None:
     h.beat("again", "A", 1, names=["t"], owned={}, rebalance_ms=REBALANCE_MS)
     h.work()
     assert (h.consumers().assignment_epoch, targets(h)) == (2, dict.fromkeys(ALL, 1))
+
+
+# ---- results in parts ----
+
+
+def test_members_have_their_former_targets_between_two_parts(
+    h: ConsumerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, the targets of two members have one partition while a large result is appended."""
+    monkeypatch.setattr(assigning, "TARGETS_PER_TURN", 1)
+    h.enter("a", "A")
+    h.work()
+    h.beat("a 2", "A", 1)
+    h.enter("b", "B")
+    h.work()
+    group = h.consumers()
+    # One of the two records is appended: the partitions that B gets are still in the target of A, or in none.
+    assert len(h.works) == 1
+    assert group.assignment_epoch == 2
+    assert group.target_of("A") == {T: frozenset({0, 1, 2, 3})}
+    assert not group.target_of("B")
+    assert h.beat("a 3", "A", 2).member_epoch == 2
+    h.work()
+    assert (group.assignment_epoch, targets(h)) == (3, dict.fromkeys(ALL, 1))
+    assert len(group.target_of("A")[T]) == len(group.target_of("B")[T]) == 2
+
+
+def test_a_result_that_becomes_stale_between_two_parts(h: ConsumerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a failed write leaves members with targets that do not fit together."""
+    monkeypatch.setattr(assigning, "TARGETS_PER_TURN", 1)
+    h.enter("a", "A")
+    h.work()
+    h.beat("a 2", "A", 1)
+    h.enter("b", "B")
+    h.hold = True
+    h.work()
+    h.fail()
+    h.hold = False
+    h.work()
+    group = h.consumers()
+    assert group.assignment_epoch == 2
+    assert group.target_of("A") == {T: frozenset({0, 1, 2, 3})}
+    assert not group.target_of("B")
+    h.beat("b 2", "B", 0, names=["t"], owned={}, rebalance_ms=REBALANCE_MS)
+    for _ in range(3):
+        h.work()
+    assert (group.assignment_epoch, targets(h)) == (3, dict.fromkeys(ALL, 1))

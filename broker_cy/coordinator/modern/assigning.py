@@ -1,0 +1,100 @@
+"""The target assignment of a large consumer or streams group: computed in the background, and appended in parts.
+
+As in Kafka, a heartbeat of any member makes it. While a large group is being assigned, its members keep their epoch and
+what they have; they learn the result from their next heartbeats. Between two parts, members have their former targets:
+new and old ones together may give a partition to two members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.core.step import WorkFailed
+
+# Records of targets that are appended in one turn of the loop, which takes about 2 ms.
+TARGETS_PER_TURN: Final = 500
+
+
+class Changed(NamedTuple):
+    """The record of a member whose target changes."""
+
+    member_id: str
+    record: Record
+
+
+class Assigning(NamedTuple):
+    """What is being assigned: the epoch, the targets that the result is made from, and how often records had been
+    undone.
+    """
+
+    epoch: int
+    target: Mapping[str, Any]
+    undoings: int
+
+
+def begin(
+    machine: GroupTable,
+    step: GroupStep,
+    group: EpochGroup[Any, Any],
+    compute: Callable[..., Sequence[Changed]],
+    inputs: object,
+    target: Mapping[str, Any],
+    assigned: Callable[..., None],
+) -> None:
+    """Compute the assignment of the group's epoch in the background. Then the operation `assigned(machine, step,
+    group_id, number, assigning, result, now)` runs, which calls `take`. `target` is a copy of the targets that is not
+    changed any more.
+    """
+    machine.begin_work(step, group, compute, (inputs,), assigned, Assigning(group.epoch, target, machine.undoings))
+
+
+def take(
+    machine: GroupTable,
+    step: GroupStep,
+    group: EpochGroup[Any, Any],
+    number: int,
+    assigning: Assigning,
+    result: Sequence[Changed] | WorkFailed,
+    assigned: Callable[..., None],
+) -> bool:
+    """Append records of the result, and return whether they were the last ones. Members may have come and gone since,
+    which is what the next epoch is for.
+
+    The result is dropped if the targets are not those any more that it was made from: then it may give a partition to
+    two members. It is also dropped after failed writes: the epoch may be another one with this number. The next
+    heartbeat begins again.
+    """
+    if group.number != number or isinstance(result, WorkFailed):
+        return False
+    if assigning.undoings != machine.undoings or group.assignment_epoch >= assigning.epoch:
+        return False
+    if not has_targets(group, assigning.target):
+        return False
+    # The records of a large group may be larger than one batch. If only some are written, the next assignment begins
+    # with them.
+    step.atomic = False
+    if group.shown is None and len(result) > TARGETS_PER_TURN:
+        group.shown = {member_id: group.target_of(member_id) for member_id in group.members}
+    part, rest = result[:TARGETS_PER_TURN], result[TARGETS_PER_TURN:]
+    machine.append(step, [each.record for each in part if each.member_id in group.members])
+    if not rest:
+        return True
+    more = assigning._replace(target=dict(group.target))
+    machine.begin_work(step, group, unchanged, (rest,), assigned, more)
+    return False
+
+
+def has_targets(group: EpochGroup[Any, Any], target: Mapping[str, Any]) -> bool:
+    """Whether the members' targets are these, but for members that have left. A static member that came back has the
+    target of the member id that it replaced.
+    """
+    return all(target.get(member_id) is known for member_id, known in group.target.items())
+
+
+def unchanged(rest: Sequence[Changed]) -> Sequence[Changed]:
+    """Leave the loop to others before the next part."""
+    return rest
