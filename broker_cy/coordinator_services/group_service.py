@@ -17,14 +17,18 @@ from broker_cy.coordinator_services.coordinator_service import CoordinatorServic
 from broker_cy.coordinator_services.group_runtime import GroupRuntime, ignore_commits
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
+from broker_cy.metadata.features import GROUP_VERSION, STREAMS_VERSION
 
 if TYPE_CHECKING:
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.replica.partition import Partition
 
 Ts = TypeVarTuple("Ts")
 
 # The settings of groups that may change while the broker runs.
 _DYNAMIC: Final = tuple(f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams"))
+
+_FEATURES: Final = {"consumer": GROUP_VERSION, "streams": STREAMS_VERSION}
 
 
 class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
@@ -37,6 +41,8 @@ class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
         self.on_commits: Callable[[GroupMachine, Sequence[Place]], None] = ignore_commits
         self.settings = GroupSettings.from_config(context.config)
         self.protocols: Final = frozenset[str](context.config["group.coordinator.rebalance.protocols"])
+        # Types of groups that the features of the cluster allow.
+        self.served: frozenset[str] = frozenset()
         context.config.on_change(self._take_settings, *_DYNAMIC)
         self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 
@@ -49,6 +55,11 @@ class GroupService(CoordinatorService[GroupRuntime, GroupMachine]):
         self.settings = GroupSettings.from_config(self._config)
         for runtime in self.runtimes.values():
             runtime.machine.settings = self.settings
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        # Each heartbeat asks.
+        self.served = frozenset(kind for kind, feature in _FEATURES.items() if image.features.served(feature) > 0)
+        super().apply(delta, image)
 
     # ---- for handlers ----
 

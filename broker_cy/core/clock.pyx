@@ -14,6 +14,10 @@ cdef class Clock:
         """Seconds since an arbitrary moment; never goes back. The same scale as the event loop's `time()`."""
         return now_ns(&self.source) / 1e9
 
+    def both_ms(self):
+        """`wall_ms`, and `monotonic` in whole milliseconds."""
+        return wall_ms(&self.source), <int64_t>(now_ns(&self.source) / 1e9 * 1000)
+
     def monotonic_ns(self):
         """`monotonic` in nanoseconds."""
         return now_ns(&self.source)

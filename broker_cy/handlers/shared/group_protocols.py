@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.metadata.features import GROUP_VERSION, STREAMS_VERSION
 
 
 def is_consumer_served(ctx: RequestContext) -> bool:
     """Whether the cluster has finalized group.version, and the setting names the protocol."""
-    broker = ctx.broker
-    return "consumer" in broker.groups.protocols and broker.image.features.served(GROUP_VERSION) > 0
+    groups = ctx.broker.groups
+    return "consumer" in groups.served and "consumer" in groups.protocols
 
 
 def is_streams_served(ctx: RequestContext) -> bool:
     """The same for streams.version."""
-    broker = ctx.broker
-    return "streams" in broker.groups.protocols and broker.image.features.served(STREAMS_VERSION) > 0
+    groups = ctx.broker.groups
+    return "streams" in groups.served and "streams" in groups.protocols
