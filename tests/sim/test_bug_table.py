@@ -55,6 +55,7 @@ PLANTING = {
     "share service": "test_share_service_simulation.test_planted_defect_is_found",
     "share state": "test_share_state_simulation.test_planted_defect_is_found",
     "streams": "test_streams_simulation.test_planted_defect_is_found",
+    "threads": "test_world.test_the_world_finds_planted_defects_of_streams_groups",
     "groups": "test_group_simulation.test_planted_defect_is_found",
     "transactions": "test_txn_simulation.test_planted_defect_is_found",
     "storage": "test_power_cut.test_the_simulation_finds_planted_defects",

@@ -41,6 +41,7 @@ from tests.sim.world.plan import (
     CLUSTER_SECURED,
     CLUSTER_SHARES,
     CLUSTER_SNAPSHOTS,
+    CLUSTER_STREAMS,
     CLUSTER_UNCLEAN,
     CLUSTER_VOTERS,
     EVERYTHING,
@@ -53,6 +54,7 @@ from tests.sim.world.plan import (
 from tests.sim.world.planted import PLANTED, Planted
 from tests.sim.world.run import GARBAGE_OBJECTS, Result, collecting_seldom, run_plan, run_seed, shrink
 from tests.sim.world.share_planted import SHARE_PLANTED
+from tests.sim.world.streams_planted import STREAMS_PLANTED
 from tests.sim.world.world import World
 from tests.support import needs
 from tests.support.disk_faults import UNLIMITED, WRITE
@@ -82,10 +84,11 @@ OTHER_CLUSTERS = (
     CLUSTER_SNAPSHOTS,
     CLUSTER_CONSUMERS,
     CLUSTER_SHARES,
+    CLUSTER_STREAMS,
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
-# The profile `cluster-shares`.
-SHARE_SEEDS = max(1, min(by_tier(4, 20), CLUSTER_SEEDS))
+# The profiles `cluster-consumers`, `cluster-shares` and `cluster-streams`.
+GROUP_SEEDS = max(1, min(by_tier(3, 20), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
 TWICE_EVERY = 100
 # In the profile `cluster`, the first so many seeds run twice.
@@ -202,16 +205,23 @@ def test_no_seed_of_a_cluster_with_small_metadata_logs_finds_anything() -> None:
 
 def test_no_seed_of_a_cluster_with_consumer_groups_finds_anything() -> None:
     """If this fails, two members of a consumer group read one partition, commits of a member are lost or refused, or a
-    member is dropped within its session, when the coordinator moves.
+    member is dropped within its session, when the coordinator moves. Or a partition stays without a reader.
     """
-    run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_CONSUMERS)
+    run_seeds(FIRST_SEED, GROUP_SEEDS, CLUSTER_CONSUMERS)
 
 
 def test_no_seed_of_a_cluster_with_share_groups_finds_anything() -> None:
     """If this fails, a share group gets a record again after its acknowledgement was answered, passes records that
     are not settled, or does not settle all of them, when leaders and coordinators move.
     """
-    run_seeds(FIRST_SEED, SHARE_SEEDS, CLUSTER_SHARES)
+    run_seeds(FIRST_SEED, GROUP_SEEDS, CLUSTER_SHARES)
+
+
+def test_no_seed_of_a_cluster_with_streams_groups_finds_anything() -> None:
+    """If this fails, two threads of an application process one task, epochs go back, commits of a thread are lost or
+    refused, or a task stays without a thread, when the coordinator moves or topics change.
+    """
+    run_seeds(FIRST_SEED, GROUP_SEEDS, CLUSTER_STREAMS)
 
 
 @pytest.mark.soak
@@ -338,6 +348,12 @@ def test_the_world_finds_planted_defects_of_consumer_groups(name: str, monkeypat
 def test_the_world_finds_planted_defects_of_share_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for members of share groups."""
     must_be_found(name, SHARE_PLANTED[name], monkeypatch)
+
+
+@pytest.mark.parametrize("name", STREAMS_PLANTED)
+def test_the_world_finds_planted_defects_of_streams_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, for threads of streams applications."""
+    must_be_found(name, STREAMS_PLANTED[name], monkeypatch)
 
 
 @pytest.mark.parametrize("kind", KINDS)

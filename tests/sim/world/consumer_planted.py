@@ -51,7 +51,7 @@ CONSUMER_PLANTED: dict[str, Planted] = dict(
         _planted(consumer_defects.silent_members_stay),
         _planted(consumer_defects.partitions_are_taken_at_once),
         _planted(consumer_defects.answers_are_sent_before_the_write),
-        _planted(groups_that_go_back_hold_nothing, 40),
+        _planted(groups_that_go_back_hold_nothing, 90),
         _planted(sessions_end_with_a_move, 0, CLUSTER_CONSUMERS),
     ]
 )

@@ -12,12 +12,14 @@ from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import CoordinatorStep
+from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.txn.state import TxnState
 from broker_cy.coordinator.txn.transaction_machine import TransactionMachine
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
 from broker_cy.coordinator_services.coordinator_runtime import LoadState
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.coordinator.harness import durable
+from tests.sim import streams_checks
 from tests.sim.world.groups import LATE_US, SESSION_MS
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ DUE_LATE_MS = 100
 
 
 def check_groups(machine: Machine) -> None:
-    """Check the classic groups. Raises AssertionError."""
+    """Check the classic groups and the streams groups. Raises AssertionError."""
     assert machine.server is not None
     pending: set[tuple[str, str]] = set()
     for runtime in machine.server.broker.groups.runtimes.values():
@@ -37,6 +39,9 @@ def check_groups(machine: Machine) -> None:
             for group in runtime.machine.classic_groups():
                 _check_group(group)
                 pending |= {(group.group_id, member_id) for member_id in group.pending_members}
+            for other in runtime.machine.groups.values():
+                if isinstance(other, StreamsGroup):
+                    streams_checks.check_owners(other)
     _check_pending(machine, pending)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
 METADATA_LOG = "__cluster_metadata-0"
-# The world has no groups of these types. Without the records of these features, recorded seeds keep their meaning.
+# Most worlds have no groups of these types. Without the records of these features, recorded seeds keep their meaning.
 UNUSED = ("share.version", "streams.version")
 
 
@@ -73,8 +73,15 @@ def voter_of(seed: int, host: str, number: int = 0) -> Voter:
     return Voter(key_of(seed, host, number), (Endpoint("CONTROLLER", host, CONTROLLER_PORT),))
 
 
-def share_records() -> list[VersionedRecord]:
-    """The bootstrap records of a cluster with share groups, whose group begins at the first record of each log."""
+def bootstrap_records(plan: Plan) -> list[VersionedRecord] | None:
+    """Those of a cluster with share or streams groups; None for any other one."""
+    if plan.has_shares:
+        return _share_records()
+    return _features({"share.version"}) if plan.has_streams else None
+
+
+def _share_records() -> list[VersionedRecord]:
+    """The group begins at the first record of each log."""
     settings = [
         VersionedRecord(
             messages.ConfigRecord(resource_type=RESOURCE_GROUP, resource_name=GROUP, name=name, value=value)

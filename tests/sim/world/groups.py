@@ -44,7 +44,8 @@ class Groups:
         self._owners: dict[tuple[str, int, int, Place], str] = {}
         self._leaders: dict[tuple[str, int, int, int], str] = {}
         self._committed: dict[tuple[str, Place], int] = {}
-        # By group and life: the newest generation in which a member got its assignment. This generation is on disk.
+        # By group and life: the newest generation in which a member got its assignment, and the newest epoch that one
+        # has got. They are on disk.
         self._newest: dict[tuple[str, int], int] = {}
         # By group and client: the time at which it sent its newest successful heartbeat.
         self._heard_us: dict[str, dict[str, int]] = defaultdict(dict)
@@ -80,6 +81,10 @@ class Groups:
         """A member got its assignment."""
         key = group, life
         self._newest[key] = max(self._newest.get(key, -1), generation)
+
+    def newest(self, group: str) -> int:
+        """The newest epoch of the group that a member knows."""
+        return self._newest.get((group, self.life(group)), -1)
 
     def is_over(self, group: str, life: int, generation: int) -> bool:
         """Whether a request with that generation must be refused."""
@@ -173,7 +178,8 @@ class Groups:
     def check_was_empty(self, group: str, deletion: Deletion, host: str) -> None:
         """Raises AssertionError if a deleted group had a member."""
         for client, sent_us in deletion.heard_us.items():
-            if self._heard_us[group].get(client) == sent_us and self._world.sites[host].is_calm_since(sent_us):
+            is_known = self._heard_us[group].get(client) == sent_us and not self._world.owners.is_overdue(group, client)
+            if is_known and self._world.sites[host].is_calm_since(sent_us):
                 passed_us = self._world.time.now_us - sent_us
                 assert passed_us >= SESSION_MS * 1000 - LATE_US, f"{group} was deleted, and {client} was a member"
         self._heard_us[group].clear()

@@ -31,7 +31,7 @@ from tests.sim.world.coordinators import (
     has_staged,
     is_ending,
 )
-from tests.sim.world.directories import format_directory, format_voter, key_of, share_records
+from tests.sim.world.directories import bootstrap_records, format_directory, format_voter, key_of
 from tests.sim.world.disks import End
 from tests.sim.world.groups import CONSUMERS_MAX, SESSION_MS, SIZE_MAX
 from tests.sim.world.loop import SimLoop
@@ -95,6 +95,15 @@ SHARE_GROUPS = {
     "share.coordinator.write.timeout.ms": "300",
     "share.coordinator.snapshot.update.records.per.snapshot": "20",
 }
+# The same for streams groups.
+STREAMS_GROUPS = {
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.session.timeout.ms": str(SESSION_MS),
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.max.size": str(CONSUMERS_MAX),
+}
+INITIAL_DELAYS_MS = (0, 0, 600)
 # The same for the metadata log: a snapshot replaces several segments.
 SMALL_METADATA_LOGS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
@@ -113,6 +122,20 @@ def share_groups(world: World) -> dict[str, str]:
     }
 
 
+def streams_groups(world: World) -> dict[str, str]:
+    seed = world.plan.seed
+    return {
+        **STREAMS_GROUPS,
+        "group.streams.assignment.interval.ms": str(ASSIGNMENT_INTERVALS_MS[seed % 2]),
+        "group.streams.initial.rebalance.delay.ms": str(INITIAL_DELAYS_MS[seed % 3]),
+        "group.streams.num.standby.replicas": str(standby_replicas(world)),
+    }
+
+
+def standby_replicas(world: World) -> int:
+    return world.plan.seed // 2 % 2
+
+
 class Machine:
     """A broker named `host` on a disk in `root`."""
 
@@ -127,6 +150,8 @@ class Machine:
             self.settings |= CONSUMER_GROUPS | {"group.consumer.assignment.interval.ms": str(interval_ms)}
         if world.plan.has_shares:
             self.settings |= share_groups(world)
+        if world.plan.has_streams:
+            self.settings |= streams_groups(world)
         if world.plan.has_metadata_disks:
             self.data, self.metadata = f"{root}/data", f"{root}/metadata"
             self.settings |= {"log.dirs": self.data, "metadata.log.dir": self.metadata}
@@ -140,7 +165,7 @@ class Machine:
         if world.plan.voters:
             format_voter(world.plan, host, root, 0)
         elif world.plan.is_cluster:
-            records = share_records() if world.plan.has_shares else None
+            records = bootstrap_records(world.plan)
             format_directory(self.data, int(self.settings["node.id"]), self.draw, self.metadata, records)
         self.disk = Disk(root, world.draws(f"{host}/disk"))
         self.disk.takes_notes = True

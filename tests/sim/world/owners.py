@@ -2,7 +2,8 @@
 lasts at least.
 
 A member reads a partition from the answer that gives it until it sends a heartbeat without it, leaves or ends. Another
-member may get the partition meanwhile only if the session of the first one can be over.
+member may get the partition meanwhile only if the session of the first one can be over, or its time to give up what it
+has to: then it is no member any more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 # As in the settings of the machines.
 OFFSETS_PARTITIONS = 2
+FOREVER_US = 1 << 62
 SURELY_US = SESSION_MS * 1000 - LATE_US
 
 
@@ -41,6 +43,8 @@ class Owners:
         self._taken: dict[tuple[str, Place], tuple[int, str]] = {}
         # By group and client: when its newest heartbeat was sent that the coordinator has received.
         self._heard_us: dict[tuple[str, str], int] = {}
+        # By group and client: when it has to have given up what it has to.
+        self._must_give_us: dict[tuple[str, str], int] = {}
         # By group and client: until then, a late request may change its membership.
         self._unsure_until_us: dict[tuple[str, str], int] = {}
 
@@ -67,9 +71,13 @@ class Owners:
 
     def is_alive(self, group: str, client: str) -> bool:
         """Whether the session of a client cannot be over."""
-        if self.is_unsure(group, client):
+        if self.is_unsure(group, client) or self.is_overdue(group, client):
             return False
         return self._world.time.now_us - self._heard_us.get((group, client), -SURELY_US) < SURELY_US
+
+    def is_overdue(self, group: str, client: str) -> bool:
+        """Whether a client may be none any more because it has not given up what it had to."""
+        return self._world.time.now_us >= self._must_give_us.get((group, client), FOREVER_US)
 
     def is_unsure(self, group: str, client: str) -> bool:
         return self._world.time.now_us < self._unsure_until_us.get((group, client), 0)
@@ -93,6 +101,14 @@ class Owners:
         self._readers[group, place].add(client)
         self._taken[group, place] = self._world.time.now_us, client
 
+    def must_give(self, group: str, client: str, until_us: int) -> None:
+        """A client has to give partitions up until then."""
+        self._must_give_us.setdefault((group, client), until_us)
+
+    def has_given(self, group: str, client: str) -> None:
+        """The coordinator knows that a client has nothing to give up."""
+        self._must_give_us.pop((group, client), None)
+
     def give(self, group: str, place: Place, client: str) -> None:
         """A client has stopped reading a partition."""
         self._readers[group, place].discard(client)
@@ -103,6 +119,7 @@ class Owners:
             if of == group:
                 readers.discard(client)
         self._heard_us.pop((group, client), None)
+        self._must_give_us.pop((group, client), None)
         self._world.groups.silent(group, client, self._world.time.now_us)
 
     def is_taken(self, group: str, place: Place, client: str, since_us: int) -> bool:

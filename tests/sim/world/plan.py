@@ -24,6 +24,9 @@ CONSUMER_CLIENTS = ("consumer", "consumer", "consumer", "instance", "mixed", "mi
 # Members of share groups (KIP-932), and the clients that worlds with them are drawn from.
 SHARES = "share"
 SHARE_CLIENTS = (SHARES, SHARES, "plain", "txn")
+# Threads of streams applications (KIP-1071), their manager, and the clients that worlds with them are drawn from.
+STREAMS = ("streams", "director")
+STREAMS_CLIENTS = ("streams", "streams", "streams", "streams", "director", "plain")
 # The clients that change ACLs, use delegation tokens, and have quotas.
 SECURITY = ("warden", "holder", "metered")
 
@@ -102,6 +105,11 @@ class Plan:
         """Whether there are members of a share group."""
         return any(name.startswith(SHARES) for name, _ in self.clients)
 
+    @property
+    def has_streams(self) -> bool:
+        """Whether there are streams groups."""
+        return any(name.startswith(STREAMS) for name, _ in self.clients)
+
     def without_workers(self, dropped: set[int]) -> Plan:
         left = {each for at, each in enumerate(self.workers) if at not in dropped}
         return replace(self, clients=tuple(each for each in self.clients if each[0].startswith(ADMIN) or each in left))
@@ -152,6 +160,7 @@ CLUSTER_DATA_DISKS = "cluster-data-disks"
 CLUSTER_SNAPSHOTS = "cluster-snapshots"
 CLUSTER_CONSUMERS = "cluster-consumers"
 CLUSTER_SHARES = "cluster-shares"
+CLUSTER_STREAMS = "cluster-streams"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -173,6 +182,13 @@ PROFILES = {
     ),
     "consumers": Profile(
         CONSUMER_CLIENTS,
+        (*ENDS, "pause", *LINKS),
+        ("lose_power", *DISKS),
+        alone=1.0,
+        calm_us=(0, 0, 12_000_000),
+    ),
+    "streams": Profile(
+        ("streams", *STREAMS_CLIENTS),
         (*ENDS, "pause", *LINKS),
         ("lose_power", *DISKS),
         alone=1.0,
@@ -203,6 +219,7 @@ NAMES = (
     CLUSTER_SNAPSHOTS,
     CLUSTER_CONSUMERS,
     CLUSTER_SHARES,
+    CLUSTER_STREAMS,
 )
 
 
@@ -228,6 +245,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _consumers_plan(seed)
     if profile == CLUSTER_SHARES:
         return _shares_plan(seed)
+    if profile == CLUSTER_STREAMS:
+        return _streams_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -410,6 +429,21 @@ def _shares_plan(seed: int) -> Plan:
     kinds = [SHARES, SHARES, "plain", *(draw.choice(SHARE_CLIENTS) for _ in range(draw.randint(1, 3)))]
     clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
     return replace(plan, clients=(plan.clients[0], *clients), calm_us=draw.choice([0, 0, 4_000_000]))
+
+
+def _streams_plan(seed: int) -> Plan:
+    """The faults of a plan of `cluster` or of `cluster-disks`, with threads of streams applications."""
+    draw = Draws(seed, "streams", Trace())
+    plan = _cluster_plan(seed) if draw.chance(0.7) else _broken_cluster_plan(seed)
+    kinds = [
+        "streams",
+        "streams",
+        "streams",
+        "plain",
+        *(draw.choice(STREAMS_CLIENTS) for _ in range(draw.randint(1, 4))),
+    ]
+    clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
+    return replace(plan, clients=(plan.clients[0], *clients))
 
 
 def with_only(plan: Plan, kind: str) -> Plan:

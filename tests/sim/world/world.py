@@ -26,6 +26,7 @@ from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
 from tests.sim.world.clients.consumers import Consumer
 from tests.sim.world.clients.copiers import Copier
+from tests.sim.world.clients.directors import Director
 from tests.sim.world.clients.holders import Holder
 from tests.sim.world.clients.managers import Manager
 from tests.sim.world.clients.members import Member, StaticMember
@@ -36,6 +37,7 @@ from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.share_members import LastShareConsumer, ShareConsumer
 from tests.sim.world.clients.static_consumers import StaticConsumer
+from tests.sim.world.clients.streams_threads import StreamsThread
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
 from tests.sim.world.clients.unclean import UncleanAdmin
 from tests.sim.world.clients.voters import VotersOperator
@@ -50,6 +52,7 @@ from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
 from tests.sim.world.owners import Owners
 from tests.sim.world.plan import Plan
+from tests.sim.world.rest import restless
 from tests.sim.world.shares import Shares
 from tests.support.power import replaced, steady_files
 
@@ -57,6 +60,9 @@ from tests.support.power import replaced, steady_files
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
 # The same until all replicas of a cluster are in sync.
 IN_SYNC_S = 30
+# The same until groups of members that read on are stable. A session, a rebalance, and the refresh of expressions,
+# which takes 10 s, follow each other.
+REST_S = 30
 # The same until a member of a share group has settled every record.
 SETTLING_S = 60
 # A world with more events than this runs in an endless loop.
@@ -82,6 +88,8 @@ KINDS: dict[str, type[Client]] = {
     "mixed": MixedConsumer,
     "manager": Manager,
     "share": ShareConsumer,
+    "streams": StreamsThread,
+    "director": Director,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -114,6 +122,8 @@ class World:
         self.acked = self.reads = self.steps = 0
         # The faults are over, and so is the work of the clients.
         self.recovers = self.over = False
+        # Clients do nothing that changes groups: they come to rest.
+        self.settles = False
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
         # When the clients have their next turn, and all times for which there is an event of theirs.
@@ -225,6 +235,9 @@ class World:
             RECOVERY_S, "to get on", lambda: [client for client, was in before.items() if client.successes == was]
         )
         self._until(self.time.now_us + self.plan.calm_us)
+        if self.plan.has_consumers or self.plan.has_streams:
+            self.settles = True
+            self._wait(REST_S, "to come to rest", lambda: restless(self))
         self.over = True
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
         if self.plan.is_cluster:

@@ -36,6 +36,8 @@ class Admin(Client):
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
         self.acts = [self._toggle, self._trim, self._trim, self._alter, self._grow, self._restart_topic]
+        # While groups settle, topics stay as they are.
+        self.calm_acts = [self._trim, self._alter]
 
     def settings_of(self, topic: str) -> dict[str, str]:
         settings = {"segment.ms": self.draw.choice(SEGMENT_MS), "max.message.bytes": "20000"}
@@ -53,7 +55,7 @@ class Admin(Client):
                     await self.back_off()
 
     async def step(self) -> None:
-        act = self.draw.choice(self.acts)
+        act = self.draw.choice(self.calm_acts if self.world.settles else self.acts)
         try:
             await act()
             self.successes += 1

@@ -54,6 +54,8 @@ class ClusterAdmin(Admin):
 
     async def step(self) -> None:
         moved = self._moved
+        if self.world.settles:
+            return await super().step()
         if moved is not None and moved.machine.is_started:
             act = self._create_again
         elif moved is None and self._down() and self.draw.chance(0.4):

@@ -32,14 +32,17 @@ Pattern(REGEXES[0])
 class Consumer(GroupReader):
     # Whether epochs of its group never begin again, but by a deletion.
     has_lasting_epochs = True
+    heartbeat_version = 1
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
         self.processes = 0
         # Its next heartbeat says what it owns.
         self.reports = False
-        # Since when it may have to give partitions up.
+        # Since when it may have to give partitions up, and these ones; and whether it never does.
         self.revokes_us: int | None = None
+        self.stuck_us = 0
+        self.is_slow = False
         self.names: tuple[str, ...] | None = None
         self.regex: str | None = None
 
@@ -53,7 +56,10 @@ class Consumer(GroupReader):
                 if not await self._join():
                     await self.back_off()
                 return
-            await self._act(self.draw.random())
+            if self.world.settles or (self.is_slow and self._must_give()):
+                await self._settle()
+            else:
+                await self._act(self.draw.random())
         except Lost:
             await self.back_off()
 
@@ -72,13 +78,21 @@ class Consumer(GroupReader):
         elif act < 0.2:
             await self._beat_and_commit()
         else:
-            await self._find_positions()
-            if self.positions and self.draw.chance(0.8):
-                await self.poll(list(self.positions), self.draw.choice([0, 50]))
-            if act < 0.55:
-                await self._commit()
-            else:
-                await self._beat()
+            await self._read(commits=act < 0.55)
+
+    async def _settle(self) -> None:
+        """Go on without any act that changes the group. Raises Lost."""
+        await self._read(commits=self.draw.chance(0.3))
+
+    async def _read(self, *, commits: bool) -> None:
+        """Read, and commit or send a heartbeat. Raises Lost."""
+        await self._find_positions()
+        if self.positions and self.draw.chance(0.8):
+            await self.poll(list(self.positions), self.draw.choice([0, 50]))
+        if commits:
+            await self._commit()
+        else:
+            await self._beat()
 
     async def finish(self) -> None:
         try:
@@ -142,8 +156,9 @@ class Consumer(GroupReader):
         await self._look()
         self.life = self.world.groups.life(self.group)
         channel, mark = await self.connected(), self.world.owners.mark(self.group, self.host)
-        sent = channel.send(self._full(JOIN), 1)
-        if self.draw.chance(0.05):
+        newest = self.world.groups.newest(self.group)
+        sent = channel.send(self._full(JOIN), self.heartbeat_version)
+        if not self.world.settles and self.draw.chance(0.05):
             # The request arrives, and its answer does not.
             await asyncio.sleep(self.draw.choice([0.001, 0.01]))
             self.hang_up()
@@ -155,6 +170,10 @@ class Consumer(GroupReader):
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             assert answer.member_id == self.member_id, f"{self.name} is {answer.member_id}"
+            goes_back = self.life == self.world.groups.life(self.group) and answer.member_epoch < newest
+            assert not (goes_back and self.has_lasting_epochs), (
+                f"{self.name} joins in epoch {answer.member_epoch} of {self.group}, which had epoch {newest}"
+            )
             self._answered(answer, mark)
             return True
         if code in RETRIABLE:
@@ -166,7 +185,7 @@ class Consumer(GroupReader):
     def _not_answered(self) -> None:
         """A join may arrive later, and begin another membership of this member id."""
         self.world.owners.unsure(self.group, self.name, self.world.time.now_us + ARRIVES_US)
-        if self.draw.chance(0.1):
+        if not self.world.settles and self.draw.chance(0.1):
             self._new_process()
 
     def _refused(self, code: ErrorCode, message: str | None) -> None:
@@ -179,7 +198,7 @@ class Consumer(GroupReader):
         """Send a heartbeat, after giving up what it should not have, and follow the answer. Raises Lost."""
         request, mark = self._heartbeat(), self.world.owners.mark(self.group, self.host)
         try:
-            answer = await self.once(request, 1)
+            answer = await self.once(request, self.heartbeat_version)
         except Lost:
             self._maybe(mark.sent_us)
             raise
@@ -189,7 +208,7 @@ class Consumer(GroupReader):
         """Send a heartbeat, and a commit before its answer has come. Raises Lost."""
         channel = await self.connected()
         request, mark = self._heartbeat(), self.world.owners.mark(self.group, self.host)
-        sent = channel.send(request, 1)
+        sent = channel.send(request, self.heartbeat_version)
         try:
             await self._commit()
         finally:
@@ -202,7 +221,7 @@ class Consumer(GroupReader):
                     self._heard(answer, mark)
 
     def _heartbeat(self) -> Any:
-        if self.revoking and self.draw.chance(0.8):
+        if self._must_give() and self._gives_up():
             self._release()
         if self.is_full:
             return self._full(self.epoch)
@@ -210,6 +229,14 @@ class Consumer(GroupReader):
         if self.reports or self.draw.chance(0.2):
             request.topic_partitions = _topics(self.owned | self.revoking)
         return request
+
+    def _must_give(self) -> bool:
+        """Whether it has to give something up."""
+        return bool(self.revoking)
+
+    def _gives_up(self) -> bool:
+        """Whether it gives up now what it has to. A slow member does not, and is dropped."""
+        return (not self.is_slow or self.world.settles) and bool(self.draw.chance(0.8))
 
     def _heard(self, answer: Any, mark: Mark) -> ErrorCode:
         """Follow the answer to a heartbeat."""
@@ -256,19 +283,36 @@ class Consumer(GroupReader):
         self.epoch, self.is_full, self.reports, self.unanswered_us = answer.member_epoch, False, False, None
         self.world.owners.heard(self.group, self.name, mark, self.host)
         self.successes += 1
-        if answer.assignment is not None:
-            pieces = {(t.topic_id, part) for t in answer.assignment.topic_partitions for part in t.partitions}
+        if self.revoking and mark.sent_us > self.stuck_us + REBALANCE_MS * 1000 + LATE_US:
+            has_faults = not self.world.sites[self.host].is_calm_since(self.stuck_us)
+            assert has_faults, f"{self.name} has not given {self.revoking} up in time, and is a member"
+        if not self._must_give():
+            self.world.owners.has_given(self.group, self.name)
+        if self.has_lasting_epochs:
+            self.world.groups.assigned(self.group, self.life, self.epoch)
+        if (pieces := self._pieces_of(answer)) is not None:
             self._assigned(pieces, asked_us)
+
+    def _pieces_of(self, answer: Any) -> set[Piece] | None:
+        """The partitions that an answer assigns; None if they stay."""
+        if answer.assignment is None:
+            return None
+        return {(t.topic_id, part) for t in answer.assignment.topic_partitions for part in t.partitions}
 
     def _assigned(self, pieces: set[Piece], asked_us: int) -> None:
         """Follow an assignment. Raises AssertionError if another member has one of its partitions."""
-        before = self.owned | self.revoking
+        before, revoked = self.owned | self.revoking, self.revoking
         self.revoking, self.owned = before - pieces, pieces
         self.reports = True
         if not self.revoking:
             self.revokes_us = None
         elif self.revokes_us is None:
             self.revokes_us = asked_us
+            self.is_slow = self.draw.chance(0.15)
+        if self.revoking != revoked:
+            self.stuck_us = self.world.time.now_us
+        if self._must_give():
+            self.world.owners.must_give(self.group, self.name, asked_us + REBALANCE_MS * 1000 - LATE_US)
         for piece in sorted(pieces):
             place = place_of_piece(piece)
             if self.has_lasting_epochs:
@@ -303,7 +347,7 @@ class Consumer(GroupReader):
         request = self._request(self._leave_epoch())
         self._over()
         try:
-            code = ErrorCode((await self.once(request, 1)).error_code)
+            code = ErrorCode((await self.once(request, self.heartbeat_version)).error_code)
         finally:
             self._new_process()
         assert code in RETRIABLE | DROPPED | {ErrorCode.NONE}, f"{self.name} cannot leave: {code.name}"

@@ -73,19 +73,26 @@ class GroupReader(Fetcher):
 
     async def _look(self) -> None:
         await self.look()
-        self.known |= {(spot.topic_id, spot.partition): spot for spot in self.spots}
+        self.known |= {self._piece_at(spot): spot for spot in self.spots}
+
+    def _piece_at(self, spot: Spot) -> Piece:
+        return spot.topic_id, spot.partition
+
+    def _readable(self) -> set[Piece]:
+        """Those of its partitions that it reads."""
+        return self.owned
 
     def _keep_positions(self) -> None:
         """Read only what it still has."""
         held = self.owned | self.revoking
-        left = {spot: at for spot, at in self.positions.items() if (spot.topic_id, spot.partition) in held}
+        left = {spot: at for spot, at in self.positions.items() if self._piece_at(spot) in held}
         if left != self.positions:
             self.assign(left, unknown=True)
 
     async def _find_positions(self) -> None:
         """Begin with new partitions where the group has committed. Raises Lost."""
-        placed = {(spot.topic_id, spot.partition) for spot in self.positions}
-        for piece in sorted(self.owned - placed):
+        placed = {self._piece_at(spot) for spot in self.positions}
+        for piece in sorted(self._readable() - placed):
             if piece not in self.known:
                 await self._look()
             spot = self.known.get(piece)

@@ -34,7 +34,7 @@ class MixedConsumer(Consumer):
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
-        self.is_classic = False
+        self.is_classic = self.is_settling = False
         self.group = f"mixed-{host}"
 
     def _new_process(self) -> None:
@@ -60,6 +60,15 @@ class MixedConsumer(Consumer):
         self._subscribe()
         self._end_generation()
         return None
+
+    async def _settle(self) -> None:
+        """Raises Lost."""
+        if self.is_classic and not self.is_settling:
+            # Topics may have come since the generation began: the leader has to look at them again.
+            self._end_generation()
+        else:
+            await super()._settle()
+        self.is_settling = True
 
     def _end_generation(self) -> None:
         """Give up all partitions; the same member joins again."""
