@@ -139,6 +139,11 @@ async def _fetch(
     if ctx.version >= RENEW_VERSION and request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
         # Kafka's handler fails on it.
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if request.max_bytes < 0:
+        # Its log fails.
+        return FetchResult(
+            {**refused, **{each: failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)) for each in interested}}
+        )
     max_bytes = min(request.max_bytes, ctx.broker.config["fetch.max.bytes"])
     rate = _quota(ctx)
     if rate is not None:

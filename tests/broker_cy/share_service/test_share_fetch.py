@@ -180,6 +180,19 @@ def test_limits_of_one_fetch(tmp_path: Path) -> None:
     with_broker(tmp_path, work)
 
 
+def test_a_negative_number_of_bytes_acquires_nothing(tmp_path: Path) -> None:
+    """If this fails, records are locked by a request that Kafka answers with an error of each partition."""
+
+    async def work(broker: ShareBroker, topic: UUID) -> None:
+        await broker.produce(10)
+        a = await broker.consumer("a")
+        assert await a.fetch(topic, wait_ms=WAIT_MS, max_bytes=-1) == []
+        assert a.part(0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await a.fetch(wait_ms=WAIT_MS) == [Range(0, 9, 1)]
+
+    with_broker(tmp_path, work)
+
+
 def test_the_locks_of_a_partition_are_limited(tmp_path: Path) -> None:
     """If this fails, one group holds any number of records in memory."""
 
