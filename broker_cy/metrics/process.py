@@ -38,7 +38,7 @@ def read() -> ProcessStats:
         cpu_s=usage.ru_utime + usage.ru_stime,
         resident_bytes=int(resident) * _PAGE_BYTES,
         virtual_bytes=int(virtual) * _PAGE_BYTES,
-        open_fds=len(os.listdir("/proc/self/fd")),
+        open_fds=_open_fds(),
         max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         start_time_s=_start_time_s(),
         minor_faults=usage.ru_minflt,
@@ -48,6 +48,11 @@ def read() -> ProcessStats:
         disk_read_bytes=io.get("read_bytes", 0),
         disk_written_bytes=io.get("write_bytes", 0),
     )
+
+
+def _open_fds() -> int:
+    """Linux 6.2 and later have the number as the size of the directory; a list of 10,000 takes 10 ms."""
+    return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
 
 
 def _io() -> dict[str, int]:

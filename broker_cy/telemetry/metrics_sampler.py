@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker_cy.connections.activity import Activity
 from broker_cy.core.supervision import keep_running
 from broker_cy.events.own_topic import OwnTopic
 from broker_cy.metadata.topic_names import BROKER_METRICS
@@ -34,6 +35,8 @@ TOPICS_MAX = 500
 CONNECTIONS_MAX = 200
 # Partitions that are read in one turn of the loop.
 PARTITIONS_PER_TURN = 5_000
+# Connections that are read in one turn of the loop, in 1 or 2 ms.
+CONNECTIONS_PER_TURN = 10_000
 
 
 def times_of(values: Snapshot) -> Times:
@@ -74,7 +77,6 @@ class MetricsSampler:
         self._errors: dict[tuple[int, int], int] = {}
         self._apis: dict[int, tuple[int, int, int]] = {}
         self._topics: dict[bytes, tuple[int, int, int]] = {}
-        self._connections: dict[str, tuple[int, int, int]] = {}
         self._quotas = QuotaSamples(broker.quotas)
 
     def start(self) -> None:
@@ -124,7 +126,7 @@ class MetricsSampler:
         sample.sync_rounds = self._since("rounds", core.commit.rounds)
         sample.unflushed_bytes = broker.log_manager.totals.unflushed_bytes
         self._read_apis(sample)
-        self._read_connections(sample)
+        await self._read_connections(sample)
         await self._read_topics(sample)
         await self._read_coordinators(sample)
         await self._quotas.read(sample, int(broker.clock.monotonic() * 1000))
@@ -172,29 +174,25 @@ class MetricsSampler:
                 sample.apis.setdefault(api_name(key), Api()).errors[error_name(code)] = grown
         self._errors = errors
 
-    def _read_connections(self, sample: Sample) -> None:
-        now: dict[str, tuple[int, int, int]] = {}
-        busy: list[Connection] = []
-        newest_ms = max((connection.last_active_ms for connection in self._core.connections), default=0)
-        for connection in self._core.connections:
-            counts = connection.requests, connection.bytes_in, connection.bytes_out
-            now[connection.connection_id] = counts
-            before = self._connections.get(connection.connection_id, (0, 0, 0))
-            if counts != before:
-                busy.append(
-                    Connection(
-                        connection.connection_id,
-                        connection.client_id.decode("utf-8", "replace"),
-                        connection.client_host,
-                        connection.listener,
-                        max(0, newest_ms - connection.opened_ms),
-                        *(after - earlier for after, earlier in zip(counts, before, strict=True)),
-                    )
-                )
-        self._connections = now
-        busy.sort(key=lambda each: each.in_bytes + each.out_bytes, reverse=True)
-        sample.busy = busy[:CONNECTIONS_MAX]
-        sample.busy_left_out = len(busy) - len(sample.busy)
+    async def _read_connections(self, sample: Sample) -> None:
+        activity = Activity(CONNECTIONS_MAX)
+        connections = list(self._core.connections)
+        for start in range(0, len(connections), CONNECTIONS_PER_TURN):
+            if start:
+                await asyncio.sleep(0)
+            activity.look(connections, start, start + CONNECTIONS_PER_TURN)
+        sample.busy = [
+            Connection(
+                connection.connection_id,
+                connection.client_id.decode("utf-8", "replace"),
+                connection.client_host,
+                connection.listener,
+                max(0, activity.newest_ms - connection.opened_ms),
+                *counts,
+            )
+            for connection, *counts in activity.busiest()
+        ]
+        sample.busy_left_out = activity.count - len(sample.busy)
 
     async def _read_topics(self, sample: Sample) -> None:
         now: dict[bytes, tuple[int, int, int]] = {}

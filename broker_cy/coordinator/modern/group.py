@@ -63,6 +63,7 @@ class EpochGroup(Group, Generic[E, T]):
     __slots__ = (
         "_refresh_at_ms",
         "_refresh_epoch",
+        "_settled_epoch",
         "assigned_at_ms",
         "assignment_epoch",
         "epoch",
@@ -90,6 +91,8 @@ class EpochGroup(Group, Generic[E, T]):
         # epoch than the group's was undone.
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
+        # Live state: the assignment whose parts all members are known to have. Each sample of the metrics asks.
+        self._settled_epoch: int | None = None
         self.journal = Journal()
         # Live state: the members whose newest heartbeat had nothing new. Bounded by the members.
         self.steady: dict[str, SteadyMember[Any]] = {}
@@ -146,6 +149,7 @@ class EpochGroup(Group, Generic[E, T]):
     def put_member(self, member_id: str, new: E | None) -> E | None:
         """Add, replace or (None) remove a member; returns the old one."""
         self.steady.pop(member_id, None)
+        self._settled_epoch = None
         if new is None:
             return self.members.pop(member_id, None)
         old = self.members.get(member_id)
@@ -184,9 +188,14 @@ class EpochGroup(Group, Generic[E, T]):
     @property
     def is_stable(self) -> bool:
         """Whether every member has its part of the newest assignment."""
-        return self.epoch <= self.assignment_epoch and all(
-            member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()
-        )
+        assignment_epoch = self.assignment_epoch
+        if self.epoch > assignment_epoch:
+            return False
+        if self._settled_epoch != assignment_epoch and all(
+            member.is_reconciled_to(assignment_epoch) for member in self.members.values()
+        ):
+            self._settled_epoch = assignment_epoch
+        return self._settled_epoch == assignment_epoch
 
 
 class ModernGroup(EpochGroup[M, Assignment]):
