@@ -1,6 +1,7 @@
 """The operations that are counted: each has one request in flight on one connection and checks every response.
 
-JoinGroup 1, SyncGroup 0, Heartbeat 4 and ConsumerGroupHeartbeat 1 are encoded by hand, as in bench.wire.protocol.
+JoinGroup 1, SyncGroup 0, Heartbeat 4, ConsumerGroupHeartbeat 1 and ShareGroupHeartbeat 1 are encoded by hand, as in
+bench.wire.protocol.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from bench.targets.brokers import Address
 from bench.wire import protocol
 from bench.wire.protocol import Client, ProtocolError, Template, check, compact
 
-JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = 11, 12, 14, 68
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT = 11, 12, 14, 68, 76
 PARTITION = 0
 RECORD_BYTES, BATCH_BYTES, FETCH_BYTES = 100, 16 << 10, 1 << 20
 GROUP, TOPIC = "bench-check", "bench-check"
@@ -31,7 +32,8 @@ Operation = Callable[[], None]
 
 # Operations, and their requests in one counted window: enough that timers stay far below one percent of the count.
 REQUESTS = {"produce 16 KiB batch of 100 B records": 400, "produce one 100 B record": 800, "fetch 1 MB": 200}
-REQUESTS |= {"heartbeat": 800, "consumer group heartbeat": 800}
+REQUESTS |= {"heartbeat": 800, "consumer group heartbeat": 800, "share group heartbeat": 800}
+NULL = b"\0"
 
 
 def prepare(address: Address, pid: int, stack: ExitStack) -> dict[str, Operation]:
@@ -43,7 +45,7 @@ def prepare(address: Address, pid: int, stack: ExitStack) -> dict[str, Operation
     with Client(address) as client:
         for topic in ("batches", "singles", "backlog"):
             client.create_topic(f"{TOPIC}-{topic}", 1, {})
-    batches, singles, fetching, member, consumer = (stack.enter_context(Client(address)) for _ in range(5))
+    batches, singles, fetching, member, consumer, sharer = (stack.enter_context(Client(address)) for _ in range(6))
     backlog = protocol.produce_request(f"{TOPIC}-backlog", PARTITION, batch, records)
     fetching.produce_when_ready(backlog)
     for _ in range(FETCH_BYTES // len(batch) + 1):
@@ -55,7 +57,14 @@ def prepare(address: Address, pid: int, stack: ExitStack) -> dict[str, Operation
     of_backlog = protocol.fetch_request(f"{TOPIC}-backlog", PARTITION, FETCH_BYTES)
     fetch = fetch_same(fetching, of_backlog, len(batch), pid)
     producing = (partial(produce, batches, of_batches), partial(produce, singles, of_singles))
-    made = (*producing, fetch, join(member), join_consumer_group(consumer))
+    names = b"\x02" + compact(TOPIC.encode())
+    # Neither instance id nor rack; of the rest, neither expression, assignor nor partitions.
+    joining = NULL * 2 + struct.pack(">i", SESSION_MS) + names + NULL * 2 + b"\x01" + NULL
+    steady = NULL * 2 + struct.pack(">i", -1) + NULL * 5
+    of_consumer = join_modern_group(consumer, CONSUMER_GROUP_HEARTBEAT, joining, steady)
+    # No rack.
+    of_sharer = join_modern_group(sharer, SHARE_GROUP_HEARTBEAT, NULL + names + NULL, NULL * 3)
+    made = (*producing, fetch, join(member), of_consumer, of_sharer)
     return dict(zip(REQUESTS, made, strict=True))
 
 
@@ -164,36 +173,33 @@ def join(client: Client) -> Operation:
     return operation
 
 
-def join_consumer_group(client: Client) -> Operation:
-    """Return the operation of the heartbeat of a member of the consumer protocol (KIP-848), the only one of its group,
-    whose topic does not exist. The first call joins: its session would not last until then."""
-    group, member, none = f"{GROUP}-consumers".encode(), b"member", b"\0"
-    offsets.until_ready(partial(offsets.find, client, group.decode()))
+def join_modern_group(client: Client, key: int, joining: bytes, steady: bytes) -> Operation:
+    """Return the operation of the heartbeat `key`, version 1, of the only member of a consumer group (KIP-848) or share
+    group (KIP-932). Its topic does not exist. `joining` and `steady` are the fields after the member epoch. The first
+    call joins: its session would not last until then."""
+    named = compact(f"{GROUP}-{key}".encode()) + compact(b"member")
+    offsets.until_ready(partial(offsets.find, client, f"{GROUP}-{key}"))
     found: list[int] = []
 
     def ask() -> int:
-        names = b"\x02" + compact(TOPIC.encode())
-        # Neither instance id nor rack; of the rest, neither expression, assignor nor partitions.
-        body = none * 2 + struct.pack(">i", SESSION_MS) + names + none * 2 + b"\x01" + none
-        code, epoch = beat(client, compact(group) + compact(member) + struct.pack(">i", 0) + body)
+        code, epoch = beat(client, key, named + struct.pack(">i", 0) + joining)
         found.append(epoch)
         return code
 
     def operation() -> None:
         if not found:
             offsets.until_ready(ask)
-        steady = compact(group) + compact(member) + struct.pack(">i", found[-1])
-        code, epoch = beat(client, steady + none * 2 + struct.pack(">i", -1) + none * 5)
-        check(code, "ConsumerGroupHeartbeat")
+        code, epoch = beat(client, key, named + struct.pack(">i", found[-1]) + steady)
+        check(code, f"heartbeat {key}")
         if epoch != found[-1]:
-            raise ProtocolError(f"ConsumerGroupHeartbeat: member epoch {epoch}, expected {found[-1]}")
+            raise ProtocolError(f"heartbeat {key}: member epoch {epoch}, expected {found[-1]}")
 
     return operation
 
 
-def beat(client: Client, body: bytes) -> tuple[int, int]:
-    """Send a ConsumerGroupHeartbeat; returns the error code and the member epoch of the response."""
-    reader = client.call(CONSUMER_GROUP_HEARTBEAT, 1, body)
+def beat(client: Client, key: int, body: bytes) -> tuple[int, int]:
+    """Send a heartbeat; returns the error code and the member epoch of the response."""
+    reader = client.call(key, 1, body)
     reader.take(4)
     code = reader.number(2)
     reader.string()
