@@ -115,16 +115,25 @@ def catch_up_s(lag: int, gain_per_s: float) -> float | None:
     return lag / gain_per_s if gain_per_s > 0 else None
 
 
-def sum_of(trends: Iterable[Trend | None], lag: int) -> Trend | None:
-    """The trend of a group from those of its partitions; None if none has one."""
-    known = [each for each in trends if each is not None]
+def sum_of(parts: Iterable[tuple[int, Trend | None]]) -> Trend | None:
+    """The trend of a group from the lag and the trend of each of its partitions. None if none has a trend, or if that
+    of a partition with lag is unknown: the rates of the others do not tell when its lag is gone.
+    """
+    known: list[Trend] = []
+    total = 0
+    for lag, each in parts:
+        total += lag
+        if each is not None:
+            known.append(each)
+        elif lag:
+            return None
     if not known:
         return None
     consumed, produced = sum(each.consumed_per_s for each in known), sum(each.produced_per_s for each in known)
     # The slowest partition decides: the speed of the others does not help it.
     times = [each.catch_up_s for each in known]
     slowest = None if None in times else max(each for each in times if each is not None)
-    return Trend(consumed, produced, 0.0 if lag == 0 else slowest)
+    return Trend(consumed, produced, 0.0 if total == 0 else slowest)
 
 
 def time_lag_ms(lag: int, record_ms: int | None, now_ms: int) -> int | None:

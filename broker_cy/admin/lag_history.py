@@ -13,7 +13,7 @@ from broker_cy.client.turns import Turns
 
 # Samples of a window: two minutes at one sample every 10 s.
 SAMPLES_MAX = 12
-# Partitions that are watched, over all groups: about 140 MB. Further ones get no status.
+# Partitions that are watched, over all groups: about 140 MB. Further ones get no status, and their groups no trend.
 WINDOWS_MAX = 200_000
 # A sample is five numbers; -1 stands for an unknown one.
 _FIELDS = 5
@@ -100,6 +100,8 @@ class LagHistory:
         self._samples_max = samples_max
         self._windows_max = windows_max
         self._groups: dict[str, dict[TopicPartition, Window]] = {}
+        # Groups with a lag in partitions beyond `windows_max`.
+        self._partly: set[str] = set()
         self._count = 0
 
     def note(self, lags: Iterable[GroupLag], at_ms: int, has_members: Mapping[str, bool] | None = None) -> int:
@@ -108,6 +110,7 @@ class LagHistory:
         for group in lags:
             windows = self._groups.setdefault(group.group_id, {})
             members = None if has_members is None else has_members.get(group.group_id)
+            is_partly = False
             for part in group.partitions:
                 position = part.position
                 if part.end is None or position is None:
@@ -116,10 +119,12 @@ class LagHistory:
                 if window is None:
                     if self._count >= self._windows_max:
                         refused += 1
+                        is_partly = is_partly or bool(part.lag)
                         continue
                     window = windows[part.partition] = Window()
                     self._count += 1
                 window.add(Sample(at_ms, position, part.end, part.commit_ms, members), self._samples_max)
+            (self._partly.add if is_partly else self._partly.discard)(group.group_id)
             gone = [key for key, window in windows.items() if window.seen_at_ms != at_ms]
             for key in gone:
                 del windows[key]
@@ -131,6 +136,7 @@ class LagHistory:
         wanted = set(group_ids)
         for group_id in [each for each in self._groups if each not in wanted]:
             self._count -= len(self._groups.pop(group_id))
+            self._partly.discard(group_id)
 
     def samples(self, group_id: str, partition: TopicPartition) -> list[Sample]:
         """The window of one partition, the oldest sample first."""
@@ -160,17 +166,16 @@ class LagHistory:
             return Status.UNKNOWN, None
         turns = Turns()
         statuses: set[Status] = set()
-        trends: list[Trend | None] = []
-        lag = 0
+        trends: list[tuple[int, Trend | None]] = []
         for key, window in list(windows.items()):
             if wanted is None or wanted(key):
                 statuses.add(window.status())
-                trends.append(window.trend())
-                lag += window.lag
+                trends.append((window.lag, window.trend()))
             await turns.pause()
-        return worst(statuses), sum_of(trends, lag)
+        return worst(statuses), None if group_id in self._partly else sum_of(trends)
 
     def trend(self, group_id: str) -> Trend | None:
-        """Velocity of the group and its time to catch up; None with too few samples."""
-        windows = self._groups.get(group_id, {}).values()
-        return sum_of([window.trend() for window in windows], sum(window.lag for window in windows))
+        """Velocity of the group and its time to catch up; None with too few samples of a partition with lag."""
+        if group_id in self._partly:
+            return None
+        return sum_of((window.lag, window.trend()) for window in self._groups.get(group_id, {}).values())

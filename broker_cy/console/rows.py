@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
@@ -23,6 +23,8 @@ from broker_cy.reporting.tone import Tone
 
 LogDirs = Outcome[int, tuple[LogDir, ...]]
 
+# A smaller change of the lag counts as none: it is one record in twenty seconds.
+TREND_LEAST_PER_S: Final = 0.05
 STATUS_TONES = {
     Status.OK: Tone.GOOD,
     Status.UNKNOWN: Tone.MUTED,
@@ -246,7 +248,9 @@ def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:
         return "-"
     if lag_trend.catch_up_s is not None:
         return duration(lag_trend.catch_up_s * 1000)
-    least_s = None if lag is None else catch_up_s(lag, -lag_trend.lag_per_s)
+    # The sum of rates that cancel each other out is not exactly 0.
+    is_falling = lag_trend.lag_per_s <= -TREND_LEAST_PER_S
+    least_s = catch_up_s(lag, -lag_trend.lag_per_s) if lag is not None and is_falling else None
     return "never" if least_s is None else f"≥ {duration(least_s * 1000)}"
 
 

@@ -76,7 +76,7 @@ def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
     status, trend = view.status, view.trend
     if scope.topics != EVERYTHING:
         rows = list(rows_of(view, session))
-        status, trend = worst(row.status for row in rows), sum_of([row.trend for row in rows], lag.total)
+        status, trend = worst(row.status for row in rows), sum_of((row.lag or 0, row.trend) for row in rows)
     times = [time for part in lag.partitions if (time := view.times_ms.get(part.partition)) is not None]
     lost = sum(part.lost for part in lag.partitions)
     facts = [

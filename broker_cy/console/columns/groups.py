@@ -18,13 +18,11 @@ from broker_cy.console.members import (
     parts_text,
     process_of,
 )
-from broker_cy.console.rows import STATUS_TONES, LagRow, assignment_text, catch_up_text
+from broker_cy.console.rows import STATUS_TONES, TREND_LEAST_PER_S, LagRow, assignment_text, catch_up_text
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, count, duration, short
 from broker_cy.reporting.tone import Tone
 
-# A smaller change of the lag counts as none: it is one record in twenty seconds.
-TREND_LEAST_PER_S: Final = 0.05
 # Order of the states: groups whose members wait for an assignment are first, groups without members are last.
 _STATE_RANKS: Final[Mapping[str, int]] = {"Stable": 1, "Empty": 2, "Dead": 3}
 

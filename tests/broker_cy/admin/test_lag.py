@@ -96,11 +96,30 @@ def test_velocity_and_time_to_catch_up() -> None:
     assert trend(window((1, 2))) is None
     assert trend([Sample(5, 1, 2), Sample(5, 2, 2)]) is None
     assert catch_up_s(0, -5.0) == 0.0
-    both = sum_of([gaining, losing, None], 1650)
+    both = sum_of([(600, gaining), (1050, losing), (0, None)])
     assert both is not None
     assert both.consumed_per_s == 350
     assert both.catch_up_s is None
-    assert sum_of([None], 5) is None
+    assert sum_of([(5, None)]) is None
+
+
+def test_a_lag_without_rates_is_not_promised_to_be_gone() -> None:
+    """If this fails, "catch-up 0 ms" stands beside the lag of a group that was sampled once, or only in part."""
+    history = LagHistory(windows_max=2)
+    history.note([lag_of("new", (0, 9, 9))], SECOND)
+    # The group has committed its first offset in partition 1.
+    history.note([lag_of("new", (0, 10, 10), (1, 5, 90))], 2 * SECOND)
+    assert history.trend("new") is None
+    history.note([lag_of("new", (0, 11, 11), (1, 15, 90))], 3 * SECOND)
+    trend_of = history.trend("new")
+    assert trend_of is not None
+    assert trend_of.catch_up_s == 7.5
+    # Partition 2 has a lag, and is not watched.
+    history.note([lag_of("new", (0, 11, 11), (1, 90, 90), (2, 5, 90))], 4 * SECOND)
+    assert history.trend("new") is None
+    assert asyncio.run(history.judged("new")) == (Status.OK, None)
+    history.note([lag_of("new", (0, 11, 11), (1, 90, 90), (2, 90, 90))], 5 * SECOND)
+    assert history.trend("new") is not None
 
 
 def test_time_lag() -> None:
@@ -133,7 +152,7 @@ def test_judging_in_turns_gives_the_same() -> None:
         history.note(lags, 1_000 * (at + 1))
     for group in looks:
         samples = [history.samples(group, TopicPartition("t", n)) for n in range(3)]
-        assert history.trend(group) == sum_of([trend(each) for each in samples], sum(each[-1].lag for each in samples))
+        assert history.trend(group) == sum_of((each[-1].lag, trend(each)) for each in samples)
         assert history.status(group) is worst(judge(each) for each in samples)
     for group in (*looks, "absent"):
         assert asyncio.run(history.judged(group)) == (history.status(group), history.trend(group))

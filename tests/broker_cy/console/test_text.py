@@ -57,6 +57,7 @@ def test_a_character_that_a_cut_goes_through_does_not_make_it_binary() -> None:
         (Trend(30, 10, None), 100, "≥ 5.0 s"),
         (Trend(10, 30, None), 100, "never"),
         (Trend(10, 10, None), 100, "never"),
+        (Trend(10.1 + 10.2, 30 * 0.1 + 17.3, None), 100, "never"),
         (Trend(30, 10, None), None, "never"),
         (Trend(30, 10, 0.0), 0, "-"),
         (None, 100, "-"),
