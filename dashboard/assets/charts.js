@@ -6,7 +6,7 @@
   const core = window.dashboard.core;
   // Plotly shows its buttons while the pointer is over a chart. Without a pointer they would always cover the legend.
   const hasPointer = !matchMedia("(hover: none)").matches;
-  const CONFIG = { displayModeBar: hasPointer ? "hover" : false, displaylogo: false, responsive: true, showSendToCloud: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  const CONFIG = { displayModeBar: hasPointer ? "hover" : false, displaylogo: false, responsive: false, showSendToCloud: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
   const DASHES = ["solid", "dash", "dot", "dashdot"];
 
   // Colours of the theme. Each is read once, because reading one computes the styles of the document.
@@ -60,6 +60,9 @@
   const base = (state) => ({
     uirevision: "fixed",
     margin: { l: 64, r: 12, t: 30, b: 34 },
+    // Both, so that Plotly never takes a size of its own: on a resize it would give the chart the height of its place,
+    // which has the height of the chart.
+    width: state.width,
     height: state.height || 220,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -206,11 +209,13 @@
       let state = null;
       let closed = false;
       let listens = false;
+      let width = 0;
       let Plotly = null;
       core.load("Plotly").then((found) => { Plotly = found; later(); }, (error) => panel.refused(error.message));
       const draw = () => {
-        if (closed || Plotly === null || state === null || panel.body.hidden) return;
-        const [traces, layout] = figure({ height: panel.options.height, unit: panel.options.unit, width: place.clientWidth, ...state });
+        if (closed || Plotly === null || state === null || panel.body.hidden || place.clientWidth === 0) return;
+        width = place.clientWidth;
+        const [traces, layout] = figure({ height: panel.options.height, unit: panel.options.unit, width, ...state });
         Plotly.react(place, traces, layout, CONFIG);
         if (!listens) {
           listens = true;
@@ -227,10 +232,13 @@
       panel.body.append(note);
       const view = core.simple(panel, (next) => { state = next; tell(); later(); }, isEmpty);
       document.addEventListener("dashboard-theme", later);
+      const sizes = new ResizeObserver(() => { if (place.clientWidth !== width) later(); });
+      sizes.observe(place);
       return {
         redraw() { view.redraw(); },
         close() {
           closed = true;
+          sizes.disconnect();
           view.close();
           document.removeEventListener("dashboard-theme", later);
           if (Plotly !== null) Plotly.purge(place);
