@@ -41,6 +41,8 @@ SICK_TOPICS_MAX = 1_000
 # They are found in an answer of this age at most: that of the feed of topics.
 TOPICS_AGE_S = 5.0
 MOVES_RATE_MS = 15_000
+# The age up to which a list of groups decides the type of a group: one may be deleted, and its name taken by another.
+TYPES_AGE_S = 60.0
 # Groups whose lag one request asks for.
 LAG_GROUPS_A_CALL = 50
 _TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
@@ -88,6 +90,9 @@ class Session:
         self._sizes: Mapping[str, int] = {}
         # The groups of each topic, from the newest lags of all groups.
         self._readers: Mapping[str, Mapping[str, int]] | None = None
+        # The type of each group, from the newest list of all groups, and when that came.
+        self._types: Mapping[str, str] = {}
+        self._types_at_s = 0.0
         # The answers of `moves` over which the rate is computed, and when they came.
         self._moved: deque[tuple[int, Moving]] = deque()
         # As the sizes, for the counts of topics and partitions.
@@ -146,13 +151,23 @@ class Session:
         return self._counts
 
     def groups(self) -> Feed[tuple[GroupListing, ...]]:
-        return self._feeds.get("groups", self._quick.groups.listed, 5.0)
+        return self._feeds.get("groups", self._listed, 5.0)
 
     def group_lags(self) -> Feed[dict[str, GroupSummary]]:
         return self._feeds.get("lags", self._all_lags, 5.0, 30.0)
 
     def group(self, group_id: str) -> Feed[GroupView]:
         return self._feeds.get(("group", group_id), lambda: self._group(group_id), 2.0)
+
+    def group_type(self, group_id: str) -> str:
+        """Return the type of a group by its last description, else by a list that is at most TYPES_AGE_S old; empty if
+        neither has it. Sends no request.
+        """
+        view = self.group(group_id).value
+        if view is not None:
+            return view.description.group_type
+        is_new = bool(self._types) and asyncio.get_running_loop().time() - self._types_at_s <= TYPES_AGE_S
+        return self._types.get(group_id, "") if is_new else ""
 
     def partitions(self, topic: str) -> Feed[tuple[PartitionRow, ...]]:
         return self._feeds.get(("partitions", topic), lambda: self._partitions(topic), 3.0)
@@ -232,8 +247,14 @@ class Session:
             self._moved.append((at_ms, now))
         return now
 
-    async def _all_lags(self) -> dict[str, GroupSummary]:
+    async def _listed(self) -> tuple[GroupListing, ...]:
         listed = await self._quick.groups.listed()
+        self._types = {group.group_id: group.group_type for group in listed}
+        self._types_at_s = asyncio.get_running_loop().time()
+        return listed
+
+    async def _all_lags(self) -> dict[str, GroupSummary]:
+        listed = await self._listed()
         ids = [group.group_id for group in listed]
         members = {group.group_id: group.state not in WITHOUT_MEMBERS for group in listed if group.state}
         found: dict[str, GroupSummary] = {}

@@ -1,4 +1,5 @@
-// Panels of kind "facts": names with their values.
+// Panels of kind "facts": names with their values. `query` of a state are parameters of the page that the subject itself
+// decides, as the type of a group; the option of this name has those for which the page was built.
 "use strict";
 
 (() => {
@@ -9,7 +10,13 @@
       const list = core.element("dl", { class: "facts" });
       panel.body.replaceChildren(list);
       const shown = new Map();
+      let asked = "";
       const show = (state) => {
+        const query = JSON.stringify(state.query);
+        if (query !== JSON.stringify(panel.options.query) && query !== asked) {
+          asked = query;
+          core.rebuild(state.query);
+        }
         const names = state.facts.map(([name]) => name);
         if (names.join("\n") !== [...shown.keys()].join("\n")) {
           shown.clear();

@@ -11,6 +11,15 @@
     window.scrollTo(0, 0);
   };
 
+  // Builds the page again, with these parameters. If the address has them already, the server knows them by now: they are
+  // removed, because Dash builds a page only if its address changes.
+  core.rebuild = (query) => {
+    const now = core.query();
+    const isNew = Object.entries(query).some(([name, value]) => now.get(name) !== value);
+    core.setQuery(isNew ? query : Object.fromEntries(Object.keys(query).map((name) => [name, ""])));
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  };
+
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = event.target.closest("a[href]");

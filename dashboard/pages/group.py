@@ -33,6 +33,7 @@ from broker_cy.reporting.tone import Tone
 from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.columns import table_column
+from dashboard.collector.patches import State
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
@@ -107,6 +108,11 @@ class GroupFacts(GroupChannel, FactsChannel):
         view = self.view
         return None if view is None else facts_of(view, self.session, self.scope)
 
+    async def state(self) -> State | None:
+        """With the query of the page: the browser builds it again if it was built for another type of group."""
+        state, view = await super().state(), self.view
+        return None if state is None or view is None else {**state, "query": {"type": view.description.group_type}}
+
 
 @channel("group-lag")
 class Lag(GroupChannel, TableChannel[LagRow]):
@@ -145,13 +151,14 @@ class Lag(GroupChannel, TableChannel[LagRow]):
 
 @channel("group-share-lag")
 class ShareLag(Lag):
-    """Every partition that a share group has read. Its members have no partition to themselves."""
+    """Every partition that a share group has read. Its members have no partition to themselves, and commit nothing."""
 
     COLUMNS = tuple(
         replace(column, title=groups.START_OFFSET.title, hint=groups.START_OFFSET.hint)
         if column.key == groups.COMMITTED.key
         else column
         for column in Lag.COLUMNS
+        if column.key != groups.LAST_COMMIT.key
     )
 
 
@@ -209,19 +216,53 @@ class DeleteOffsets(GroupAct):
         return await plan_delete_offsets(call.client, call.command, call.param("group"), keys)
 
 
+def _lag_table(cluster: str, group: str, kind: str) -> Component:
+    name, columns = ("group-share-lag", ShareLag.COLUMNS) if kind == SHARE else ("group-lag", Lag.COLUMNS)
+    return table(
+        "Lag by partition",
+        name,
+        columns,
+        cluster=cluster,
+        params={"group": group},
+        noun="partition",
+        can_mark=True,
+        height_rows=12,
+        empty="The group has no offsets.",
+        note="Time lag: = comes from the broker's event of the commit, ~ was just read from the log.",
+        actions=[
+            act_button("Reset marked", "reset-group", role=Role.OPERATOR, needs="State", rows="marked", group=group),
+            act_button(
+                "Delete offsets of marked",
+                "delete-group-offsets",
+                role=Role.OPERATOR,
+                destructive=True,
+                needs="State",
+                rows="marked",
+                group=group,
+            ),
+        ],
+    )
+
+
 def layout(context: Context, cluster: str, group: str = "", range: str = "", type: str = "", **_: str) -> Component:
     subject = {"group": group}
     kind = type_of(context, cluster, group, type)
-    lag, lag_columns = ("group-share-lag", ShareLag.COLUMNS) if kind == SHARE else ("group-lag", Lag.COLUMNS)
     chosen = {**subject, **({"range": range} if range else {})}
-    sampled = "Live for ten minutes; older points, and other ranges, at the group's commits."
+    if kind == SHARE:
+        lag = "Records that were not completed. Live for ten minutes: a share group commits nothing."
+        no_lag = "Share groups commit nothing, so that only the live range has their lag."
+    else:
+        lag = (
+            "Offsets that were not read. Live for ten minutes; older points, and other ranges, at the group's commits."
+        )
+        no_lag = "The group committed nothing in this range."
     return shell(
         context,
         cluster,
         "group",
         f"Group {clean(group)}",
         [
-            panel("State", "group-facts", "facts", cluster=cluster, params=subject),
+            panel("State", "group-facts", "facts", cluster=cluster, params=subject, options={"query": {"type": kind}}),
             panel(
                 "Lag over time",
                 "group-lag-records",
@@ -229,8 +270,8 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", typ
                 cluster=cluster,
                 params=chosen,
                 options=_CHART,
-                note=f"Offsets that were not read. {sampled} Marks are rebalances. At most {LINES_MAX} partitions.",
-                empty="The group committed nothing in this range.",
+                note=f"{lag} Marks are rebalances. At most {LINES_MAX} partitions.",
+                empty=no_lag,
             ),
             panel(
                 "Time lag over time",
@@ -240,40 +281,16 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", typ
                 params=chosen,
                 options=_CHART,
                 note="Age of the first record that was not read: exact, from the timestamps of the records.",
-                empty="The group committed nothing in this range.",
+                empty=no_lag,
             ),
-            table(
-                "Lag by partition",
-                lag,
-                lag_columns,
-                cluster=cluster,
-                params=subject,
-                noun="partition",
-                can_mark=True,
-                height_rows=12,
-                empty="The group has no offsets.",
-                note="Time lag: = comes from the broker's event of the commit, ~ was just read from the log.",
-                actions=[
-                    act_button(
-                        "Reset marked", "reset-group", role=Role.OPERATOR, needs="State", rows="marked", group=group
-                    ),
-                    act_button(
-                        "Delete offsets of marked",
-                        "delete-group-offsets",
-                        role=Role.OPERATOR,
-                        destructive=True,
-                        needs="State",
-                        rows="marked",
-                        group=group,
-                    ),
-                ],
-            ),
-            *member_tables(cluster, subject, kind),
+            # The browser adds the type to the address as soon as the state has it.
+            *([_lag_table(cluster, group, kind), *member_tables(cluster, subject, kind)] if kind else []),
         ],
         crumbs=[("Groups", page_path(cluster, "groups"))],
         actions=[
             ranges(cluster, "group", range, **subject),
             link("Rebalances", page_path(cluster, "rebalances", group=group, range=range)),
+            link("Settings", page_path(cluster, "group-settings", group=group)),
             act_button("Reset offsets", "reset-group", role=Role.OPERATOR, needs="State", group=group),
             act_button(
                 "Delete",

@@ -22,12 +22,10 @@ from broker_cy.console.listeners import Source
 from broker_cy.console.members import MemberRow, TaskRow, holder_name, member_rows, task_rows
 from dashboard.collector.channel import Channel, TableChannel, channel
 from dashboard.collector.columns import table_column
+from dashboard.collector.frames import Health
 from dashboard.components.panel import table
 from dashboard.context import Context
 from dashboard.pages.groups import seen_view
-
-# A group whose type is unknown is shown as one of consumers, whose columns include those of classic groups.
-_UNKNOWN_AS: Final = CONSUMER
 
 
 class GroupChannel(Channel):
@@ -208,6 +206,12 @@ class InFlight(GroupChannel, TableChannel[in_flight.RunRow]):
             return None
         return () if view.in_flight is None else in_flight.run_rows(view.in_flight, view.description)
 
+    def health(self) -> Health:
+        health, view = super().health(), self.view
+        if health.error or view is None or view.in_flight is not None:
+            return health
+        return Health(health.age_ms, "No broker reports records in flight (brokercy.metrics.listener).", True)
+
     def row_id(self, row: in_flight.RunRow) -> str:
         return f"{row.run.partition} {row.run.first_offset}"
 
@@ -224,12 +228,12 @@ _MEMBERS: Final[Mapping[str, tuple[str, type[Members]]]] = {
 
 
 def type_of(context: Context, cluster: str, group: str, given: str) -> str:
-    """Return the type of a group: that of the link (`given`), or of the last list of groups."""
-    if given in _MEMBERS:
-        return given
-    listed = context.hub(cluster).session.groups().value or ()
-    known = next((each.group_type for each in listed if each.group_id == group), "")
-    return known if known in _MEMBERS else _UNKNOWN_AS
+    """Return the type of a group, which decides what its page has: that of the newest answer of the cluster, else that
+    of the address (`given`); empty if neither is known.
+    """
+    session = context.hub(cluster).session
+    sees = group and context.identity().scope.sees_group(group)
+    return next((each for each in (session.group_type(group) if sees else "", given) if each in _MEMBERS), "")
 
 
 def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[Component]:
@@ -257,7 +261,7 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
                 params=subject,
                 noun="range",
                 height_rows=8,
-                empty="No broker reports records in flight (brokercy.metrics.listener).",
+                empty="No records are in flight.",
                 note="At the last attempt, records without an acknowledgement are archived when their lock ends.",
             )
         )

@@ -133,13 +133,13 @@ class Groups(TableChannel[Row]):
             112,
             hint="Sorts by state, then by lag",
         ),
-        table_column(groups.KIND.of(_listing), 95),
+        table_column(groups.KIND.of(_listing), 85),
         table_column(groups.MEMBERS.of(_members), 90),
         table_column(groups.PARTITIONS.of(_summary), 88),
         table_column(groups.LAG.of(_summary), 95),
-        table_column(groups.TIME_LAG.of(_summary), 92),
+        table_column(groups.TIME_LAG.of(_summary), 106),
         table_column(groups.TREND.of(_summary), 85),
-        table_column(groups.CATCH_UP.of(_summary), 95),
+        table_column(groups.CATCH_UP.of(_summary), 91),
         table_column(groups.STATUS.of(_summary), 90),
     )
 
@@ -211,10 +211,7 @@ class Groups(TableChannel[Row]):
         if listing.state not in WITHOUT_MEMBERS:
             self._shown.append(listing.group_id)
         first, *rest = super()._cells(row)
-        return [
-            linked(first, page_path(self.hub.name, "group", group=listing.group_id, type=listing.group_type)),
-            *rest,
-        ]
+        return [linked(first, page_path(self.hub.name, "group", group=listing.group_id)), *rest]
 
 
 async def refuse_hidden_topics(call: Call, group_ids: Sequence[str], remedy: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from dashboard.pages.registry import PAGES
 from tests.dashboard.browser.conftest import GROUP, TOPIC
 from tests.dashboard.browser.tab import Tab
+from tests.support.broker import BrokerProcess
+from tests.support.dashboard import running_dashboard
 
 # The subject of each page that needs one.
 SUBJECTS: dict[str, dict[str, str]] = {
@@ -66,6 +70,68 @@ def test_a_telephone_shows_the_page_in_the_navigation_and_whole_legends(
     tab.settled()
     tab.page.wait_for_selector(".js-plotly-plot .legend")
     assert tab.page.locator(".modebar-container .modebar-btn").count() == 0
+
+
+@pytest.mark.full
+def test_charts_do_not_overlap_after_a_resize(dashboard: str, new_tab: Callable[..., Tab]) -> None:
+    """If this fails, charts cover each other, or are cut, as soon as a telephone is turned or a window grows."""
+    tab = new_tab(dashboard, width=390)
+    tab.open("requests")
+    tab.settled()
+    # Whether charts are drawn as wide as their places; and what sticks out of a place in any frame of the screen.
+    fit = """() => [...document.querySelectorAll(".chart")].every((place) => {
+      const drawn = place.querySelector(".main-svg");
+      return drawn && Math.abs(drawn.getBoundingClientRect().width - place.getBoundingClientRect().width) < 1.5;
+    })"""
+    tab.page.wait_for_function(fit)
+    tab.page.evaluate(
+        """() => {
+          window.most = 0;
+          const look = () => {
+            for (const drawn of document.querySelectorAll(".chart .main-svg")) {
+              const place = drawn.closest(".chart").getBoundingClientRect();
+              window.most = Math.max(window.most, drawn.getBoundingClientRect().bottom - place.bottom);
+            }
+            requestAnimationFrame(look);
+          };
+          look();
+        }"""
+    )
+    for width in (1280, 768, 390, 1280):
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        tab.page.wait_for_function(fit)
+    assert tab.page.evaluate("window.most") < 1.5
+    assert not tab.overflows()
+
+
+@pytest.mark.full
+def test_a_group_page_is_built_for_the_type_of_its_group(
+    cluster: BrokerProcess, tmp_path: Path, new_tab: Callable[..., Tab]
+) -> None:
+    """If this fails, a link without the type of a group, or with that of another, shows a page without its members."""
+    clusters = tmp_path / "clusters.toml"
+    clusters.write_text(f'[clusters.main]\nbootstrap = "{cluster.bootstrap}"\n')
+    # A dashboard that knows the type of a group only from its description.
+    code = (
+        "import sys; from broker_cy.console import session; from dashboard.cli import main; session.TYPES_AGE_S = -1; "
+        "sys.exit(main())"
+    )
+    with running_dashboard(
+        ["--clusters-file", str(clusters), "--state", str(tmp_path / "state")],
+        command=(sys.executable, "-c", code),
+        env={"XDG_CONFIG_HOME": str(tmp_path)},
+    ) as url:
+        tab = new_tab(url)
+        for group, query in ((GROUP, {"type": "share"}), ("stopped", {})):
+            tab.open("group", group=group, **query)
+            tab.page.wait_for_url("**&type=classic")
+            tab.panel("Members").wait_for()
+            states = tab.settled()
+            assert "Records in flight" not in states
+            # The address is right from now on, and so is the page.
+            tab.page.reload()
+            tab.panel("Members").wait_for()
+        tab.page.close()
 
 
 @pytest.mark.full

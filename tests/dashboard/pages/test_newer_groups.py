@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker_cy.admin.share_in_flight import GroupInFlight
 from dashboard.pages.groups import _seen_in_flight
 from dashboard.security.roles import EVERYTHING, Scope
-from tests.dashboard.pages.group_kit import drive, layout_of
+from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, VIEWER, Desk
 from tests.support.fake_cluster import FakePool
 from tests.support.fake_groups import FakeGroups, in_flight
@@ -18,6 +20,18 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     found = FakeGroups()
     monkeypatch.setattr("broker_cy.admin.client.Pool", lambda *_: FakePool(found))
     return found
+
+
+EVERY = (
+    "group-members", "group-consumer-members", "group-share-members", "group-streams-members", "group-tasks",
+    "group-topology", "group-lag", "group-share-lag", "group-in-flight",
+)  # fmt: skip
+
+
+def panels_of(desk: Desk, group: str, **query: str) -> set[str]:
+    """Return the channels of the panels that depend on the type of a group."""
+    shown = layout_of(desk, "group", group=group, **query)
+    return {name for name in EVERY if f"'{name}'" in shown or f'"{name}"' in shown}
 
 
 def test_a_consumer_group_shows_who_waits_for_whom(groups: FakeGroups) -> None:
@@ -76,6 +90,26 @@ def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypat
     drive("127.0.0.1:1", job, ADMIN)
 
 
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_no_records_in_flight_are_told_apart_from_no_report(
+    groups: FakeGroups, monkeypatch: pytest.MonkeyPatch, is_reported: bool
+) -> None:
+    """If this fails, a group without records in flight is shown as one that no broker reports, or the other way."""
+
+    async def report(*_: object) -> GroupInFlight:
+        return in_flight(brokers=(1,) if is_reported else ())._replace(runs=())
+
+    monkeypatch.setattr("broker_cy.console.session.in_flight_of", report)
+
+    async def job(desk: Desk) -> None:
+        looker = desk.look("group-in-flight", group="checkout")
+        state = await looker.until(lambda state: state["rows"] == [])
+        assert state["total"] == 0
+        assert looker.is_absent is not is_reported
+
+    drive("127.0.0.1:1", job, ADMIN)
+
+
 def test_records_in_flight_of_hidden_topics_are_hidden() -> None:
     """If this fails, a viewer sees records of topics out of its scope."""
     scope = Scope(topics=("orders",), groups=EVERYTHING)
@@ -106,18 +140,58 @@ def test_a_streams_group_shows_tasks_and_topology(groups: FakeGroups) -> None:
         ("consumer", {"group-consumer-members", "group-lag"}),
         ("share", {"group-share-members", "group-share-lag", "group-in-flight"}),
         ("streams", {"group-streams-members", "group-tasks", "group-topology", "group-lag"}),
-        ("", {"group-consumer-members", "group-lag"}),
+        ("", set()),
+        ("other", set()),
     ],
 )
 def test_a_page_has_the_panels_of_its_type(groups: FakeGroups, kind: str, panels: set[str]) -> None:
     """If this fails, a page has empty panels of another type, or lacks one of its own."""
 
     async def job(desk: Desk) -> None:
-        shown = str(layout_of(desk, "group", group="new", type=kind))
-        every = {
-            "group-members", "group-consumer-members", "group-share-members", "group-streams-members", "group-tasks",
-            "group-topology", "group-lag", "group-share-lag", "group-in-flight",
-        }  # fmt: skip
-        assert {name for name in every if f"'{name}'" in shown or f'"{name}"' in shown} == panels
+        assert panels_of(desk, "new", type=kind) == panels
 
     drive("127.0.0.1:1", job, VIEWER)
+
+
+@pytest.mark.parametrize("source", ["groups", "topic-consumers", "group-facts"])
+@pytest.mark.parametrize("given", ["", "classic", "share"])
+def test_the_cluster_decides_the_type_of_a_page(groups: FakeGroups, source: str, given: str) -> None:
+    """If this fails, a link without the type of a group, or with an old one, opens the page of another type."""
+    of_types = {
+        "billing": "group-consumer-members", "checkout": "group-share-members", "enrich": "group-streams-members",
+        "reports": "group-members",
+    }  # fmt: skip
+
+    async def job(desk: Desk) -> None:
+        for group, panel in of_types.items():
+            subject: Any = {"groups": {}, "topic-consumers": {"topic": "orders"}, "group-facts": {"group": group}}[
+                source
+            ]
+            await desk.state(source, **subject)
+            shown = panels_of(desk, group, type=given)
+            assert {name for name in shown if name.endswith("members")} == {panel}
+
+    drive("127.0.0.1:1", job, VIEWER)
+
+
+def test_an_old_list_does_not_decide_the_type(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the page of a group whose name was that of a deleted group is built for the deleted one."""
+    monkeypatch.setattr("broker_cy.console.session.TYPES_AGE_S", -1.0)
+
+    async def job(desk: Desk) -> None:
+        await desk.rows("groups")
+        assert panels_of(desk, "checkout") == set()
+        state = await desk.state("group-facts", group="checkout")
+        assert state["query"] == {"type": "share"}
+
+    drive("127.0.0.1:1", job, VIEWER)
+
+
+def test_the_type_of_a_hidden_group_is_hidden(groups: FakeGroups) -> None:
+    """If this fails, the page of a group out of a viewer's scope shows its type."""
+
+    async def job(desk: Desk) -> None:
+        await desk.state("groups")
+        assert panels_of(desk, "checkout") == set()
+
+    drive("127.0.0.1:1", job, seeing(VIEWER, groups=("billing",)))
