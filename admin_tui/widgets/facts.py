@@ -72,6 +72,8 @@ class Facts(Widget):
             return Text(self._notice)
         columns = self._columns(width)
         rows = -(-len(self._facts) // columns)
+        if rows > self.size.height:
+            return self._in_turn(width)
         room = (width + _GAP) // columns - _GAP
         text = Text(no_wrap=True, overflow="ellipsis")
         for row in range(rows):
@@ -92,3 +94,14 @@ class Facts(Widget):
             if row < rows - 1:
                 text.append("\n")
         return text
+
+    def _in_turn(self, width: int) -> Text:
+        """Return the facts one after the other. More of them fit than in columns, which are as wide as a long value."""
+        lines: list[Text] = []
+        for name, value, *style in self._facts:
+            cell = Text.assemble((f"{name} ", "bright_black"), (value, style[0] if style else "bold"))
+            if lines and lines[-1].cell_len + _GAP + cell.cell_len <= width:
+                lines[-1].append(" " * _GAP).append_text(cell)
+            else:
+                lines.append(cell)
+        return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)

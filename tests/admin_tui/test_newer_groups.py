@@ -43,6 +43,25 @@ def test_planned_changes_are_shown_on_a_small_screen(groups: FakeGroups) -> None
     drive("127.0.0.1:1", job, size=(80, 24))
 
 
+def test_every_fact_is_shown_on_a_small_screen(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the reason why a share group returns records, or the topology of a streams group, is cut off in a
+    terminal of 80 columns.
+    """
+
+    async def report(*_: object) -> GroupInFlight:
+        return in_flight()
+
+    monkeypatch.setattr("broker_cy.console.session.in_flight_of", report)
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("group enrich")
+        await terminal.shows("catch-up", "members 2", "epoch 2, 2 subtopologies", "standbys")
+        await terminal.command("group checkout")
+        await terminal.shows("catch-up", "members 2", "in flight 6", "40 released", "blocked partitions payments-1")
+
+    drive("127.0.0.1:1", job, size=(80, 24))
+
+
 def test_a_share_group_shows_its_start_offsets(groups: FakeGroups) -> None:
     """If this fails, the lag of a share group is missing, or one of its members looks like the owner of a partition."""
 
