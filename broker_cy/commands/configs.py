@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
 
 import click
 
@@ -16,6 +18,7 @@ from broker_cy.admin.configs import (
     ResourceType,
     has_secret,
 )
+from broker_cy.client.errors import ClientError, Failure
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.values import SETTING
@@ -42,6 +45,9 @@ KINDS = {
     "client-metrics": ResourceType.CLIENT_METRICS,
 }
 DEFAULT_BROKER = "default"
+# Names of settings in an error. Topics have about 40 and groups 20; brokers have 300, of which the nearest are named.
+NAMED_MAX: Final = 60
+NEAREST_MAX: Final = 5
 
 kind_argument = click.argument("kind", type=click.Choice(list(KINDS)))
 name_argument = click.argument("name")
@@ -136,8 +142,9 @@ async def alter(
     resource = resource_of(kind, name)
     # The broker validates the change before the user is asked to confirm it.
     (await client.configs.alter({resource: changes}, validate_only=True)).whole()
-    now = await client.configs.describe([resource], names=[change.name for change in changes])
-    before = {each.name: each for each in now.whole()[resource]}
+    now = (await client.configs.describe([resource])).whole()[resource]
+    check_deleted(kind, resource, deletes, (each.name for each in now))
+    before = {each.name: each for each in now}
     printed = [
         change._replace(value=SECRET) if change.value and has_secret(change.name, before.get(change.name)) else change
         for change in changes
@@ -156,6 +163,27 @@ async def alter(
         print_json({"kind": kind, "name": name, "changes": printed, "dry_run": dry_run})
     elif not dry_run:
         click.echo(f"changed {plural(len(changes), 'setting')} of {resource}")
+
+
+def check_deleted(kind: str, resource: ConfigResource, deletes: Sequence[str], known: Iterable[str]) -> None:
+    """Raise ClientError for a setting that the resource does not have: brokers ignore its deletion, as Kafka's do.
+    `known` are the settings that the broker describes; of the default of all brokers, those that are set.
+    """
+    names = sorted(known)
+    missing = [name for name in dict.fromkeys(deletes) if name not in names]
+    if not missing:
+        return
+    command = f"broker-cy configs describe {kind} {resource.name or DEFAULT_BROKER} --all"
+    if not names:
+        reason = "no setting is set"
+    elif len(names) <= NAMED_MAX:
+        reason = f"the settings are {', '.join(names)}"
+    else:
+        near = [each for name in missing for each in get_close_matches(name, names, NEAREST_MAX)]
+        reason = f"{'similar ones are ' + ', '.join(near) + '; ' if near else ''}all are listed by: {command}"
+    raise ClientError(
+        Failure.INVALID, f"invalid config(s) to delete: {', '.join(missing)}; {reason}", what=str(resource)
+    )
 
 
 def shown(entry: ConfigEntry) -> str:

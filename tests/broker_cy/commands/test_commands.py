@@ -103,6 +103,36 @@ def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
     assert "'topic', 'broker', 'group', 'logger'" in broker_cy("configs", "describe", "queue", "x", code=2).err
 
 
+UNKNOWN_SETTING = "invalid config(s) to delete: no.such.setting"
+
+
+def test_settings_that_do_not_exist_are_not_deleted(broker_cy: Cli, new_topic: NewTopic, name: str) -> None:
+    """If this fails, a misspelt name is reported as a change, and the setting stays."""
+    topic = new_topic()
+
+    def refused(kind: str, of: str, *more: str) -> str:
+        return broker_cy("configs", "alter", kind, of, *more, "--delete", "no.such.setting", "--yes", code=2).err
+
+    said = refused("topic", topic, "--set", "retention.ms=5")
+    assert f"topic {topic}: {UNKNOWN_SETTING}; the settings are " in said
+    assert "cleanup.policy, " in said
+    assert own_settings(broker_cy("configs", "describe", "topic", topic, "--json")) == {}
+    assert f"group {name}: {UNKNOWN_SETTING}; the settings are " in refused("group", name)
+    assert "consumer.session.timeout.ms" in refused("group", name)
+    assert f"client metrics {name}: {UNKNOWN_SETTING}" in refused("client-metrics", name)
+    assert UNKNOWN_SETTING in refused("broker", "1")
+    assert UNKNOWN_SETTING in refused("broker", "default")
+    assert "no.such.setting" in broker_cy("configs", "alter", "logger", "1", "--delete", "no.such.setting", code=1).err
+    near = broker_cy("configs", "alter", "broker", "1", "--delete", "log.retention.hour", "--yes", code=2).err
+    assert "similar ones are log.retention.hours" in near
+    assert "broker-cy configs describe broker 1 --all" in near
+    # A setting that has no value of its own is what it is asked to be.
+    assert (
+        "changed 1 setting"
+        in broker_cy("configs", "alter", "group", name, "--delete", "share.heartbeat.interval.ms", "--yes").out
+    )
+
+
 def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, name: str, tmp_path: Path) -> None:
     """If this fails, a reset commits other offsets than its preview shows, or than its rule means."""
     topic, other = new_topic(2), new_topic(1)
@@ -185,7 +215,8 @@ def test_a_share_group_with_members(broker_cy: Cli, broker: Target, new_topic: N
         head, *rest = broker_cy("groups", "describe", name).out.splitlines()
         assert head.startswith(f"group {name}: share, Stable, simple, coordinator 1, 1 member, epoch ")
         assert rest[1].split()[:2] == ["the-client", "share"]
-        assert rest[-1].split()[:3] == [topic, "0", "0"]
+        # It has acknowledged nothing yet.
+        assert rest[-1].split() == [topic, "0", "-", "0", "-"]
         assert "1 member (the-client); stop them" in broker_cy("groups", "reset", name, "--to-latest", code=1).err
     finally:
         consumer.close()
