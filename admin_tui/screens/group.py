@@ -244,8 +244,9 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
             from broker_cy.admin.records import Start
 
             view = MessagesView(row.part.partition.topic, f"p{row.part.partition.partition}")
-            # The record that the group will read next.
-            view.start = Start.offset(row.part.committed)
+            # The record that the group will read next; it may not have begun yet.
+            if row.part.committed is not None:
+                view.start = Start.offset(row.part.committed)
             self.app.push_screen(view)
 
     def action_rebalances(self) -> None:
@@ -280,7 +281,7 @@ def _facts(view: Answer) -> list[Any]:
     facts: list[Any] = [
         ("state", group.state, "bold green" if group.state == "Stable" else "bold"),
         ("status", view.status.name, STATUS_STYLES[view.status]),
-        ("lag", count(lag.total) if lag.is_complete else f">= {count(lag.total)}"),
+        ("lag", groups.lag_text(lag.least, is_complete=lag.is_complete)),
         ("time lag", duration(max(times)) if times else "-"),
         ("trend", groups.trend_text(view.trend)),
         ("catch-up", catch_up_text(view.trend, lag.total)),

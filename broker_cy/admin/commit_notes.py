@@ -96,7 +96,7 @@ class CommitNotes:
         """The lag with the time of each commit, if known, which makes the status of groups more accurate."""
         parts = []
         for part in lag.partitions:
-            noted = self.at(lag.group_id, part.partition, part.committed)
+            noted = None if part.committed is None else self.at(lag.group_id, part.partition, part.committed)
             parts.append(part if noted is None else part._replace(commit_ms=noted.commit_ms))
         return GroupLag(lag.group_id, tuple(parts))
 

@@ -27,11 +27,12 @@ class PartitionLag(NamedTuple):
     """A partition with a committed offset of a group. `start` and `end` are None if unknown; `problem` says why.
 
     `commit_ms` is the time of the commit, None if unknown (Kafka does not report it). For a share group, `committed` is
-    its start offset, and `incomplete` the number of records that it has not completed: it completes them in any order.
+    its start offset, None before it has read the partition, and `incomplete` the number of records that it has not
+    completed: it completes them in any order.
     """
 
     partition: TopicPartition
-    committed: int
+    committed: int | None
     start: int | None
     end: int | None
     metadata: str = ""
@@ -41,10 +42,10 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Unread records (more exactly: offsets); None if the end is not known."""
+        """Unread records (more exactly: offsets); None if the end is not known, or where the group begins."""
         if self.incomplete is not None:
             return self.incomplete
-        return None if self.end is None else max(0, self.end - self.committed)
+        return None if self.end is None or self.committed is None else max(0, self.end - self.committed)
 
     @property
     def position(self) -> int | None:
@@ -58,12 +59,12 @@ class PartitionLag(NamedTuple):
     @property
     def first_unread(self) -> int:
         """The offset that the group will read next: behind records that were deleted before it read them."""
-        return max(self.committed, self.start or 0)
+        return max(self.committed or 0, self.start or 0)
 
     @property
     def lost(self) -> int:
         """Offsets that were deleted before the group read them."""
-        return 0 if self.start is None else max(0, self.start - self.committed)
+        return 0 if self.start is None or self.committed is None else max(0, self.start - self.committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ class GroupLag:
     def is_complete(self) -> bool:
         """Whether the lag of every partition is known."""
         return all(part.lag is not None for part in self.partitions)
+
+    @property
+    def least(self) -> int | None:
+        """The total lag, which is a lower bound unless `is_complete`; None if no partition has a known lag."""
+        return self.total if not self.partitions or any(part.lag is not None for part in self.partitions) else None
 
 
 class TimestampSource(Protocol):
@@ -177,7 +183,6 @@ def _group_lag(
 def _share_lag(
     group_id: str, known: ShareOffsets, starts: Outcome[TopicPartition, int], ends: Outcome[TopicPartition, int]
 ) -> GroupLag:
-    """Without the partitions that the group has not read yet."""
     parts = [
         PartitionLag(
             key,
@@ -188,6 +193,5 @@ def _share_lag(
             incomplete=each.lag,
         )
         for key, each in sorted(known.items())
-        if each.start is not None
     ]
     return GroupLag(group_id, tuple(parts))

@@ -79,12 +79,14 @@ _TASKS: Final = (
 )
 # A partition of a share group.
 ShareRow = tuple[TopicPartition, ShareOffset]
+_START: Final = Column[ShareRow]("start", "Start offset", lambda row: row[1].start, Kind.COUNT)
+_LAG: Final = Column[ShareRow]("lag", "Lag", lambda row: row[1].lag, Kind.COUNT)
 _SHARE_OFFSETS: Final[tuple[Column[ShareRow], ...]] = (
     topic_columns.TOPIC.by(lambda row: row[0].topic),
     topic_columns.PARTITION.by(lambda row: row[0].partition),
-    Column("start", "Start offset", lambda row: row[1].start, Kind.COUNT),
+    _START,
     Column("leader_epoch", "Leader epoch", lambda row: row[1].leader_epoch, Kind.NUMBER),
-    Column("lag", "Lag", lambda row: row[1].lag, Kind.COUNT),
+    _LAG,
     Column("problem", "", lambda row: "" if row[1].problem is None else row[1].problem.code.name),
 )
 
@@ -120,9 +122,12 @@ def print_group(group: GroupDescription, offsets: ShareOffsets) -> None:
         print_rows(_used(_TASKS, tasks), tasks)
     of_partitions = sorted(offsets.items())
     if of_partitions:
-        print_rows(_used(_SHARE_OFFSETS, of_partitions), of_partitions)
+        # A group that has read nothing has neither: they are unknown, not missing.
+        print_rows(_used(_SHARE_OFFSETS, of_partitions, always=(_START, _LAG)), of_partitions)
 
 
-def _used(of_rows: Sequence[Column[R]], rows: Sequence[R]) -> list[Column[R]]:
-    """Return the columns that have a value in any row."""
-    return [column for column in of_rows if any(column.shown(row) not in ("", UNKNOWN) for row in rows)]
+def _used(of_rows: Sequence[Column[R]], rows: Sequence[R], *, always: Sequence[Column[R]] = ()) -> list[Column[R]]:
+    """Return the columns that have a value in any row, and those that are shown `always`."""
+    return [
+        column for column in of_rows if column in always or any(column.shown(row) not in ("", UNKNOWN) for row in rows)
+    ]

@@ -137,7 +137,7 @@ def _print_groups(lags: Sequence[GroupLag], judged: Judged, times: Times, in_tim
     columns: list[Column[GroupLag]] = [
         groups.GROUP.by(lambda row: row.group_id),
         groups.PARTITIONS.by(lambda row: len(row.partitions)),
-        groups.LAG.by(lambda row: row.total, text=lambda row: groups.lag_text(row.total, is_complete=row.is_complete)),
+        groups.LAG.by(lambda row: row.least, text=lambda row: groups.lag_text(row.least, is_complete=row.is_complete)),
     ]
     if in_time:
         columns.append(groups.TIME_LAG.by(lambda row: _worst_time(row, times)))
@@ -194,7 +194,7 @@ def _fields(group: GroupLag, judged: Judged, times: Times, exact: Set[TopicParti
         }
         for part in group.partitions
     ]
-    fields: dict[str, object] = {"group_id": group.group_id, "lag": group.total, "complete": group.is_complete}
+    fields: dict[str, object] = {"group_id": group.group_id, "lag": group.least, "complete": group.is_complete}
     if times:
         fields["time_lag_ms"] = _worst_time(group, times)
     if judged:

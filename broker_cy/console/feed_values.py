@@ -16,13 +16,14 @@ from broker_cy.admin.transactions import TransactionListing
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group's lag over all its partitions; not `is_complete` if the ends of some partitions are unknown.
+    """A group's lag over all its partitions; not `is_complete` if that of some partitions is unknown, None if that of
+    all is.
 
     `time_ms` is the longest time lag that the broker's events of commits report, None if they report none; not
     `is_time_complete` if they report none for some of the partitions with lag.
     """
 
-    lag: int
+    lag: int | None
     partitions: int
     is_complete: bool
     status: Status

@@ -268,7 +268,7 @@ class Session:
                 status, trend = await self.lag_history.judged(group_id)
                 behind = [(part.partition, part.first_unread) for part in lag.partitions if part.lag]
                 found[group_id] = GroupSummary(
-                    lag.total,
+                    lag.least,
                     len(lag.partitions),
                     lag.is_complete,
                     status,

@@ -83,7 +83,7 @@ def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
     facts = [
         Fact("state", clean(group.state), Tone.GOOD if group.state == "Stable" else Tone.PLAIN),
         Fact("status", status.name, STATUS_TONES[status]),
-        Fact("lag", groups.lag_text(lag.total, is_complete=lag.is_complete)),
+        Fact("lag", groups.lag_text(lag.least, is_complete=lag.is_complete)),
         Fact("time lag", duration(max(times)) if times else "-"),
         Fact("trend", groups.trend_text(trend), groups.trend_tone(trend)),
         Fact("catch-up", catch_up_text(trend, lag.total)),
@@ -145,13 +145,17 @@ class Lag(GroupChannel, TableChannel[LagRow]):
 
     def _cells(self, row: LagRow) -> list[Any]:
         first, committed, *rest = super()._cells(row)
+        if row.part.committed is None:
+            return [first, committed, *rest]
         path = record_path(self.hub.name, row.part.partition, row.part.committed)
         return [first, linked(committed, path), *rest]
 
 
 @channel("group-share-lag")
 class ShareLag(Lag):
-    """Every partition that a share group has read. Its members have no partition to themselves, and commit nothing."""
+    """Every partition that a share group reads or has read. Its members have no partition to themselves, and commit
+    nothing.
+    """
 
     COLUMNS = tuple(
         replace(column, title=groups.START_OFFSET.title, hint=groups.START_OFFSET.hint)

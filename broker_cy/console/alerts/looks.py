@@ -105,7 +105,7 @@ def _status_look(status: Status, said: str) -> Look:
     async def look(session: Session, rule: Rule) -> list[Broken]:
         groups = await _groups(session, rule)
         found = [
-            Broken(group_id, f"group {group_id} {said}, {plural(summary.lag, 'record')} behind")
+            Broken(group_id, f"group {group_id} {said}, {plural(summary.lag or 0, 'record')} behind")
             for group_id, summary in groups.items()
             if summary.status is status
         ]
@@ -121,10 +121,11 @@ async def _lag(session: Session, rule: Rule) -> list[Broken]:
     found: list[Broken] = []
     slow: list[str] = []
     for group_id, summary in (await _groups(session, rule)).items():
-        if rule.records is not None and summary.lag > rule.records:
-            text = f"group {group_id} is {plural(summary.lag, 'record')} behind (limit {count(rule.records)})"
+        lag = summary.lag or 0
+        if rule.records is not None and lag > rule.records:
+            text = f"group {group_id} is {plural(lag, 'record')} behind (limit {count(rule.records)})"
             found.append(Broken(group_id, text))
-        elif rule.seconds is not None and summary.lag:
+        elif rule.seconds is not None and lag:
             slow.append(group_id)
     if rule.seconds is not None and slow:
         lags = (await session.client.lag.of(slow)).found

@@ -60,8 +60,8 @@ def trend_tone(trend: Trend | None) -> Tone:
 
 
 def lag_text(lag: int | None, *, is_complete: bool) -> str:
-    """Return a lag; a lower bound if the ends of some partitions are unknown."""
-    return count(lag) if is_complete or lag is None else f"≥ {count(lag)}"
+    """Return a lag; a lower bound if the lag of some partitions is unknown, and no number if that of all is."""
+    return UNKNOWN if lag is None else count(lag) if is_complete else f"≥ {count(lag)}"
 
 
 def _summary_time(row: GroupSummary) -> str:

@@ -65,8 +65,25 @@ def test_a_share_group_shows_its_offsets(fake: Cli) -> None:
     (group,) = fake("groups", "describe", "checkout", "--json").json
     assert group["offsets"][0] == {"topic": "orders", "partition": 0, "start": 40, "leader_epoch": 0, "lag": 12}
     (lag,) = fake("lag", "checkout", "--json").json
-    assert lag["lag"] == 12
+    assert (lag["lag"], lag["complete"]) == (12, False)
     assert [each["lag"] for each in fake("lag", "--json").json] == [0, 12, 0, 0]
+
+
+def test_a_share_group_that_has_read_nothing_shows_its_partitions(fake: Cli, groups: FakeGroups) -> None:
+    """If this fails, a share group that does not get any record looks like one without partitions."""
+    groups.share = {TopicPartition("orders", n): (-1, -1) for n in (0, 1)}
+    shown = fake("groups", "describe", "checkout").out.splitlines()
+    assert shown[-3].split() == ["TOPIC", "PARTITION", "START", "OFFSET", "LEADER", "EPOCH", "LAG"]
+    assert [line.split() for line in shown[-2:]] == [["orders", "0", "-", "0", "-"], ["orders", "1", "-", "0", "-"]]
+    assert fake("lag", "checkout").out.splitlines()[1].split() == ["checkout", "2", "-"]
+    rows = [line.split() for line in fake("lag", "checkout", "--partitions", "--time").out.splitlines()[1:]]
+    assert rows == [["checkout", "orders", str(n), "-", "60", "-", "-", "-"] for n in (0, 1)]
+    (lag,) = fake("lag", "checkout", "--json").json
+    assert (lag["lag"], lag["complete"]) == (None, False)
+    assert lag["partitions"][0]["committed"] is None
+    assert lag["partitions"][0]["lost"] == 0
+    groups.share[TopicPartition("orders", 0)] = (40, 12)
+    assert fake("lag", "checkout").out.splitlines()[1].split() == ["checkout", "2", "≥", "12"]
 
 
 def test_a_streams_group_shows_its_topology_and_tasks(fake: Cli) -> None:
