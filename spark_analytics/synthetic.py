@@ -252,6 +252,7 @@ class _Made:
             "at": at,
             "commit_at": at,
             "record_at": F.when(F.col("offset") < F.col("end"), self._at(F.col("read_s"))),
+            "completed": F.lit(0).cast("long"),
         })  # fmt: skip
 
     def _end(self, at_s: Column) -> Column:

@@ -35,6 +35,7 @@ from broker_cy.metrics.events import (
     Rebalance,
     RecordsDeleted,
     ScramUsersChanged,
+    ShareLeaderChanged,
     Stamped,
     StaticReplacement,
     TopicCreated,
@@ -106,6 +107,10 @@ def line_of(event: Event) -> str:
             return clean(
                 f"from {event.before} to {event.after} group, epoch {event.epoch}: {left} of the classic protocol"
             )
+        case ShareLeaderChanged():
+            held = plural(event.records, "record")
+            shown = [f"{each.topic}-{each.partition} to broker {each.leader}" for each in event.partitions]
+            return clean(f"{held} held: {_listed(shown, event.partitions_total, PARTITIONS_SHOWN_MAX)}")
         case StaticReplacement():
             return clean(f"instance {event.instance_id} returned as {event.new_member_id} from {event.host}")
         case TransactionTimedOut():
@@ -235,6 +240,8 @@ def topics_of(event: Event) -> frozenset[str]:
             return frozenset(move.topic for move in event.moves)
         case Commits():
             return frozenset(each.topic for each in event.offsets)
+        case ShareLeaderChanged():
+            return frozenset(each.topic for each in event.partitions)
         case TransactionTimedOut() | LeadersElected() | InSyncBelowMin():
             return frozenset(name.rpartition("-")[0] for name in event.partitions)
         case ConfigChanged():

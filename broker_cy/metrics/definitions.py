@@ -299,8 +299,9 @@ _TABLE: tuple[Metric, ...] = (
         "broker_cy_share_group_returned_records_total",
         "counter",
         ("group", "cause"),
-        "Records that became available again after a delivery: by `release`, `timeout` of their lock, or the end of"
-        " the `session`. For the same share groups.",
+        "Records that became available again after a delivery: by `release`, `timeout` of their lock, the end of the"
+        " `session`, or because another broker became the `leader` (counted by the former one, unless it failed). For"
+        " the same share groups.",
     ),
     # storage
     Metric("broker_cy_fetches_from_memory_total", "counter", (), "Fetches whose records were all in the page cache."),

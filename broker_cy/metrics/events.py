@@ -163,6 +163,34 @@ class GroupConverted(Event):
 
 
 @dataclass(slots=True)
+class HeldRecords:
+    """Records of a partition that members of a share group held, and its leader; -1 if it had none yet."""
+
+    topic: str
+    partition: int
+    records: int
+    leader: int
+
+
+@dataclass(slots=True)
+class ShareLeaderChanged(Event):
+    """Partitions changed their leader while members of a share group held `records` records. The next leader delivers
+    them again, and does not count the interrupted delivery. `partitions` lists the first 2,000 of the
+    `partitions_total`. The former leader writes the event; one that failed writes none.
+    """
+
+    TYPE: ClassVar[str] = "share_leader_changed"
+    group: str = ""
+    records: int = 0
+    partitions: list[HeldRecords] = field(default_factory=list)
+    partitions_total: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
 class StaticReplacement(Event):
     """A static member returned with a new member id, and took its place again without a rebalance."""
 
@@ -389,6 +417,10 @@ class Committed:
     """The committed offset of one partition. `record_time_ms` is the timestamp of the record at that offset, which the
     group reads next. It is -1 if no such record exists yet: the group has read everything. `end` is the high watermark
     at that time.
+
+    For a share group, `offset` is its start offset, `commit_ms` the time at which it was persisted, and `completed` the
+    number of records behind it that members have completed already: the lag is `end - offset - completed`, as Kafka
+    computes it (KIP-1226).
     """
 
     topic: str
@@ -397,6 +429,7 @@ class Committed:
     commit_ms: int
     record_time_ms: int
     end: int
+    completed: int = 0
 
 
 @dataclass(slots=True)
@@ -668,7 +701,10 @@ def _only(names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class Commits(Event):
-    """Offsets that a group committed: at most one per partition and second."""
+    """Offsets that a group committed, or to which a share group has advanced: at most one per partition and second.
+    Those of a share group come from the leaders of its partitions, when records were completed or became available
+    again.
+    """
 
     TYPE: ClassVar[str] = "commits"
     group: str = ""
@@ -685,6 +721,7 @@ EVENTS: dict[str, type[Event]] = {
         Rebalance,
         GroupEpoch,
         GroupConverted,
+        ShareLeaderChanged,
         StaticReplacement,
         TransactionTimedOut,
         TopicCreated,
@@ -718,6 +755,7 @@ ROUTINE = frozenset({Commits.TYPE, Accesses.TYPE})
 _NESTED: dict[type, dict[str, type]] = {
     Rebalance: {"triggers": Trigger, "moves": Move},
     GroupEpoch: {"trigger": Trigger},
+    ShareLeaderChanged: {"partitions": HeldRecords},
     ConfigChanged: {"changes": ConfigChange},
     AclsCreated: {"acls": Acl},
     AclsDeleted: {"acls": Acl},

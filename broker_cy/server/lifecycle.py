@@ -394,6 +394,8 @@ class BrokerServer:
         self._core.leader_throttle = self._throttles.leader
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
+        broker.share.on_progress = self._commit_sampler.note_share
+        broker.share.leader_changes.on_event = broker.events.note
 
     async def _create_topics(
         self, requester: Requester, request: messages.CreateTopicsRequest

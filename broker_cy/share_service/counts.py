@@ -38,6 +38,8 @@ class Returned(Enum):
     RELEASE = "release"
     TIMEOUT = "timeout"
     SESSION = "session"
+    # The next leader takes locked records for available ones, and does not count their delivery.
+    LEADER = "leader"
 
 
 class GroupCounts:
@@ -117,10 +119,12 @@ class ShareCounts:
         self.released_by_sessions += _records(write)
         self._given_back(group_id, write, Returned.SESSION)
 
-    def dropped(self, group_id: str, share: SharePartition) -> None:
-        """Keep the counts of a share partition that this broker no longer serves."""
+    def dropped(self, group_id: str, share: SharePartition, held: int, cause: Returned) -> None:
+        """Keep the counts of a share partition that this broker no longer serves, while members held records of it."""
         if share.archived_missing or share.archived_aborted:
             self._group(group_id).archived_by(share)
+        if held:
+            self._group(group_id).returned[cause] += held
 
     def by_group(self) -> dict[str, GroupCounts]:
         """Copies of the counts of each group."""

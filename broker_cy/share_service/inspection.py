@@ -58,6 +58,13 @@ def most_in_flight(service: ShareService, limit: int) -> list[tuple[ShareKey, st
     return [(key, name, records) for records, key in largest if (name := service.topic_name(key.topic)) is not None]
 
 
+def held_records(share: SharePartition) -> int:
+    """The number of records of a share partition that members hold. A state that is being persisted counts as it is to
+    be.
+    """
+    return sum(last - first + 1 for first, last, state, _, _, _, _ in share.in_flight() if STATES[state] == "acquired")
+
+
 class GroupFlight:
     """Records in flight of a group: by the number of their deliveries, and those that a member has got for the last
     time.

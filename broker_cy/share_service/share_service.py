@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.features import SHARE_VERSION
-from broker_cy.metadata.image import RESOURCE_GROUP
+from broker_cy.metadata.image import NO_LEADER, RESOURCE_GROUP
 from broker_cy.replica.replica import Role
 from broker_cy.share import acknowledging
 from broker_cy.share.sessions import Closed, ShareSession, ShareSessions, TopicPartition
@@ -23,7 +23,9 @@ from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey, SharePartitions
 from broker_cy.share.state_write import AcknowledgeError, StateWrite, is_fencing
 from broker_cy.share_service.advance_wait import AdvanceWait
-from broker_cy.share_service.counts import ShareCounts
+from broker_cy.share_service.counts import Returned, ShareCounts
+from broker_cy.share_service.inspection import held_records
+from broker_cy.share_service.leader_changes import LeaderChanges
 from broker_cy.share_service.loading import load
 from broker_cy.share_service.lock_timer import LockTimer
 from broker_cy.share_service.share_fetch import FetchRequest, FetchResult, Pause, ShareFetch
@@ -80,6 +82,9 @@ class ShareService:
         # The fetch of each connection, or its pause: a connection has one request at a time.
         self._fetches: dict[Hashable, ShareFetch | Pause] = {}
         self._loading: dict[asyncio.Task[None], None] = {}
+        self.leader_changes = LeaderChanges(loop)
+        # Told of each share partition that was loaded, or whose state was persisted.
+        self.on_progress: Callable[[ShareKey], None] = lambda _: None
 
     def now_ms(self) -> int:
         return int(self.clock.monotonic() * 1000)
@@ -170,6 +175,7 @@ class ShareService:
             return
         if error is None:
             self.counts.load_times.observe_ns(int((self.clock.monotonic() - began_s) * 1e9))
+            self.on_progress(key)
             self._resume(self.table.wake(key))
             return
         share.fail()
@@ -179,13 +185,24 @@ class ShareService:
         for fetch in fetches:
             cast(ShareFetch, fetch).fail(key.topic, error)
 
-    def _drop(self, keys: Iterable[ShareKey]) -> None:
+    def _drop(self, keys: Iterable[ShareKey], cause: Returned = Returned.LEADER) -> None:
+        """Forget share partitions; `cause` is that of records which members hold."""
         for key in keys:
             self._forget(key)
             share = self.table.get(key)
             if share is not None:
-                self.counts.dropped(key.group_id, share)
+                name = self.topic_name(key.topic)
+                # Records of a deleted topic do not come again.
+                held = 0 if name is None else held_records(share)
+                self.counts.dropped(key.group_id, share, held, cause)
+                if name is not None and held and cause is Returned.LEADER:
+                    self.leader_changes.note(key, name, held, self._leader_of(key.topic))
             self._resume(self.table.drop(key), hurry=True)
+
+    def _leader_of(self, topic: TopicPartition) -> int:
+        known = self._image().topics.by_id(topic.topic_id)
+        partition = None if known is None else known.partitions.get(topic.partition)
+        return NO_LEADER if partition is None else partition.leader
 
     def _forget(self, key: ShareKey) -> None:
         self._locks.forget(key)
@@ -337,6 +354,8 @@ class ShareService:
             self._forget_writes(key)
             return
         self._locks.arm(key, share.next_deadline_ms)
+        if error is None:
+            self.on_progress(key)
         if error is not None and is_fencing(error.code):
             self._drop([key])
         elif wakes:
@@ -380,7 +399,7 @@ class ShareService:
                     self._write(key, share, write)
             if closed.is_group_empty:
                 self._configs.pop(closed.key.group_id, None)
-                self._drop(self.table.keys_of_group(closed.key.group_id))
+                self._drop(self.table.keys_of_group(closed.key.group_id), Returned.SESSION)
 
     # ---- the end of leaderships, and of the broker
 
@@ -389,7 +408,7 @@ class ShareService:
         if SHARE_VERSION in delta.features and not self.is_enabled:
             self.sessions.clear()
             self._configs.clear()
-            self._drop(self.table)
+            self._drop(self.table, Returned.SESSION)
         for resource_type, name in delta.configs:
             if resource_type == RESOURCE_GROUP and self._configs.pop(name, None) is not None:
                 for key in self.table.keys_of_group(name):

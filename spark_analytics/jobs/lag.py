@@ -5,12 +5,13 @@
     cluster, group, topic, partition
     minute              start of the minute (UTC)
     sampled_at          time of the sample: the end of the minute's last tick of 10 s that has one
-    committed           the offset that the group reads next
+    committed           the offset that the group reads next; for a share group, the end less its lag, because members
+                        complete records in any order
     end                 end of the partition: the highest that a commit of any group has reported by then
     lag_records         end - committed, at least 0
     lag_max_records     the greatest of the minute's samples
-    time_lag_ms         age of the record at `committed`, by its timestamp; 0 without lag; null if the timestamp is not
-                        known
+    time_lag_ms         age of the record at `committed` (of a share group, at its start offset), by its timestamp; 0
+                        without lag; null if the timestamp is not known
     time_lag_max_ms     the same, or its upper bound; never null. If the group had read everything when its commit
                         was reported, the record arrived later, so it is not older than the report
     commits             reported commits of the minute: at most one each second
@@ -139,7 +140,8 @@ def rows_of(commits: DataFrame, *further: Column) -> DataFrame:
         "group",
         _tick(F.col("at")).alias("tick"),
         F.unix_millis("at").alias("at_ms"),
-        F.col("offset").alias("committed"),
+        # Only share groups complete records behind their offset.
+        (F.col("offset") + F.coalesce(F.col("completed"), F.lit(0))).alias("committed"),
         F.coalesce(F.unix_millis("commit_at"), F.unix_millis("at")).alias("commit_ms"),
         F.coalesce(F.unix_millis("record_at"), F.lit(UNKNOWN)).alias("record_ms"),
         "end",

@@ -24,7 +24,7 @@ def commits(*ends: int) -> list[tuple[Any, ...]]:
     """Return rows of `commits` in which the partition has these ends, 10 s after each other."""
     at = (AT + timedelta(seconds=10 * each) for each in range(len(ends)))
     return [
-        (CLUSTER, 1, each, "g", "t", 0, number, AT, AT, end, AT.date())
+        (CLUSTER, 1, each, "g", "t", 0, number, AT, AT, end, 0, AT.date())
         for number, (each, end) in enumerate(zip(at, ends, strict=True))
     ]
 

@@ -80,7 +80,9 @@ def test_events_become_rows() -> None:
         triggers=[Trigger("leave", "m1", None, "client", "10.0.0.1")],
         moves=[Move("t", 1, "m1", "m2", 40), Move("t", 2, None, "m2", -1)], moves_total=2,
     )  # fmt: skip
-    commits = Commits("g", [Committed("t", 1, 10, AT_MS - 5, AT_MS - 9, 12), Committed("t", 2, 12, AT_MS - 5, -1, 12)])
+    commits = Commits(
+        "g", [Committed("t", 1, 10, AT_MS - 5, AT_MS - 9, 12), Committed("t", 2, 9, AT_MS - 5, -1, 12, 3)]
+    )
     source = changes(*(events.encode(Stamped(AT_MS, 1, each)) for each in (rebalance, commits, TopicCreated("t"))))
     assert source.left_out == 0
     (found,) = table("rebalances", source)
@@ -95,6 +97,7 @@ def test_events_become_rows() -> None:
     assert (of[1]["offset"], of[1]["end"]) == (10, 12)
     assert of[1]["record_at"] == datetime.fromtimestamp((AT_MS - 9) / 1000, UTC)
     assert of[2]["record_at"] is None
+    assert (of[1]["completed"], of[2]["completed"]) == (0, 3)
     assert {each["type"]: each["key"] for each in table("events", source)} == {"rebalance": "g", "topic_created": "t"}
 
 

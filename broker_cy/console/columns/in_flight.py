@@ -21,6 +21,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "release": "released",
     "timeout": "lock ended",
     "session": "session ended",
+    "leader": "leader changed",
 }
 
 

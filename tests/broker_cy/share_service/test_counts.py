@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker_cy.metrics.events import Event, HeldRecords, ShareLeaderChanged
 from broker_cy.share.state_write import StateWrite
 from broker_cy.share_service.counts import GROUPS_MAX, Archived, Returned, ShareCounts
 from broker_cy.share_service.inspection import groups_by_cause
@@ -111,5 +112,51 @@ def test_records_that_left_the_log_stay_counted(tmp_path: Path) -> None:
             broker.share._drop(list(broker.share.table))
             ((_, after),) = groups_by_cause(broker.share, 10)
             assert after.archived == before.archived
+
+    run(work)
+
+
+def test_a_change_of_the_leader_is_a_cause(tmp_path: Path) -> None:
+    """If this fails, records that come again after a broker was restarted look as if consumers had returned them."""
+
+    async def work() -> None:
+        async with ShareBroker(tmp_path, SETTINGS) as broker:
+            told: list[Event] = []
+            broker.share.leader_changes.on_event = told.append
+            topic = await broker.topic()
+            await broker.produce(5)
+            a = await broker.consumer("a")
+            assert await a.fetch(topic, wait_ms=WAIT_MS) == [Range(0, 4, 1)]
+            assert await a.acknowledge(topic, (0, 0, [ACCEPT]), (2, 2, [RELEASE])) == NONE
+            broker.share._drop(list(broker.share.table))
+            await until(lambda: bool(told))
+            # The released record was available before, and the accepted one is done.
+            assert told == [ShareLeaderChanged("g", 3, [HeldRecords("t", 0, 3, 1)], 1)]
+            returned = "broker_cy_share_group_returned_records_total"
+            assert await samples(broker, returned) == {
+                '{group="g",cause="release"}': 1,
+                '{group="g",cause="leader"}': 3,
+            }
+            # The interrupted delivery is not counted.
+            assert await a.fetch(wait_ms=WAIT_MS) == [Range(1, 1, 1), Range(2, 2, 2), Range(3, 4, 1)]
+
+    run(work)
+
+
+def test_records_of_a_deleted_topic_do_not_come_again(tmp_path: Path) -> None:
+    """If this fails, the deletion of a topic is reported as a change of its leader."""
+
+    async def work() -> None:
+        async with ShareBroker(tmp_path, SETTINGS) as broker:
+            told: list[Event] = []
+            broker.share.leader_changes.on_event = told.append
+            topic = await broker.topic()
+            await broker.produce(2)
+            a = await broker.consumer("a")
+            assert await a.fetch(topic, wait_ms=WAIT_MS) == [Range(0, 1, 1)]
+            await broker.delete("t")
+            await until(lambda: not broker.shares())
+            assert await samples(broker, "broker_cy_share_group_returned_records_total") == {}
+            assert told == []
 
     run(work)

@@ -42,6 +42,7 @@ class Commit(NamedTuple):
     partition: int = 0
     topic: str = "t"
     broker: int = 1
+    completed: int | None = None
 
 
 def commits(spark: SparkSession, rows: list[Commit]) -> DataFrame:
@@ -59,6 +60,7 @@ def row_of(commit: Commit) -> Row:
         "commit_at": at(commit.at_s if commit.commit_s is None else commit.commit_s),
         "record_at": None if commit.record_s is None else at(commit.record_s),
         "end": commit.end,
+        "completed": commit.completed,
     }
 
 

@@ -28,6 +28,9 @@ ROWS = [
     Commit(5, "gone", 500, 1_000, record_s=1, topic="again"),
     Commit(20, "new", 900, 1_000, record_s=1, topic="again"),
     Commit(65, "new", 3, 8, record_s=64, topic="again"),
+    # A share group: a member holds the record at its start offset, and others complete records behind it.
+    *(Commit(10 * n + 7, "shared", 2, 10 * n + 10, record_s=1, completed=10 * n) for n in range(6)),
+    Commit(67, "shared", 70, 70, completed=0),
 ]
 
 
@@ -63,6 +66,15 @@ def test_a_stopped_consumer_falls_behind(found: DataFrame) -> None:
         (1, 20, 120, 100, 100, None, 104_000, "OK", True),
         (2, 20, 180, 160, 160, None, 164_000, "STOPPED", True),
     ]
+
+
+def test_share_groups_complete_records_in_any_order(found: DataFrame) -> None:
+    """If this fails, the lag of a share group counts records that its members have completed, or the age of the record
+    that one of them holds is lost.
+    """
+    first, second, _ = rows_of(found, "shared")
+    assert first == (0, 52, 60, 8, 8, 59_000, 59_000, "OK", False)
+    assert second[1:3] == (70, 120)
 
 
 def test_a_slow_consumer_has_an_exact_time_lag(found: DataFrame) -> None:
