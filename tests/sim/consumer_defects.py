@@ -137,16 +137,16 @@ def static_members_are_fenced_by_themselves(patch: Patch) -> None:
 def commits_need_the_newest_epoch(patch: Patch) -> None:
     """During a rebalance, a member cannot commit in its own partitions (KAFKA-20066)."""
 
-    def check(member: ConsumerMember, epoch: int) -> None:
+    def check(self: ConsumerGroup, member: ConsumerMember, epoch: int) -> None:
         if epoch != member.epoch:
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
-    patch.setattr("broker_cy.coordinator.consumer.group._commit_check", check)
+    patch.setattr(ConsumerGroup, "_commit_check", check)
 
 
 def stale_members_commit(patch: Patch) -> None:
     """A member commits in a partition that another one has since its epoch."""
-    patch.setattr("broker_cy.coordinator.consumer.group._commit_check", lambda member, epoch: None)
+    patch.setattr(ConsumerGroup, "_commit_check", lambda self, member, epoch: None)
 
 
 def fenced_members_commit(patch: Patch) -> None:

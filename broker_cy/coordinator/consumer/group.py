@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 from uuid import UUID
 
+from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType, names_member
-from broker_cy.coordinator.modern.commits import for_producers, stale_for_producers
+from broker_cy.coordinator.group import GroupType
+from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
-from broker_cy.coordinator.offset_record import CommittedOffset
-from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.core.step import Now
-from broker_cy.wire import messages
-
-# From this version on, OffsetCommit has the member epoch.
-VERSION_MEMBER_EPOCH = 9
 
 
 class ResolvedRegex(NamedTuple):
@@ -27,7 +21,7 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-class ConsumerGroup(ModernGroup[ConsumerMember]):
+class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember, Assignment]):
     """Invariants: `owners` has each partition that a member holds, with that member's id. `static_members` maps each
     instance id to its member. `regex_members`, `assignors` and `classic_protocols` count members, and are never 0.
     """
@@ -77,20 +71,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return GroupType.CONSUMER
 
     @property
-    def state_name(self) -> str:
-        if not self.members:
-            return "Empty"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        return "Stable" if self.is_stable else "Reconciling"
-
-    @property
     def listed_protocol_type(self) -> str:
         return "consumer"
-
-    @property
-    def is_unused(self) -> bool:
-        return not self.members
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.by_name or topic in self.by_regex
@@ -98,51 +80,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def subscribed_topics(self) -> set[str]:
         return {*self.by_name, *self.by_regex}
 
-    def check_deletion(self) -> ErrorCode:
-        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+    # ---- commits ----
 
-    def check_offset_deletion(self) -> None:
-        """Offsets of topics without subscription may be deleted at any time."""
+    def sends_epochs(self, member: ConsumerMember) -> bool:
+        return member.classic is None
 
-    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
-        return lambda offset: offset.commit_timestamp_ms
-
-    # ---- commit and fetch ----
-
-    def check_commit(
-        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
-    ) -> CommitCheck | None:
-        """As in any group. A commit does not prolong the session."""
-        epoch = request.generation_id_or_member_epoch
-        if epoch < 0 and not self.members:
-            return None
-        member = self.member(request.member_id)
-        if member.classic is None and version < VERSION_MEMBER_EPOCH:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version {version} has no member epoch; use version {VERSION_MEMBER_EPOCH} or later",
-            )
-        return _commit_check(member, epoch)
-
-    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
-        """As in any group; a stale epoch is ILLEGAL_GENERATION, which the producer knows."""
-        if not names_member(request) or (request.generation_id < 0 and not self.members):
-            return None
-        with stale_for_producers():
-            check = _commit_check(self.member(request.member_id), request.generation_id)
-        if check is None:
-            return None
-        return for_producers(check)
-
-    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
-        if request.member_id is None and request.member_epoch < 0:
-            return True
-        member = self.member(request.member_id or "")
-        if request.member_epoch != member.epoch:
-            raise KafkaError(
-                _stale(member), f"member epoch {request.member_epoch} is not the epoch {member.epoch} of the member"
-            )
-        return True
+    def assigned_since(self, member: ConsumerMember, topic: str, topic_id: UUID, partition: int) -> int | None:
+        return member.assigned_at(topic_id, partition)
 
     # ---- members ----
 
@@ -240,30 +184,6 @@ def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -
     """`ConsumerGroup.topics_of`, given the resolved expressions."""
     found = resolved.get(member.regex) if member.regex else None
     return member.topics if found is None else member.topics | found.topics
-
-
-def _stale(member: ConsumerMember) -> ErrorCode:
-    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
-
-
-def _commit_check(member: ConsumerMember, epoch: int) -> CommitCheck | None:
-    """Return the check of each partition for an epoch that is older than the member's; None if none is needed. Raises
-    KafkaError for a newer one.
-    """
-    if epoch == member.epoch:
-        return None
-    if epoch > member.epoch:
-        raise KafkaError(_stale(member), f"member epoch {epoch} is newer than the epoch {member.epoch} of the member")
-
-    def check(_: str, topic_id: UUID, partition: int) -> None:
-        assigned_at = member.assigned_at(topic_id, partition)
-        if assigned_at is None or epoch < assigned_at:
-            raise KafkaError(
-                _stale(member),
-                f"the member does not have partition {partition} of topic {topic_id} since its epoch {epoch}",
-            )
-
-    return check
 
 
 def _count(counts: dict[str, int], old: str | None, new: str | None) -> None:

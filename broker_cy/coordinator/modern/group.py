@@ -17,6 +17,7 @@ from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.journal import Journal
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
 from broker_cy.coordinator.modern.steady_member import SteadyMember
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from broker_cy.metadata.image import MetadataImage
@@ -178,6 +179,10 @@ class EpochGroup(Group, Generic[E, T]):
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of the group {self.group_id}")
         return found
+
+    def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
+        """All sessions begin again."""
+        self.start_deadlines(machine, self.members, now)
 
     @abstractmethod
     def start_deadlines(self, machine: GroupTable, member_ids: Iterable[str], now: Now) -> None:

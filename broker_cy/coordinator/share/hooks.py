@@ -26,7 +26,7 @@ class HookedShareGroup(ShareGroup):
 
     def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
         """All sessions begin again, and so do requests to the share coordinator whose result is not noted."""
-        self.start_deadlines(machine, self.members, now)
+        super().loaded(machine, step, now)
         deletion.forget_missing(machine, step, self)
         initialization.resume(machine, step, self, now)
         deletion.resume(machine, step, self)

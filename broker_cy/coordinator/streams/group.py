@@ -4,30 +4,23 @@ what is named live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
-from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType, names_member
-from broker_cy.coordinator.modern.commits import for_producers, stale_for_producers
-from broker_cy.coordinator.modern.group import EpochGroup
-from broker_cy.coordinator.offset_record import CommittedOffset
+from broker_cy.coordinator.group import GroupType
+from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.streams.configure import ConfiguredTopology
 from broker_cy.coordinator.streams.member import HeldTasks, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology
-from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.core.step import Now
-from broker_cy.wire import messages
 
-# From this version on, OffsetCommit has the member epoch.
-VERSION_MEMBER_EPOCH: Final = 9
 NO_TOPOLOGY_VALIDATED: Final = -1
 
 Task = tuple[str, int]
 
 
-class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
+class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
     """Invariants: `active` has each task that is active in a member, with that member's id. `copies` counts, for each
     task, the members of each process that have a standby or warm-up task of it; no count is 0.
     """
@@ -85,21 +78,13 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
     @property
     def state_name(self) -> str:
-        if not self.members:
-            return "Empty"
-        if self.topology is None or self.topology.epoch != self.validated_epoch:
+        if self.members and (self.topology is None or self.topology.epoch != self.validated_epoch):
             return "NotReady"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        return "Stable" if self.is_stable else "Reconciling"
+        return super().state_name
 
     @property
     def listed_protocol_type(self) -> str:
         return "streams"
-
-    @property
-    def is_unused(self) -> bool:
-        return not self.members
 
     def subscribed_topics(self) -> set[str]:
         return set() if self.topology is None else self.topology.required_topics()
@@ -108,74 +93,11 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         """Whether members read the topic. Without members, all offsets may be deleted."""
         return bool(self.members) and topic in self.readers
 
-    def check_deletion(self) -> ErrorCode:
-        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+    # ---- commits ----
 
-    def check_offset_deletion(self) -> None:
-        """Offsets of topics that the application does not read may be deleted at any time."""
-
-    def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
-        return lambda offset: offset.commit_timestamp_ms
-
-    # ---- commit and fetch ----
-
-    def check_commit(
-        self, machine: GroupTable, request: messages.OffsetCommitRequest, version: int, now: Now
-    ) -> CommitCheck | None:
-        """As in any group. A commit does not prolong the session."""
-        epoch = request.generation_id_or_member_epoch
-        if epoch < 0 and not self.members:
-            return None
-        member = self.member(request.member_id)
-        if version < VERSION_MEMBER_EPOCH:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version {version} has no member epoch; use version {VERSION_MEMBER_EPOCH} or later",
-            )
-        return self._commit_check(member, epoch)
-
-    def check_transactional_commit(self, request: messages.TxnOffsetCommitRequest) -> CommitCheck | None:
-        """As in any group; a stale epoch is ILLEGAL_GENERATION, which the producer knows."""
-        if not names_member(request) or (request.generation_id < 0 and not self.members):
-            return None
-        with stale_for_producers():
-            check = self._commit_check(self.member(request.member_id), request.generation_id)
-        return None if check is None else for_producers(check)
-
-    def _commit_check(self, member: StreamsMember, epoch: int) -> CommitCheck | None:
-        """Return the check of each partition for an epoch that is older than the member's; None if none is needed.
-        Raises KafkaError for a newer one.
-        """
-        if epoch == member.epoch:
-            return None
-        if epoch > member.epoch:
-            raise KafkaError(
-                ErrorCode.STALE_MEMBER_EPOCH,
-                f"member epoch {epoch} is newer than the epoch {member.epoch} of the member",
-            )
-        readers = self.readers
-
-        def check(topic: str, _: UUID, partition: int) -> None:
-            subtopology = readers.get(topic)
-            since = None if subtopology is None else member.active_since(subtopology, partition)
-            if since is None or epoch < since:
-                raise KafkaError(
-                    ErrorCode.STALE_MEMBER_EPOCH,
-                    f"the member does not have the task of partition {partition} of {topic} since its epoch {epoch}",
-                )
-
-        return check
-
-    def shows_offsets(self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
-        if request.member_id is None and request.member_epoch < 0:
-            return True
-        member = self.member(request.member_id or "")
-        if request.member_epoch != member.epoch:
-            raise KafkaError(
-                ErrorCode.STALE_MEMBER_EPOCH,
-                f"member epoch {request.member_epoch} is not the epoch {member.epoch} of the member",
-            )
-        return True
+    def assigned_since(self, member: StreamsMember, topic: str, topic_id: UUID, partition: int) -> int | None:
+        subtopology = self.readers.get(topic)
+        return None if subtopology is None else member.active_since(subtopology, partition)
 
     # ---- tasks ----
 

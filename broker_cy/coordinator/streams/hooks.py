@@ -23,10 +23,6 @@ class HookedStreamsGroup(StreamsGroup):
     def tombstones(self) -> list[Record]:
         return records.group_tombstones(self)
 
-    def loaded(self, machine: GroupTable, step: GroupStep, now: Now) -> None:
-        """All sessions begin again."""
-        self.start_deadlines(machine, self.members, now)
-
     def start_deadlines(self, machine: GroupTable, member_ids: Iterable[str], now: Now) -> None:
         deadlines.start_timers(machine, self, member_ids, now)
 
