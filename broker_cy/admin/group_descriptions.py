@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.group_values import (
@@ -31,6 +33,7 @@ from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
+from broker_cy.wire.codec import Message
 
 # From this version on DescribeGroups answers GROUP_ID_NOT_FOUND (KIP-1043); before, it reports a dead group.
 _NOT_FOUND_FROM: Final = 6
@@ -41,6 +44,18 @@ _MEMBER_PROTOCOLS: Final = {0: CLASSIC, 1: CONSUMER}
 Described = dict[str, GroupDescription | Problem]
 
 
+class _NewerType(NamedTuple):
+    """The API that describes groups with epochs of one type; `member`, `assignor` and `topology` read its answer."""
+
+    name: str
+    protocol_type: str
+    request: Callable[..., Message]
+    response: type[Any]
+    member: Callable[[Any], GroupMember]
+    assignor: Callable[[Any], str] = attrgetter("assignor_name")
+    topology: Callable[[Any], Topology | None] = lambda _: None
+
+
 class Descriptions:
     """Describes groups at their coordinator."""
 
@@ -49,10 +64,10 @@ class Descriptions:
         # Groups of the classic protocol are the most frequent ones, but every broker that has consumer groups reports a
         # group in conversion as one.
         self._by_api: tuple[tuple[ApiKey, Callable[[Peer, list[str], Deadline], Awaitable[Described]]], ...] = (
-            (ApiKey.CONSUMER_GROUP_DESCRIBE, self._consumer),
+            (ApiKey.CONSUMER_GROUP_DESCRIBE, partial(self._with_epochs, _CONSUMER_GROUP)),
             (ApiKey.DESCRIBE_GROUPS, self._classic),
-            (ApiKey.SHARE_GROUP_DESCRIBE, self._share),
-            (ApiKey.STREAMS_GROUP_DESCRIBE, self._streams),
+            (ApiKey.SHARE_GROUP_DESCRIBE, partial(self._with_epochs, _SHARE_GROUP)),
+            (ApiKey.STREAMS_GROUP_DESCRIBE, partial(self._with_epochs, _STREAMS_GROUP)),
         )
 
     async def of(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
@@ -69,25 +84,6 @@ class Descriptions:
                     found.setdefault(key, answer)
             missing = [key for key in keys if _is_absent(found.get(key))]
         return {key: found.get(key, Problem(ErrorCode.GROUP_ID_NOT_FOUND)) for key in keys}
-
-    async def _consumer(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
-        request = messages.ConsumerGroupDescribeRequest(group_ids=keys)
-        answer, _ = await self._caller.pool.ask(peer, request, messages.ConsumerGroupDescribeResponse, deadline)
-        return {
-            each.group_id: problem_of(each.error_code, each.error_message)
-            or GroupDescription(
-                each.group_id,
-                CONSUMER,
-                each.group_state,
-                PROTOCOL_TYPE,
-                each.assignor_name,
-                _node(peer),
-                each.group_epoch,
-                each.assignment_epoch,
-                tuple(_consumer_member(member) for member in each.members),
-            )
-            for each in answer.groups
-        }
 
     async def _classic(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
         request = messages.DescribeGroupsRequest(groups=keys)
@@ -111,41 +107,21 @@ class Descriptions:
             )
         return out
 
-    async def _share(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
-        request = messages.ShareGroupDescribeRequest(group_ids=keys)
-        answer, _ = await self._caller.pool.ask(peer, request, messages.ShareGroupDescribeResponse, deadline)
+    async def _with_epochs(self, kind: _NewerType, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
+        answer, _ = await self._caller.pool.ask(peer, kind.request(group_ids=keys), kind.response, deadline)
         return {
             each.group_id: problem_of(each.error_code, each.error_message)
             or GroupDescription(
                 each.group_id,
-                SHARE,
+                kind.name,
                 each.group_state,
-                SHARE,
-                each.assignor_name,
+                kind.protocol_type,
+                kind.assignor(each),
                 _node(peer),
                 each.group_epoch,
                 each.assignment_epoch,
-                tuple(_share_member(member) for member in each.members),
-            )
-            for each in answer.groups
-        }
-
-    async def _streams(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
-        request = messages.StreamsGroupDescribeRequest(group_ids=keys)
-        answer, _ = await self._caller.pool.ask(peer, request, messages.StreamsGroupDescribeResponse, deadline)
-        return {
-            each.group_id: problem_of(each.error_code, each.error_message)
-            or GroupDescription(
-                each.group_id,
-                STREAMS,
-                each.group_state,
-                STREAMS,
-                "",
-                _node(peer),
-                each.group_epoch,
-                each.assignment_epoch,
-                tuple(_streams_member(member) for member in each.members),
-                _topology(each.topology),
+                tuple(map(kind.member, each.members)),
+                kind.topology(each),
             )
             for each in answer.groups
         }
@@ -287,3 +263,24 @@ def _partitions(
     return tuple(
         sorted(TopicPartition(topic.topic_name, partition) for topic in topics for partition in topic.partitions)
     )
+
+
+_CONSUMER_GROUP: Final = _NewerType(
+    CONSUMER,
+    PROTOCOL_TYPE,
+    messages.ConsumerGroupDescribeRequest,
+    messages.ConsumerGroupDescribeResponse,
+    _consumer_member,
+)
+_SHARE_GROUP: Final = _NewerType(
+    SHARE, SHARE, messages.ShareGroupDescribeRequest, messages.ShareGroupDescribeResponse, _share_member
+)
+_STREAMS_GROUP: Final = _NewerType(
+    STREAMS,
+    STREAMS,
+    messages.StreamsGroupDescribeRequest,
+    messages.StreamsGroupDescribeResponse,
+    _streams_member,
+    assignor=lambda _: "",
+    topology=lambda group: _topology(group.topology),
+)
