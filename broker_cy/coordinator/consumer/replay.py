@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
@@ -11,7 +10,7 @@ from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, ConsumerMember
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
-from broker_cy.coordinator.modern.replay import ModernReplay, first, index_topics, read_key
+from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, index_topics, read_key
 from broker_cy.coordinator.records import KeyType
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec, messages
@@ -70,16 +69,10 @@ def _left(member: ConsumerMember) -> ConsumerMember:
 
 _REPLAY: Final = ModernReplay(
     hooked=HookedConsumerGroup,
-    epoch_key=messages.ConsumerGroupMetadataKey,
-    epoch_value=messages.ConsumerGroupMetadataValue,
-    target_epoch_key=messages.ConsumerGroupTargetAssignmentMetadataKey,
-    target_epoch_value=messages.ConsumerGroupTargetAssignmentMetadataValue,
-    target_key=messages.ConsumerGroupTargetAssignmentMemberKey,
+    records=records.RECORDS,
     target_of=records.target_of,
-    member_key=messages.ConsumerGroupMemberMetadataKey,
     new_member=ConsumerMember,
     with_metadata=records.with_metadata,
-    current_key=messages.ConsumerGroupCurrentMemberAssignmentKey,
     with_current=records.with_current,
     left=_left,
 )
@@ -112,12 +105,8 @@ def _change_regex(machine: GroupTable, offset: int, producer_id: int, key: bytes
     return first(added, before)
 
 
-CHANGES: dict[KeyType, Callable[[Any, int, int, bytes, bytes | None], Before]] = {
-    KeyType.CONSUMER_GROUP_METADATA: _REPLAY.change_epoch,
+CHANGES: Final[dict[KeyType, Change]] = {
+    **_REPLAY.changes(),
     KeyType.CONSUMER_GROUP_PARTITION_METADATA: _change_partition_metadata,
-    KeyType.CONSUMER_GROUP_MEMBER_METADATA: _REPLAY.change_member,
-    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _REPLAY.change_target_epoch,
-    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _REPLAY.change_target,
-    KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _REPLAY.change_current,
     KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION: _change_regex,
 }

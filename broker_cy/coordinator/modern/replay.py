@@ -12,6 +12,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
 from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS, EpochGroup, EpochMember, ModernGroup
+from broker_cy.coordinator.modern.records import KEY_TYPES, GroupRecords
+from broker_cy.coordinator.records import KeyType
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec
 
@@ -19,6 +21,10 @@ K = TypeVar("K", bound=codec.Message)
 E = TypeVar("E", bound=EpochMember)
 # The target assignment of one member.
 T = TypeVar("T")
+
+# Applies the record at an offset, which may belong to the transaction of a producer: table, offset, producer id, key,
+# value.
+Change = Callable[[Any, int, int, bytes, bytes | None], Before]
 
 # The epoch of the target after a tombstone of its record.
 TARGET_DELETED_EPOCH: Final = -1
@@ -178,18 +184,23 @@ class ModernReplay(Generic[E, T]):
     """
 
     hooked: type[EpochGroup[E, T]]
-    epoch_key: type[Any]
-    epoch_value: type[Any]
-    target_epoch_key: type[Any]
-    target_epoch_value: type[Any]
-    target_key: type[Any]
+    records: GroupRecords
     target_of: Callable[[bytes], T]
-    member_key: type[Any]
     new_member: Callable[[str], E]
     with_metadata: Callable[[E, bytes], E]
-    current_key: type[Any]
     with_current: Callable[[E, bytes], E]
     left: Callable[[E], E]
+
+    def changes(self) -> dict[KeyType, Change]:
+        """The changes by the type of their keys."""
+        records = self.records
+        return {
+            KEY_TYPES[records.epoch_key]: self.change_epoch,
+            KEY_TYPES[records.target_epoch_key]: self.change_target_epoch,
+            KEY_TYPES[records.target_key]: self.change_target,
+            KEY_TYPES[records.member_key]: self.change_member,
+            KEY_TYPES[records.current_key]: self.change_current,
+        }
 
     def group(
         self, machine: GroupTable, group_id: str, value: bytes | None
@@ -207,21 +218,21 @@ class ModernReplay(Generic[E, T]):
     def change_epoch(
         self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
     ) -> Before:
-        group_id: str = read_key(self.epoch_key, key).group_id
+        group_id: str = read_key(self.records.epoch_key, key).group_id
         group, added = self.group(machine, group_id, value)
         if group is None:
             return UNCHANGED
         if value is None:
             return removed(machine, group)
         before = EpochsBefore.of(group)
-        data, _ = codec.decode_versioned(self.epoch_value, value)
+        data, _ = codec.decode_versioned(self.records.epoch_value, value)
         group.epoch, group.metadata_hash = data.epoch, data.metadata_hash
         return first(added, before)
 
     def change_target_epoch(
         self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
     ) -> Before:
-        group, added = self.group(machine, read_key(self.target_epoch_key, key).group_id, value)
+        group, added = self.group(machine, read_key(self.records.target_epoch_key, key).group_id, value)
         if group is None:
             return UNCHANGED
         before = EpochsBefore.of(group)
@@ -229,14 +240,14 @@ class ModernReplay(Generic[E, T]):
         if value is None:
             group.assignment_epoch, group.assigned_at_ms = TARGET_DELETED_EPOCH, UNKNOWN_TIME_MS
         else:
-            data, _ = codec.decode_versioned(self.target_epoch_value, value)
+            data, _ = codec.decode_versioned(self.records.target_epoch_value, value)
             group.assignment_epoch, group.assigned_at_ms = data.assignment_epoch, data.assignment_timestamp
         return first(added, before)
 
     def change_target(
         self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
     ) -> Before:
-        names = read_key(self.target_key, key)
+        names = read_key(self.records.target_key, key)
         group, added = self.group(machine, names.group_id, value)
         if group is None:
             return UNCHANGED
@@ -247,7 +258,7 @@ class ModernReplay(Generic[E, T]):
     def change_member(
         self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
     ) -> Before:
-        names = read_key(self.member_key, key)
+        names = read_key(self.records.member_key, key)
         group, added = self.group(machine, names.group_id, value)
         if group is None:
             return UNCHANGED
@@ -261,7 +272,7 @@ class ModernReplay(Generic[E, T]):
     def change_current(
         self, machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None
     ) -> Before:
-        names = read_key(self.current_key, key)
+        names = read_key(self.records.current_key, key)
         group, added = self.group(machine, names.group_id, value)
         old = None if group is None else group.members.get(names.member_id)
         if group is None or (old is None and value is None):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
-from broker_cy.coordinator.modern.replay import ModernReplay, first, read_key
+from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, read_key
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.share import records
 from broker_cy.coordinator.share.group import ShareGroup
@@ -40,16 +39,10 @@ def _left(member: ShareMember) -> ShareMember:
 
 _REPLAY: Final = ModernReplay(
     hooked=HookedShareGroup,
-    epoch_key=messages.ShareGroupMetadataKey,
-    epoch_value=messages.ShareGroupMetadataValue,
-    target_epoch_key=messages.ShareGroupTargetAssignmentMetadataKey,
-    target_epoch_value=messages.ShareGroupTargetAssignmentMetadataValue,
-    target_key=messages.ShareGroupTargetAssignmentMemberKey,
+    records=records.RECORDS,
     target_of=records.target_of,
-    member_key=messages.ShareGroupMemberMetadataKey,
     new_member=ShareMember,
     with_metadata=records.with_metadata,
-    current_key=messages.ShareGroupCurrentMemberAssignmentKey,
     with_current=records.with_current,
     left=_left,
 )
@@ -67,11 +60,7 @@ def _change_share_partitions(
     return first(added, before)
 
 
-CHANGES: dict[KeyType, Callable[[Any, int, int, bytes, bytes | None], Before]] = {
-    KeyType.SHARE_GROUP_MEMBER_METADATA: _REPLAY.change_member,
-    KeyType.SHARE_GROUP_METADATA: _REPLAY.change_epoch,
-    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA: _REPLAY.change_target_epoch,
-    KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER: _REPLAY.change_target,
-    KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: _REPLAY.change_current,
+CHANGES: Final[dict[KeyType, Change]] = {
+    **_REPLAY.changes(),
     KeyType.SHARE_GROUP_STATE_PARTITION_METADATA: _change_share_partitions,
 }

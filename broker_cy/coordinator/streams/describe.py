@@ -9,6 +9,7 @@ from broker_cy.coordinator.group import Group
 from broker_cy.coordinator.modern.description import Description
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import StreamsMember
+from broker_cy.coordinator.streams.records import task_ids
 from broker_cy.coordinator.streams.topology import InternalTopic, Subtopology
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
@@ -113,8 +114,5 @@ def _member(member: StreamsMember, target: TaskAssignment) -> Response.Member:
 
 
 def _assignment(roles: Iterable[Mapping[str, Iterable[int]]]) -> Response.Assignment:
-    active, standby, warmup = (
-        [Response.TaskIds(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
-        for tasks in roles
-    )
+    active, standby, warmup = (task_ids(Response.TaskIds, tasks) for tasks in roles)
     return Response.Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

@@ -1,38 +1,33 @@
-"""The records of streams groups, as Kafka 4.3 writes them."""
+"""The records of streams groups."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from broker_cy.coordinator.assignors.streams_spec import TaskAssignment, Tasks
-from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.modern.records import GroupRecords, P, epochs_of, record, with_epochs
 from broker_cy.coordinator.step import Record
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import ActiveTasks, Endpoint, HeldTasks, MemberState, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology, to_value
 from broker_cy.wire import codec, messages
 
-_KEY_VERSIONS: dict[type[Any], KeyType] = {
-    messages.StreamsGroupMetadataKey: KeyType.STREAMS_GROUP_METADATA,
-    messages.StreamsGroupMemberMetadataKey: KeyType.STREAMS_GROUP_MEMBER_METADATA,
-    messages.StreamsGroupTargetAssignmentMetadataKey: KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
-    messages.StreamsGroupTargetAssignmentMemberKey: KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    messages.StreamsGroupCurrentMemberAssignmentKey: KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    messages.StreamsGroupTopologyKey: KeyType.STREAMS_GROUP_TOPOLOGY,
-}
-
+RECORDS: Final = GroupRecords(
+    epoch_key=messages.StreamsGroupMetadataKey,
+    epoch_value=messages.StreamsGroupMetadataValue,
+    target_epoch_key=messages.StreamsGroupTargetAssignmentMetadataKey,
+    target_epoch_value=messages.StreamsGroupTargetAssignmentMetadataValue,
+    target_key=messages.StreamsGroupTargetAssignmentMemberKey,
+    member_key=messages.StreamsGroupMemberMetadataKey,
+    current_key=messages.StreamsGroupCurrentMemberAssignmentKey,
+)
 MemberValue = messages.StreamsGroupMemberMetadataValue
 TargetValue = messages.StreamsGroupTargetAssignmentMemberValue
 CurrentValue = messages.StreamsGroupCurrentMemberAssignmentValue
 
-
-def _record(key: Any, value: Any | None) -> Record:
-    """The record of a key; a value of None makes a tombstone."""
-    encoded = struct.pack(">h", _KEY_VERSIONS[type(key)]) + codec.encode(key, 0)
-    return Record(encoded, None if value is None else codec.encode_versioned(value, 0))
-
+target_epoch_record = RECORDS.target_epoch
+member_tombstones = RECORDS.member_tombstones
 
 # ---- the group ----
 
@@ -49,44 +44,24 @@ def epoch_record(
             for key in sorted(assignment_configs)
         ],
     )
-    return _record(messages.StreamsGroupMetadataKey(group_id=group_id), value)
-
-
-def epoch_tombstone(group_id: str) -> Record:
-    return _record(messages.StreamsGroupMetadataKey(group_id=group_id), None)
+    return record(RECORDS.epoch_key(group_id=group_id), value)
 
 
 def topology_record(group_id: str, topology: Topology) -> Record:
-    return _record(messages.StreamsGroupTopologyKey(group_id=group_id), to_value(topology))
+    return record(messages.StreamsGroupTopologyKey(group_id=group_id), to_value(topology))
 
 
 def topology_tombstone(group_id: str) -> Record:
-    return _record(messages.StreamsGroupTopologyKey(group_id=group_id), None)
+    return record(messages.StreamsGroupTopologyKey(group_id=group_id), None)
 
 
 # ---- the target assignment ----
 
 
-def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> Record:
-    value = messages.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms)
-    return _record(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
-
-
-def target_epoch_tombstone(group_id: str) -> Record:
-    return _record(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None)
-
-
 def target_record(group_id: str, member_id: str, target: TaskAssignment) -> Record:
-    active, standby, warmup = (
-        [TargetValue.TaskIds(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
-        for tasks in target
-    )
+    active, standby, warmup = (task_ids(TargetValue.TaskIds, tasks) for tasks in target)
     value = TargetValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
-    return _record(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
-
-
-def target_tombstone(group_id: str, member_id: str) -> Record:
-    return _record(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
+    return RECORDS.target(group_id, member_id, value)
 
 
 def target_of(value: bytes) -> TaskAssignment:
@@ -111,11 +86,7 @@ def member_record(group_id: str, member: StreamsMember) -> Record:
         user_endpoint=None if endpoint is None else MemberValue.Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[MemberValue.KeyValue(key=key, value=value) for key, value in member.tags],
     )
-    return _record(messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
-
-
-def member_tombstone(group_id: str, member_id: str) -> Record:
-    return _record(messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+    return RECORDS.member(group_id, member.member_id, value)
 
 
 def with_metadata(member: StreamsMember, value: bytes) -> StreamsMember:
@@ -147,12 +118,7 @@ def current_record(group_id: str, member: StreamsMember) -> Record:
         standby_tasks_pending_revocation=_ids(member.revoking.standby),
         warmup_tasks_pending_revocation=_ids(member.revoking.warmup),
     )
-    key = messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return _record(key, value)
-
-
-def current_tombstone(group_id: str, member_id: str) -> Record:
-    return _record(messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
+    return RECORDS.current(group_id, member.member_id, value)
 
 
 def with_current(member: StreamsMember, value: bytes) -> StreamsMember:
@@ -173,28 +139,14 @@ def with_current(member: StreamsMember, value: bytes) -> StreamsMember:
     )
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """Kafka cannot load a log that has them in another order."""
-    return [
-        current_tombstone(group_id, member_id),
-        target_tombstone(group_id, member_id),
-        member_tombstone(group_id, member_id),
-    ]
-
-
 def group_tombstones(group: StreamsGroup) -> list[Record]:
-    """Kafka cannot load a log that has them in another order: the record of the group's epoch comes after those of its
-    members and of its target.
-    """
     group_id = group.group_id
-    return [
-        *(current_tombstone(group_id, member_id) for member_id in group.members),
-        *(target_tombstone(group_id, member_id) for member_id in dict.fromkeys((*group.members, *group.target))),
-        target_epoch_tombstone(group_id),
-        *(member_tombstone(group_id, member_id) for member_id in group.members),
-        epoch_tombstone(group_id),
-        topology_tombstone(group_id),
-    ]
+    return [*RECORDS.tombstones(group), RECORDS.epoch_tombstone(group_id), topology_tombstone(group_id)]
+
+
+def task_ids(structure: Callable[..., P], tasks: Mapping[str, Iterable[int]]) -> list[P]:
+    """Tasks as a record or an answer has them."""
+    return [structure(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
 
 
 def task_sets(ids: Iterable[Any]) -> Tasks:
@@ -207,27 +159,15 @@ def task_sets(ids: Iterable[Any]) -> Tasks:
 
 
 def _ids(tasks: Tasks) -> list[CurrentValue.TaskIds]:
-    return [CurrentValue.TaskIds(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
+    return task_ids(CurrentValue.TaskIds, tasks)
 
 
 def _active_ids(tasks: ActiveTasks) -> list[CurrentValue.TaskIds]:
-    found = []
-    for subtopology in sorted(tasks):
-        partitions = sorted(tasks[subtopology])
-        epochs = [tasks[subtopology][partition] for partition in partitions]
-        found.append(CurrentValue.TaskIds(subtopology_id=subtopology, partitions=partitions, assignment_epochs=epochs))
-    return found
+    return [
+        CurrentValue.TaskIds(subtopology_id=subtopology, partitions=partitions, assignment_epochs=epochs)
+        for subtopology, partitions, epochs in with_epochs(tasks)
+    ]
 
 
 def _active(ids: Iterable[CurrentValue.TaskIds], member_epoch: int) -> ActiveTasks:
-    """Records of Kafka before 4.3 have no assignment epochs: the member epoch stands for them."""
-    found: dict[str, dict[int, int]] = {}
-    for each in ids:
-        epochs = each.assignment_epochs
-        if epochs is not None and len(epochs) == len(each.partitions):
-            partitions = dict(zip(each.partitions, epochs, strict=True))
-        else:
-            partitions = dict.fromkeys(each.partitions, member_epoch)
-        if partitions:
-            found[each.subtopology_id] = partitions
-    return found
+    return {each.subtopology_id: epochs_of(each, member_epoch) for each in ids if each.partitions}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
-from broker_cy.coordinator.modern.replay import ModernReplay, first, read_key, removed
+from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, read_key, removed
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
@@ -60,16 +60,10 @@ def _left(member: StreamsMember) -> StreamsMember:
 
 _REPLAY: Final = ModernReplay(
     hooked=HookedStreamsGroup,
-    epoch_key=messages.StreamsGroupMetadataKey,
-    epoch_value=messages.StreamsGroupMetadataValue,
-    target_epoch_key=messages.StreamsGroupTargetAssignmentMetadataKey,
-    target_epoch_value=messages.StreamsGroupTargetAssignmentMetadataValue,
-    target_key=messages.StreamsGroupTargetAssignmentMemberKey,
+    records=records.RECORDS,
     target_of=records.target_of,
-    member_key=messages.StreamsGroupMemberMetadataKey,
     new_member=StreamsMember,
     with_metadata=records.with_metadata,
-    current_key=messages.StreamsGroupCurrentMemberAssignmentKey,
     with_current=records.with_current,
     left=_left,
 )
@@ -112,11 +106,8 @@ def _change_topology(machine: GroupTable, offset: int, producer_id: int, key: by
     return first(added, before)
 
 
-CHANGES: dict[KeyType, Callable[[Any, int, int, bytes, bytes | None], Before]] = {
+CHANGES: Final[dict[KeyType, Change]] = {
+    **_REPLAY.changes(),
     KeyType.STREAMS_GROUP_METADATA: _change_epoch,
-    KeyType.STREAMS_GROUP_MEMBER_METADATA: _REPLAY.change_member,
-    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA: _REPLAY.change_target_epoch,
-    KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER: _REPLAY.change_target,
-    KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: _REPLAY.change_current,
     KeyType.STREAMS_GROUP_TOPOLOGY: _change_topology,
 }

@@ -1,0 +1,125 @@
+"""The records that consumer, share and streams groups have in common, as Kafka 4.3 writes them. Topics, subtopologies
+and partitions are sorted; Kafka has them in no order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.step import Record
+from broker_cy.wire import codec, messages
+
+# A structure of a record, or of an answer.
+P = TypeVar("P")
+# A topic by its id, or a subtopology by its name.
+K = TypeVar("K", UUID, str)
+
+KEY_TYPES: Final[dict[type[Any], KeyType]] = {
+    messages.ConsumerGroupMetadataKey: KeyType.CONSUMER_GROUP_METADATA,
+    messages.ConsumerGroupPartitionMetadataKey: KeyType.CONSUMER_GROUP_PARTITION_METADATA,
+    messages.ConsumerGroupMemberMetadataKey: KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+    messages.ConsumerGroupTargetAssignmentMetadataKey: KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    messages.ConsumerGroupTargetAssignmentMemberKey: KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    messages.ConsumerGroupCurrentMemberAssignmentKey: KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    messages.ConsumerGroupRegularExpressionKey: KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+    messages.ShareGroupMemberMetadataKey: KeyType.SHARE_GROUP_MEMBER_METADATA,
+    messages.ShareGroupMetadataKey: KeyType.SHARE_GROUP_METADATA,
+    messages.ShareGroupTargetAssignmentMetadataKey: KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+    messages.ShareGroupTargetAssignmentMemberKey: KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    messages.ShareGroupCurrentMemberAssignmentKey: KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    messages.ShareGroupStatePartitionMetadataKey: KeyType.SHARE_GROUP_STATE_PARTITION_METADATA,
+    messages.StreamsGroupMetadataKey: KeyType.STREAMS_GROUP_METADATA,
+    messages.StreamsGroupMemberMetadataKey: KeyType.STREAMS_GROUP_MEMBER_METADATA,
+    messages.StreamsGroupTargetAssignmentMetadataKey: KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+    messages.StreamsGroupTargetAssignmentMemberKey: KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    messages.StreamsGroupCurrentMemberAssignmentKey: KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    messages.StreamsGroupTopologyKey: KeyType.STREAMS_GROUP_TOPOLOGY,
+}
+
+
+def record(key: Any, value: Any | None) -> Record:
+    """The record of a key; a value of None makes a tombstone."""
+    encoded = struct.pack(">h", KEY_TYPES[type(key)]) + codec.encode(key, 0)
+    return Record(encoded, None if value is None else codec.encode_versioned(value, 0))
+
+
+class GroupRecords(NamedTuple):
+    """These records of one type of groups, by the classes of their keys and values."""
+
+    epoch_key: type[Any]
+    epoch_value: type[Any]
+    target_epoch_key: type[Any]
+    target_epoch_value: type[Any]
+    target_key: type[Any]
+    member_key: type[Any]
+    current_key: type[Any]
+
+    def epoch(self, group_id: str, epoch: int, metadata_hash: int) -> Record:
+        return record(self.epoch_key(group_id=group_id), self.epoch_value(epoch=epoch, metadata_hash=metadata_hash))
+
+    def target_epoch(self, group_id: str, epoch: int, wall_ms: int) -> Record:
+        value = self.target_epoch_value(assignment_epoch=epoch, assignment_timestamp=wall_ms)
+        return record(self.target_epoch_key(group_id=group_id), value)
+
+    def target(self, group_id: str, member_id: str, value: Any) -> Record:
+        return record(self.target_key(group_id=group_id, member_id=member_id), value)
+
+    def member(self, group_id: str, member_id: str, value: Any) -> Record:
+        return record(self.member_key(group_id=group_id, member_id=member_id), value)
+
+    def current(self, group_id: str, member_id: str, value: Any) -> Record:
+        return record(self.current_key(group_id=group_id, member_id=member_id), value)
+
+    def epoch_tombstone(self, group_id: str) -> Record:
+        return record(self.epoch_key(group_id=group_id), None)
+
+    def member_tombstones(self, group_id: str, member_id: str) -> list[Record]:
+        """Kafka cannot load a log that has them in another order."""
+        return [key(group_id, member_id, None) for key in (self.current, self.target, self.member)]
+
+    def tombstones(self, group: EpochGroup[Any, Any]) -> list[Record]:
+        """Those of the members and of the target assignment. Kafka cannot load a log that has them in another order, or
+        after the tombstone of the group's epoch.
+        """
+        group_id = group.group_id
+        return [
+            *(self.current(group_id, member_id, None) for member_id in group.members),
+            *(self.target(group_id, member_id, None) for member_id in dict.fromkeys((*group.members, *group.target))),
+            record(self.target_epoch_key(group_id=group_id), None),
+            *(self.member(group_id, member_id, None) for member_id in group.members),
+        ]
+
+
+# ---- partitions ----
+
+
+def topic_partitions(structure: Callable[..., P], assignment: Assignment) -> list[P]:
+    return [structure(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+
+
+def assignment_of(topics: Iterable[Any]) -> Assignment:
+    """The other way; a topic without partitions counts for nothing."""
+    return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
+
+
+def with_epochs(held: Mapping[K, Mapping[int, int]]) -> Iterator[tuple[K, list[int], list[int]]]:
+    """The partitions of each topic or subtopology, and the epoch in which each was assigned."""
+    for name in sorted(held):
+        partitions = sorted(held[name])
+        yield name, partitions, [held[name][partition] for partition in partitions]
+
+
+def epochs_of(structure: Any, member_epoch: int) -> dict[int, int]:
+    """The epoch in which each partition was assigned. Records of Kafka before 4.3 have none: the member epoch stands
+    for them.
+    """
+    epochs = structure.assignment_epochs
+    if epochs is not None and len(epochs) == len(structure.partitions):
+        return dict(zip(structure.partitions, epochs, strict=True))
+    return dict.fromkeys(structure.partitions, member_epoch)
