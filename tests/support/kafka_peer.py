@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -71,3 +72,17 @@ class KafkaPeer(QuickKafka):
                 return connection.ask(METADATA, 1, array([])).i32() > 0
         except (OSError, EOFError):
             return False
+
+
+@contextmanager
+def kafka_on(data: Path, directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[KafkaPeer]:
+    """Kafka on the data directory of a broker that has stopped. Its own files are in `directory`; it has to stop
+    cleanly.
+    """
+    peer = KafkaPeer(directory, settings, data_dir=data)
+    try:
+        peer.start()
+        yield peer
+        assert peer.stop() == 0
+    finally:
+        peer.close()

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import codec, messages
 from broker_cy.wire import frame as wire_frame
 from broker_cy.wire.frame import ApiKey, request_header_version, response_header_version
 
 ANSWER_S = 20.0
+LOADED_S = 60.0
 _GENERATED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 m = messages
@@ -39,6 +41,14 @@ class Connection:
         skip = 5 if response_header_version(key, version) >= 1 else 4
         response_class: Any = getattr(messages, type(request).__name__.replace("Request", "Response"))
         return codec.decode(response_class, version, data[skip:])
+
+    async def described(self, request: Any, version: int) -> Any:
+        """The group that a describe request names, once the coordinator has loaded it."""
+        async with asyncio.timeout(LOADED_S):
+            while (found := (await self.call(request, version)).groups[0]).error_code:
+                assert found.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                await asyncio.sleep(0.1)
+        return found
 
 
 class Script:

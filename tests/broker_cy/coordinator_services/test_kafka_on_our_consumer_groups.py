@@ -16,7 +16,7 @@ from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker
 from tests.broker_cy.coordinator_services.group_client import Connection
 from tests.support import needs
 from tests.support.kafka_dump import dump_log_segments
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import kafka_on
 
 REBALANCE_MS = 60_000
 READERS, OTHERS = "reader", "regex reader"
@@ -103,11 +103,7 @@ def test_kafka_continues_our_consumer_groups(tmp_path: Path) -> None:
 
     async def continue_on(port: int) -> None:
         connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
-        described = messages.ConsumerGroupDescribeRequest(group_ids=[GROUP])
-        async with asyncio.timeout(60):
-            while (found := (await connection.call(described, 1)).groups[0]).error_code:
-                assert found.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                await asyncio.sleep(0.1)
+        found = await connection.described(messages.ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)
         assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Stable", epochs[0], epochs[0])
         held = {
             member.member_id: sorted(
@@ -135,11 +131,6 @@ def test_kafka_continues_our_consumer_groups(tmp_path: Path) -> None:
             assert await broker.committed() == 42
 
     run(write)
-    peer = KafkaPeer(tmp_path / "kafka", settings, data_dir=data)
-    try:
-        peer.start()
+    with kafka_on(data, tmp_path / "kafka", settings) as peer:
         asyncio.run(continue_on(peer.port))
-        assert peer.stop() == 0
-    finally:
-        peer.close()
     run(read)

@@ -16,7 +16,7 @@ from tests.broker_cy.coordinator.streams_harness import WORD_COUNT
 from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker, run, until
 from tests.broker_cy.coordinator_services.group_client import Connection
 from tests.support import needs
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import kafka_on
 
 Call = Callable[[Any, int], Awaitable[Any]]
 Request = messages.StreamsGroupHeartbeatRequest
@@ -62,11 +62,7 @@ def test_kafka_continues_our_streams_groups(tmp_path: Path) -> None:
 
     async def continue_on(port: int) -> None:
         connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
-        described = messages.StreamsGroupDescribeRequest(group_ids=[GROUP])
-        async with asyncio.timeout(60):
-            while (found := (await connection.call(described, 0)).groups[0]).error_code:
-                assert found.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                await asyncio.sleep(0.1)
+        found = await connection.described(messages.StreamsGroupDescribeRequest(group_ids=[GROUP]), 0)
         assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Stable", epochs[0], epochs[0])
         (member,) = found.members
         tasks = {each.subtopology_id: each.partitions for each in member.assignment.active_tasks}
@@ -93,11 +89,6 @@ def test_kafka_continues_our_streams_groups(tmp_path: Path) -> None:
             assert await broker.committed() == 42
 
     run(write)
-    peer = KafkaPeer(tmp_path / "kafka", SETTINGS, data_dir=data)
-    try:
-        peer.start()
+    with kafka_on(data, tmp_path / "kafka", SETTINGS) as peer:
         asyncio.run(continue_on(peer.port))
-        assert peer.stop() == 0
-    finally:
-        peer.close()
     run(read)

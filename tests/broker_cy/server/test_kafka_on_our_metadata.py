@@ -11,7 +11,7 @@ from broker_cy.wire import codec, messages
 from tests.broker_cy.handlers.metadata_broker import MetadataBroker, until
 from tests.support import raw_wire
 from tests.support.kafka_dump import dump_log_segments
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import kafka_on
 
 METADATA_API = 3
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "1500"}
@@ -53,16 +53,11 @@ def test_kafka_reads_and_continues_our_metadata(tmp_path: Path) -> None:
     assert "LeaderChange" in dump
     assert "SnapshotFooter" in dump
 
-    peer = KafkaPeer(tmp_path / "kafka", data_dir=data)
-    try:
-        peer.start()
+    with kafka_on(data, tmp_path / "kafka") as peer:
         response = ask(peer.port)
         assert sorted(topic.name or "" for topic in response.topics) == TOPICS
         assert {len(topic.partitions) for topic in response.topics} == {5}
         assert {p.leader_id for topic in response.topics for p in topic.partitions} == {1}
-        assert peer.stop() == 0
-    finally:
-        peer.close()
 
     async def read() -> None:
         async with MetadataBroker(data) as broker:
