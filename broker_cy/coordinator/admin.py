@@ -8,7 +8,7 @@ from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.expiry import offset_tombstones
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import Group, GroupType, not_found
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.written import WrittenGroups
@@ -24,14 +24,14 @@ def describe(groups: WrittenGroups, group_id: str, version: int) -> messages.Des
     group = groups.get(group_id)
     if not isinstance(group, ClassicGroup):
         # As in Kafka, each of the other types is described by an API of its own.
-        reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
         if version < VERSION_GROUP_ID_NOT_FOUND:
             return messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        error = not_found(group, group_id, GroupType.CLASSIC)
         return messages.DescribeGroupsResponse.DescribedGroup(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=reason,
+            error_code=error.code,
+            error_message=error.message,
         )
     # Only a stable group has a protocol that all of its members use.
     protocol = group.protocol_name if group.state is GroupState.STABLE else None

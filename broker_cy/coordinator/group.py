@@ -21,7 +21,7 @@ from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, S
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.coordinator.timers import TimerKey
-from broker_cy.core.errors import ErrorCode
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Work
 from broker_cy.metadata.image import RESOURCE_GROUP
 from broker_cy.wire import messages
@@ -147,6 +147,12 @@ class Group(ABC):
     @abstractmethod
     def discard(self, machine: GroupTable, step: GroupStep, code: ErrorCode) -> None:
         """Remove the group and its deadlines, and answer `code` to all requests that wait in it."""
+
+
+def not_found(group: Group | None, group_id: str, wanted: GroupType) -> KafkaError:
+    """The error for a group that does not exist (None) or is not of the wanted type, in Kafka's words."""
+    reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a {wanted.value} group."
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
 
 def names_member(request: messages.TxnOffsetCommitRequest) -> bool:

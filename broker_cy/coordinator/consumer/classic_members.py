@@ -14,6 +14,7 @@ from broker_cy.coordinator.consumer import assign, deadlines, downgrade, embedde
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, without_epochs
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.heartbeat import check_size
 from broker_cy.coordinator.modern.journal import abandoned, trigger_of
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import MigrationPolicy
@@ -72,7 +73,7 @@ def _check_join(machine: GroupTable, group: ConsumerGroup, request: messages.Joi
     """Raises KafkaError."""
     if machine.settings.consumer.migration_policy is MigrationPolicy.DISABLED:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    heartbeat.check_size(machine, group, member_id)
+    check_size(group, member_id, machine.settings.consumer.max_size)
     names = [protocol.name for protocol in request.protocols]
     # All members of the classic protocol support one of them.
     is_supported = any(group.classic_protocols.get(name, 0) == group.classic_members for name in names)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, united, without_epochs
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import Group, GroupType, not_found
 from broker_cy.coordinator.modern.description import Description, existing_topics
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
-from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.wire import messages
 
@@ -22,13 +21,9 @@ def describe(
 ) -> Description[Response.DescribedGroup]:
     """A group of another type is an error, and so is a missing one (None)."""
     if not isinstance(group, ConsumerGroup):
-        reason = (
-            f"there is no group {group_id}"
-            if group is None
-            else f"{group_id} is a {group.group_type.value} group, not a consumer group"
-        )
+        error = not_found(group, group_id, GroupType.CONSUMER)
         return Description(
-            Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
+            Response.DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         )
     found = Response.DescribedGroup(
         group_id=group_id,

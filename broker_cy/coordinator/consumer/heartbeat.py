@@ -25,10 +25,11 @@ from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, reconciled
 from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
 from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.consumer.upgrade import upgrade
-from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern import epochs
 from broker_cy.coordinator.modern.group import topic_ids
-from broker_cy.coordinator.modern.journal import abandoned, trigger_of
+from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
+from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -57,21 +58,16 @@ def heartbeat(
     """Handle a request that `validation.check_request` has passed. `unique` is the member id of a new member without
     one. `may_describe` are its rights on topics; None: on all.
     """
-    steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
-    if steady is not None:
-        step.reply_when_written(token, steady, heartbeat_error)
-        return
-    try:
+
+    def handle() -> Response:
+        steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
+        if steady is not None:
+            return steady
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-            response = _leave(machine, step, request, now)
-        else:
-            response = _heartbeat(machine, step, request, client, unique, may_describe, now)
-    except KafkaError as error:
-        abandoned(machine, step, request.group_id)
-        machine.abandon(step)
-        step.reply(token, heartbeat_error(error.code, error.message))
-        return
-    step.reply_when_written(token, response, heartbeat_error)
+            return _leave(machine, step, request, now)
+        return _heartbeat(machine, step, request, client, unique, may_describe, now)
+
+    answer(machine, step, request.group_id, token, handle, heartbeat_error)
 
 
 # ---- join and report ----
@@ -92,7 +88,7 @@ def _heartbeat(
     # The last generation of a classic group may have assigned nothing yet. Kafka 4.3 relies on the topic names of the
     # member that joins, and it may have an expression instead.
     is_upgraded = group.has_members and group is not known
-    check_size(machine, group, request.member_id)
+    check_size(group, request.member_id, machine.settings.consumer.max_size)
     member_id = request.member_id or unique
     owned = _owned(request)
     member = _member(machine, step, group, request, member_id, owned, is_join)
@@ -121,12 +117,8 @@ def _heartbeat(
 def consumer_group(machine: GroupTable, group_id: str) -> ConsumerGroup:
     """Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group = machine.groups.get(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
     if not isinstance(group, ConsumerGroup):
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a {group.group_type.value} group, not a consumer group"
-        )
+        raise not_found(group, group_id, GroupType.CONSUMER)
     return group
 
 
@@ -144,15 +136,6 @@ def _group(machine: GroupTable, step: GroupStep, group_id: str, is_join: bool, n
         if isinstance(group, ClassicGroup):
             upgrade(machine, step, group, now)
     return consumer_group(machine, group_id)
-
-
-def check_size(machine: GroupTable, group: ConsumerGroup, member_id: str) -> None:
-    """Raises KafkaError(GROUP_MAX_SIZE_REACHED) if the group has no place for the member."""
-    size_max = machine.settings.consumer.max_size
-    if len(group.members) >= size_max and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group {group.group_id} has {size_max} members, and no more may join"
-        )
 
 
 def _member(
@@ -228,11 +211,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
         return
     if epoch == member.previous_epoch and epoch < member.epoch and _is_part(owned, member.assigned):
         return
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"member epoch {epoch} is not the epoch {member.epoch} of the member; it has to give up its partitions and "
-        "join again",
-    )
+    raise fenced(member, epoch)
 
 
 def _is_part(owned: Owned, assigned: AssignedEpochs) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import Group, GroupType, not_found
 from broker_cy.coordinator.modern.description import Description, existing_topics
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.member import ShareMember
-from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.wire import messages
 
@@ -18,9 +17,9 @@ def describe(
 ) -> Description[Response.DescribedGroup]:
     """A group of another type is an error, and so is a missing one (None)."""
     if not isinstance(group, ShareGroup):
-        reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+        error = not_found(group, group_id, GroupType.SHARE)
         return Description(
-            Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
+            Response.DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         )
     found = Response.DescribedGroup(
         group_id=group_id,

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern.epochs import update_epoch
 from broker_cy.coordinator.modern.group import topic_ids
-from broker_cy.coordinator.modern.journal import abandoned, trigger_of
+from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
+from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
 from broker_cy.coordinator.share import initialization, records, sessions
@@ -23,7 +24,7 @@ from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.steady import steady_heartbeat
 from broker_cy.coordinator.step import ClientFacts, GroupStep
-from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metrics.events import Trigger
@@ -41,21 +42,16 @@ def heartbeat(
     machine: GroupTable, step: GroupStep, request: Request, client: ClientFacts, token: Token, now: Now
 ) -> None:
     """Handle a request that `validation` has passed."""
-    steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
-    if steady is not None:
-        step.reply_when_written(token, steady, heartbeat_error)
-        return
-    try:
+
+    def handle() -> Response:
+        steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
+        if steady is not None:
+            return steady
         if request.member_epoch == LEAVE_EPOCH:
-            response = _leave(machine, step, request, now)
-        else:
-            response = _heartbeat(machine, step, request, client, now)
-    except KafkaError as error:
-        abandoned(machine, step, request.group_id)
-        machine.abandon(step)
-        step.reply(token, heartbeat_error(error.code, error.message))
-        return
-    step.reply_when_written(token, response, heartbeat_error)
+            return _leave(machine, step, request, now)
+        return _heartbeat(machine, step, request, client, now)
+
+    answer(machine, step, request.group_id, token, handle, heartbeat_error)
 
 
 # ---- join and report ----
@@ -64,7 +60,7 @@ def heartbeat(
 def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: ClientFacts, now: Now) -> Response:
     is_join = request.member_epoch == JOIN_EPOCH
     group = _group(machine, request.group_id, is_join)
-    _check_size(machine, group, request.member_id)
+    check_size(group, request.member_id, machine.settings.share.max_size)
     member = _member(group, request, is_join)
     updated = _updated(member, request, client)
     is_new = member.member_id not in group.members
@@ -101,10 +97,8 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
 def share_group(machine: GroupTable, group_id: str) -> ShareGroup:
     """Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group = machine.groups.get(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ShareGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        raise not_found(group, group_id, GroupType.SHARE)
     return group
 
 
@@ -115,15 +109,6 @@ def _group(machine: GroupTable, group_id: str, is_join: bool) -> ShareGroup:
     return share_group(machine, group_id)
 
 
-def _check_size(machine: GroupTable, group: ShareGroup, member_id: str) -> None:
-    """Raises KafkaError(GROUP_MAX_SIZE_REACHED) if the group has no place for the member."""
-    size_max = machine.settings.share.max_size
-    if len(group.members) >= size_max and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group {group.group_id} has {size_max} members, and no more may join"
-        )
-
-
 def _member(group: ShareGroup, request: Request, is_join: bool) -> ShareMember:
     """The member as it is known; one without records if it joins. Raises KafkaError: UNKNOWN_MEMBER_ID, or
     FENCED_MEMBER_EPOCH unless the member has this epoch or had it before: the answer with the new one may be lost.
@@ -132,11 +117,7 @@ def _member(group: ShareGroup, request: Request, is_join: bool) -> ShareMember:
         return group.members.get(request.member_id) or ShareMember(request.member_id)
     member, epoch = group.member(request.member_id), request.member_epoch
     if epoch != member.epoch and not (epoch < member.epoch and epoch == member.previous_epoch):
-        raise KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"member epoch {epoch} is not the epoch {member.epoch} of the member; it has to give up its partitions and "
-            "join again",
-        )
+        raise fenced(member, epoch)
     return member
 
 

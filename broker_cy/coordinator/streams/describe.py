@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
-from broker_cy.coordinator.group import Group
+from broker_cy.coordinator.group import Group, GroupType, not_found
 from broker_cy.coordinator.modern.description import Description
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import StreamsMember
 from broker_cy.coordinator.streams.records import task_ids
 from broker_cy.coordinator.streams.topology import InternalTopic, Subtopology
-from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 Response = messages.StreamsGroupDescribeResponse
@@ -20,13 +19,9 @@ Response = messages.StreamsGroupDescribeResponse
 def describe(group: Group | None, group_id: str) -> Description[Response.DescribedGroup]:
     """A group of another type is an error, and so is a missing one (None)."""
     if not isinstance(group, StreamsGroup):
-        reason = (
-            f"there is no group {group_id}"
-            if group is None
-            else f"{group_id} is a {group.group_type.value} group, not a streams group"
-        )
+        error = not_found(group, group_id, GroupType.STREAMS)
         return Description(
-            Response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
+            Response.DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         )
     topology = _topology(group)
     found = Response.DescribedGroup(

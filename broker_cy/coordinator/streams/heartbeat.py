@@ -12,8 +12,9 @@ from typing import Any
 from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.journal import abandoned, trigger_of
+from broker_cy.coordinator.group import GroupTable, GroupType, not_found
+from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
+from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.coordinator.streams import deadlines, fencing, records
@@ -56,21 +57,16 @@ def heartbeat(
     now: Now,
 ) -> None:
     """Handle a request that `validation.check_request` has passed."""
-    steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
-    if steady is not None:
-        step.reply_when_written(token, steady, heartbeat_error)
-        return
-    try:
+
+    def handle() -> Response:
+        steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
+        if steady is not None:
+            return steady
         if request.member_epoch == LEAVE_EPOCH:
-            response = _leave(machine, step, request, now)
-        else:
-            response = _heartbeat(machine, step, request, client, rights, now)
-    except KafkaError as error:
-        abandoned(machine, step, request.group_id)
-        machine.abandon(step)
-        step.reply(token, heartbeat_error(error.code, error.message))
-        return
-    step.reply_when_written(token, response, heartbeat_error)
+            return _leave(machine, step, request, now)
+        return _heartbeat(machine, step, request, client, rights, now)
+
+    answer(machine, step, request.group_id, token, handle, heartbeat_error)
 
 
 def _heartbeat(
@@ -121,12 +117,8 @@ def _heartbeat(
 def streams_group(machine: GroupTable, group_id: str) -> StreamsGroup:
     """Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group = machine.groups.get(group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
     if not isinstance(group, StreamsGroup):
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a {group.group_type.value} group, not a streams group"
-        )
+        raise not_found(group, group_id, GroupType.STREAMS)
     return group
 
 
@@ -155,12 +147,7 @@ def _member(machine: GroupTable, group: StreamsGroup, request: Request, owned: O
         member = group.member(request.member_id)
         _check_epoch(member, request.member_epoch, owned)
         return member
-    size_max = machine.settings.streams.max_size
-    # A member that joins again has its place. Kafka 4.3 refuses it if the group is full.
-    if known is None and len(group.members) >= size_max:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group {group.group_id} has {size_max} members, and no more may join"
-        )
+    check_size(group, request.member_id, machine.settings.streams.max_size)
     return known or StreamsMember(request.member_id)
 
 
@@ -172,11 +159,7 @@ def _check_epoch(member: StreamsMember, epoch: int, owned: Owned) -> None:
         return
     if epoch == member.previous_epoch and epoch < member.epoch and owned is not None and member.assigned.has_all(owned):
         return
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"member epoch {epoch} is not the epoch {member.epoch} of the member; it has to give up its tasks and join "
-        "again",
-    )
+    raise fenced(member, epoch)
 
 
 def _updated(member: StreamsMember, request: Request, client: ClientFacts) -> StreamsMember:

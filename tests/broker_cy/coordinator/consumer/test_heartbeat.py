@@ -309,7 +309,7 @@ def test_describe(h: ConsumerHarness) -> None:
     h.join_new("y", group_id="x")
     refused = describe(h.machine.groups["x"], "x", "uniform", h.topics.image).group
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert refused.error_message == "x is a classic group, not a consumer group"
+    assert refused.error_message == "Group x is not a consumer group."
 
 
 def test_many_sessions_that_end_together_are_ended_in_parts(h: ConsumerHarness) -> None:
