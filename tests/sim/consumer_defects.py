@@ -18,13 +18,20 @@ from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.modern import assigning, target
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.modern.replay import ModernReplay
-from broker_cy.coordinator.step import GroupStep
-from broker_cy.coordinator.timers import TimerKind, Timers
 from broker_cy.core.errors import ErrorCode, KafkaError
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import reads_show_what_is_not_written
+from tests.sim.modern_defects import (
+    answers_are_sent_before_the_write,
+    changed_topics_are_not_noticed,
+    commits_need_the_newest_epoch,
+    members_whose_removal_failed_have_no_session,
+    silent_members_stay,
+    slow_members_stay,
+    stale_members_commit,
+    tombstones_need_their_group,
+)
 
 Held = Mapping[UUID, Mapping[int, int]]
 
@@ -40,19 +47,6 @@ def revoked_partitions_are_free(patch: Patch) -> None:
 
     patch.setattr(ConsumerGroup, "_hold", hold)
     patch.setattr("tests.sim.consumer_checks.check_owners", lambda group: None)
-
-
-def tombstones_need_their_group(patch: Patch) -> None:
-    """A log cannot be loaded whose records of a deleted group were compacted away, but for tombstones (KAFKA-17306)."""
-    right = ModernReplay.group
-
-    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
-        found = right(self, machine, group_id, value)
-        if found[0] is None:
-            raise ValueError(f"a tombstone of the group {group_id}, which does not exist")
-        return found
-
-    patch.setattr(ModernReplay, "group", group)
 
 
 def owners_of_a_compacted_log_conflict(patch: Patch) -> None:
@@ -134,54 +128,14 @@ def static_members_are_fenced_by_themselves(patch: Patch) -> None:
     patch.setattr(heartbeat, "_member", member)
 
 
-def commits_need_the_newest_epoch(patch: Patch) -> None:
-    """During a rebalance, a member cannot commit in its own partitions (KAFKA-20066)."""
-
-    def check(self: ConsumerGroup, member: ConsumerMember, epoch: int) -> None:
-        if epoch != member.epoch:
-            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
-
-    patch.setattr(ConsumerGroup, "_commit_check", check)
-
-
-def stale_members_commit(patch: Patch) -> None:
-    """A member commits in a partition that another one has since its epoch."""
-    patch.setattr(ConsumerGroup, "_commit_check", lambda self, member, epoch: None)
-
-
 def fenced_members_commit(patch: Patch) -> None:
     """A member that was removed can still commit."""
     patch.setattr(commit, "_validate", lambda machine, request, version, now: None)
 
 
-def silent_members_stay(patch: Patch) -> None:
-    """A member whose session has ended stays."""
-    _without_timer(patch, TimerKind.SESSION)
-
-
-def slow_members_stay(patch: Patch) -> None:
-    """A member that does not give its partitions up in time stays."""
-    _without_timer(patch, TimerKind.REBALANCE)
-
-
-def _without_timer(patch: Patch, kind: TimerKind) -> None:
-    right = Timers.set
-
-    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> None:
-        if key.kind is not kind:
-            right(self, key, deadline_ms)
-
-    patch.setattr(Timers, "set", set_timer)
-
-
 def loaded_members_have_no_session(patch: Patch) -> None:
     """After a start, members that are gone stay."""
     patch.setattr(HookedConsumerGroup, "loaded", lambda *_: None)
-
-
-def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
-    """A member stays forever if the records that remove it could not be written."""
-    patch.setattr(MembersRemoved, "failed", lambda *_: None)
 
 
 def leaving_begins_no_epoch(patch: Patch) -> None:
@@ -196,11 +150,6 @@ def leaving_begins_no_epoch(patch: Patch) -> None:
             patch.setattr(records, "epoch_record", right)
 
     patch.setattr(fencing, "fence", fence_quietly)
-
-
-def changed_topics_are_not_noticed(patch: Patch) -> None:
-    """A group does not read the partitions that a topic gets."""
-    patch.setattr(ModernGroup, "topics_changed", lambda self: None)
 
 
 def topic_hashes_are_kept(patch: Patch) -> None:
@@ -280,11 +229,6 @@ def replaced_static_members_keep_the_protocol(patch: Patch) -> None:
             right(machine, step, group, leaving, now, rebalances=rebalances)
 
     patch.setattr(downgrade, "downgrade", keep)
-
-
-def answers_are_sent_before_the_write(patch: Patch) -> None:
-    """A member learns of an epoch that is not in the log, and may never be."""
-    patch.setattr(GroupStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
 
 
 DEFECTS: list[Planter] = [

@@ -8,9 +8,6 @@ from typing import Any
 
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.modern import target
-from broker_cy.coordinator.modern.group import EpochGroup
-from broker_cy.coordinator.modern.removal import MembersRemoved
-from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.share import deletion, heartbeat, initialization, offsets, state_calls
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
@@ -18,10 +15,16 @@ from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.replay import SharePartitionsBefore
 from broker_cy.coordinator.share.state_partitions import SharePartitions, united
 from broker_cy.coordinator.step import Call, GroupStep
-from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode, KafkaError
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import reads_show_what_is_not_written
+from tests.sim.modern_defects import (
+    answers_are_sent_before_the_write,
+    changed_topics_are_not_noticed,
+    members_whose_removal_failed_have_no_session,
+    silent_members_stay,
+    tombstones_need_their_group,
+)
 
 
 def initializations_reset_what_is_there(patch: Patch) -> None:
@@ -121,19 +124,6 @@ def looks_at_partitions_are_kept(patch: Patch) -> None:
     patch.setattr(ShareGroup, "put_share_partitions", put)
 
 
-def tombstones_need_their_group(patch: Patch) -> None:
-    """A log cannot be loaded whose records of a deleted group were compacted away, but for tombstones (KAFKA-17306)."""
-    right = ModernReplay.group
-
-    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
-        found = right(self, machine, group_id, value)
-        if found[0] is None:
-            raise ValueError(f"a tombstone of the group {group_id}, which does not exist")
-        return found
-
-    patch.setattr(ModernReplay, "group", group)
-
-
 def members_that_join_again_are_fenced(patch: Patch) -> None:
     """A member that missed the answer to its join cannot join again (KAFKA-19233)."""
     right = heartbeat._member
@@ -156,11 +146,6 @@ def removed_members_go_on(patch: Patch) -> None:
     patch.setattr(heartbeat, "_member", member)
 
 
-def silent_members_stay(patch: Patch) -> None:
-    """A member whose session has ended stays."""
-    patch.setattr(Timers, "set", lambda self, key, deadline_ms: None)
-
-
 def loaded_members_have_no_session(patch: Patch) -> None:
     """After a start, members that are gone stay."""
 
@@ -172,25 +157,10 @@ def loaded_members_have_no_session(patch: Patch) -> None:
     patch.setattr(HookedShareGroup, "loaded", loaded)
 
 
-def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
-    """A member stays forever if the records that remove it could not be written."""
-    patch.setattr(MembersRemoved, "failed", lambda *_: None)
-
-
-def changed_topics_are_not_noticed(patch: Patch) -> None:
-    """A member reads on in a topic that was deleted, and not in its successor."""
-    patch.setattr(EpochGroup, "topics_changed", lambda self: None)
-
-
 def assignments_are_not_persisted(patch: Patch) -> None:
     """After a start, members have other targets."""
     right = target.target_records
     patch.setattr(heartbeat, "target_records", lambda *args: right(*args)[1:])
-
-
-def answers_are_sent_before_the_write(patch: Patch) -> None:
-    """A member learns of an epoch that is not in the log, and may never be."""
-    patch.setattr(GroupStep, "reply_when_written", lambda self, token, response, *more: self.reply(token, response))
 
 
 DEFECTS: list[Planter] = [

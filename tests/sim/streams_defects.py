@@ -7,8 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from broker_cy.coordinator.modern import target as modern_target
-from broker_cy.coordinator.modern.group import EpochGroup
-from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.streams import (
     configure,
@@ -23,11 +21,19 @@ from broker_cy.coordinator.streams import (
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
 from broker_cy.coordinator.streams.member import NOTHING_HELD, HeldTasks, MemberState, StreamsMember
-from broker_cy.coordinator.timers import TimerKind, Timers
 from broker_cy.core.errors import ErrorCode, KafkaError
-from tests.sim.consumer_defects import answers_are_sent_before_the_write
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import reads_show_what_is_not_written
+from tests.sim.modern_defects import (
+    answers_are_sent_before_the_write,
+    changed_topics_are_not_noticed,
+    commits_need_the_newest_epoch,
+    members_whose_removal_failed_have_no_session,
+    silent_members_stay,
+    slow_members_stay,
+    stale_members_commit,
+    tombstones_need_their_group,
+)
 
 
 def revoked_tasks_are_free(patch: Patch) -> None:
@@ -48,19 +54,6 @@ def revoked_tasks_are_free(patch: Patch) -> None:
 def copies_do_not_count(patch: Patch) -> None:
     """A process opens the state of a task twice: as a standby of one member, and active in another."""
     patch.setattr(StreamsGroup, "has_copy", lambda *_: False)
-
-
-def tombstones_need_their_group(patch: Patch) -> None:
-    """A log cannot be loaded whose records of a deleted group were compacted away, but for tombstones (KAFKA-17306)."""
-    right = ModernReplay.group
-
-    def group(self: Any, machine: Any, group_id: str, value: bytes | None) -> Any:
-        found = right(self, machine, group_id, value)
-        if found[0] is None:
-            raise ValueError(f"a tombstone of the group {group_id}, which does not exist")
-        return found
-
-    patch.setattr(ModernReplay, "group", group)
 
 
 def offsets_decide_the_type_of_a_group(patch: Patch) -> None:
@@ -101,49 +94,9 @@ def full_groups_refuse_their_members(patch: Patch) -> None:
     patch.setattr(heartbeat, "_member", member)
 
 
-def commits_need_the_newest_epoch(patch: Patch) -> None:
-    """During a rebalance, a member cannot commit for its own tasks (KAFKA-20066)."""
-
-    def check(self: StreamsGroup, member: StreamsMember, epoch: int) -> None:
-        if epoch != member.epoch:
-            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
-
-    patch.setattr(StreamsGroup, "_commit_check", check)
-
-
-def stale_members_commit(patch: Patch) -> None:
-    """A member commits for a task that another one has since its epoch."""
-    patch.setattr(StreamsGroup, "_commit_check", lambda self, member, epoch: None)
-
-
-def silent_members_stay(patch: Patch) -> None:
-    """A member whose session has ended stays."""
-    _without_timer(patch, TimerKind.SESSION)
-
-
-def slow_members_stay(patch: Patch) -> None:
-    """A member that does not give its tasks up in time stays."""
-    _without_timer(patch, TimerKind.REBALANCE)
-
-
-def _without_timer(patch: Patch, kind: TimerKind) -> None:
-    right = Timers.set
-
-    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> None:
-        if key.kind is not kind:
-            right(self, key, deadline_ms)
-
-    patch.setattr(Timers, "set", set_timer)
-
-
 def loaded_members_have_no_session(patch: Patch) -> None:
     """After a start, members that are gone stay."""
     patch.setattr(HookedStreamsGroup, "loaded", lambda *_: None)
-
-
-def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
-    """A member stays forever if the records that remove it could not be written."""
-    patch.setattr(MembersRemoved, "failed", lambda *_: None)
 
 
 def undone_handovers_have_no_deadline(patch: Patch) -> None:
@@ -163,11 +116,6 @@ def leaving_begins_no_epoch(patch: Patch) -> None:
             patch.setattr(records, "epoch_record", right)
 
     patch.setattr(fencing, "fence", fence_quietly)
-
-
-def changed_topics_are_not_noticed(patch: Patch) -> None:
-    """A group does not process the partitions that a topic gets, and waits for internal topics that exist."""
-    patch.setattr(EpochGroup, "topics_changed", lambda self: None)
 
 
 def topologies_are_configured_once(patch: Patch) -> None:

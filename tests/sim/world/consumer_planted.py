@@ -1,5 +1,5 @@
 """Defects of consumer groups (KIP-848) that worlds of the profiles `consumers` and `cluster-consumers` have to find.
-Most are those of consumer_defects: the broker shows them to its clients.
+Most are those of consumer_defects and modern_defects: the broker shows them to its clients.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 
 from broker_cy.coordinator.consumer import downgrade
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
-from tests.sim import consumer_defects
+from tests.sim import consumer_defects, modern_defects
 from tests.sim.world.plan import CLUSTER_CONSUMERS
 from tests.sim.world.planted import Planted
 
@@ -45,12 +45,12 @@ CONSUMER_PLANTED: dict[str, Planted] = dict(
         _planted(consumer_defects.revoked_partitions_are_free),
         _planted(consumer_defects.members_that_join_again_are_fenced),
         _planted(consumer_defects.static_members_are_fenced_by_themselves, 20),
-        _planted(consumer_defects.commits_need_the_newest_epoch),
-        _planted(consumer_defects.stale_members_commit),
+        _planted(modern_defects.commits_need_the_newest_epoch),
+        _planted(modern_defects.stale_members_commit),
         _planted(consumer_defects.fenced_members_commit),
-        _planted(consumer_defects.silent_members_stay),
+        _planted(modern_defects.silent_members_stay),
         _planted(consumer_defects.partitions_are_taken_at_once),
-        _planted(consumer_defects.answers_are_sent_before_the_write),
+        _planted(modern_defects.answers_are_sent_before_the_write),
         _planted(groups_that_go_back_hold_nothing, 90),
         _planted(sessions_end_with_a_move, 0, CLUSTER_CONSUMERS),
     ]
