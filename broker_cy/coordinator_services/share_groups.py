@@ -199,5 +199,12 @@ def _described(partition: int, read: SummaryRead | None, end: int | ErrorCode | 
         partition_index=partition,
         start_offset=read.start_offset,
         leader_epoch=read.leader_epoch,
-        lag=NO_LAG if end is None else end - read.start_offset - read.delivery_complete_count,
+        lag=NO_LAG if end is None else _int64(end - read.start_offset - read.delivery_complete_count),
     )
+
+
+def _int64(number: int) -> int:
+    """Any start offset may be set, so the lag of a partition may need more bits than its field has; as in Java, the
+    upper ones are lost.
+    """
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -25,7 +25,7 @@ async def delete_share_group_offsets(ctx: RequestContext, request: Request) -> R
         return delete_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not group_id:
         return delete_error(ErrorCode.INVALID_GROUP_ID)
-    names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
+    names = [topic.topic_name for topic in request.topics]
     readable = ctx.allowed(Operation.READ, ResourceType.TOPIC, names)
     try:
         response: Response = await ctx.broker.groups.run(

@@ -46,9 +46,11 @@ async def _described(ctx: RequestContext, group: RequestGroup) -> ResponseGroup:
     except KafkaError as error:
         return ResponseGroup(group_id=group_id, error_code=error.code, error_message=message_of(error.code))
     shown = ctx.allowed(Operation.DESCRIBE, ResourceType.TOPIC, wanted)
-    found = await ctx.broker.share_groups.describe_offsets(
-        group_id, {name: partitions for name, partitions in wanted.items() if name in shown}
-    )
+    wanted = {name: partitions for name, partitions in wanted.items() if name in shown}
+    if any(not _can_be_read(ctx, group_id, name, partitions) for name, partitions in wanted.items()):
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return ResponseGroup(group_id=group_id, error_code=code, error_message=message_of(code))
+    found = await ctx.broker.share_groups.describe_offsets(group_id, wanted)
     if group.topics is not None:
         found += [_hidden(topic) for topic in group.topics if topic.topic_name not in shown]
     return ResponseGroup(group_id=group_id, topics=found)
@@ -69,10 +71,20 @@ def _partitions_of(ctx: RequestContext, group_id: str) -> dict[str, list[int]]:
 
 
 def _partitions(topics: list[RequestTopic]) -> dict[str, list[int]]:
-    wanted: dict[str, list[int]] = {}
+    """The partitions of each topic, each once."""
+    wanted: dict[str, dict[int, None]] = {}
     for topic in topics:
-        wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
-    return wanted
+        wanted.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
+    return {name: list(partitions) for name, partitions in wanted.items()}
+
+
+def _can_be_read(ctx: RequestContext, group_id: str, name: str, partitions: list[int]) -> bool:
+    """Whether the share coordinator can be asked for the state of these partitions; if not, Kafka's handler fails for
+    the whole group.
+    """
+    if ctx.broker.image.topics.by_name(name) is None:
+        return True
+    return bool(group_id and partitions) and min(partitions) >= 0
 
 
 def _hidden(topic: RequestTopic) -> ResponseTopic:

@@ -55,6 +55,7 @@ def alter(
         is_new = group_id not in machine.groups
         group = HookedShareGroup(group_id) if is_new else share_group(machine, group_id)
         _check_empty(group)
+        _check_indexes(machine, topics)
         state_calls.check_calls(group, offsets)
     except KafkaError as error:
         step.reply(token, alter_error(error.code, error.message))
@@ -69,6 +70,14 @@ def alter(
     asked = state_calls.begin_call(step, group, partitions)
     request = InitializeState(group_id, group.epoch, offsets)
     step.call_for(Waiting(token, alter_error), request, altered, asked, response, token)
+
+
+def _check_indexes(machine: GroupTable, topics: Iterable[AlterTopic]) -> None:
+    """Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka, for a negative partition of a topic that exists."""
+    for topic in topics:
+        wrong = [each.partition_index for each in topic.partitions if each.partition_index < 0]
+        if wrong and machine.image.topics.by_name(topic.topic_name) is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic.topic_name} has no partition {wrong[0]}")
 
 
 def _alteration(machine: GroupTable, topics: Iterable[AlterTopic]) -> tuple[Altered, Mapping[UUID, Mapping[int, int]]]:

@@ -163,9 +163,13 @@ def _check_epoch(member: StreamsMember, epoch: int, owned: Owned) -> None:
 
 
 def _updated(member: StreamsMember, request: Request, client: ClientFacts) -> StreamsMember:
-    """The member with what the request has; a field that is missing stays."""
+    """The member with what the request has; a field that is missing stays. Raises KafkaError(UNKNOWN_SERVER_ERROR) if a
+    client tag is there twice, as Kafka's handler fails on it.
+    """
     timeout_ms, endpoint = request.rebalance_timeout_ms, request.user_endpoint
     tags = None if request.client_tags is None else {tag.key: tag.value for tag in request.client_tags}
+    if tags is not None and len(tags) < len(request.client_tags or ()):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "ClientTags has a key twice")
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == NO_REBALANCE_TIMEOUT_MS else timeout_ms,

@@ -29,14 +29,6 @@ def check_request(request: Request) -> None:
         raise invalid("ActiveTasks, StandbyTasks and WarmupTasks must be sent together")
     if epoch != JOIN_EPOCH and request.topology is not None:
         raise invalid("Topology can be sent only by a member that joins")
-    if epoch >= JOIN_EPOCH and request.client_tags is not None:
-        _check_tags([tag.key for tag in request.client_tags])
-
-
-def _check_tags(keys: list[str]) -> None:
-    """Kafka has no check here: its handler fails, before it looks at the group."""
-    if len(set(keys)) < len(keys):
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "ClientTags has a key twice")
 
 
 def _check_features(request: Request) -> None:

@@ -409,7 +409,6 @@ CHANGELOG = topology(Part(["t"], changelogs=["c"]))
 CHANGELOG.subtopologies[0].state_changelog_topics[0].partitions = 3
 REGEX = topology(Part(["t"]))
 REGEX.subtopologies[0].source_topic_regex = ["t.*"]
-TWICE = [Request.KeyValue(key="k", value="v"), Request.KeyValue(key="k", value="w")]
 
 
 @pytest.mark.parametrize(
@@ -435,8 +434,6 @@ TWICE = [Request.KeyValue(key="k", value="v"), Request.KeyValue(key="k", value="
         (_valid(member_epoch=-3, topology=None), ErrorCode.INVALID_REQUEST),
         (_valid(member_epoch=3, topology=None, standby_tasks=None), ErrorCode.INVALID_REQUEST),
         (_valid(member_epoch=3), ErrorCode.INVALID_REQUEST),
-        (_valid(client_tags=TWICE), ErrorCode.UNKNOWN_SERVER_ERROR),
-        (_valid(member_epoch=-1, topology=None, client_tags=TWICE), None),
     ],
 )
 def test_requests_that_no_group_is_needed_to_refuse(request_: Request, code: ErrorCode | None) -> None:

@@ -1,1 +1,0 @@
-// cargo wants a target; there is nothing to compile.
