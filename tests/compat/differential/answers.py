@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.compat.differential.deliberate import ABSENT, ANY, DELIBERATE, TEXT, Difference
+from tests.compat.differential.deliberate import DELIBERATE
+from tests.compat.differential.difference import ABSENT, ANY, TEXT, Difference
 from tests.compat.differential.plain import Json
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "kafka_4.3.1_answers.json.gz"

@@ -21,6 +21,17 @@ _COMMON = {
     "offsets.topic.replication.factor": "1",
     "auto.create.topics.enable": "false",
 }
+_NEWER_GROUPS = {
+    **_COMMON,
+    # Members get their partitions without waiting for others.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "main": _COMMON,
     # Requests that are allowed or denied only by a setting.
@@ -42,6 +53,16 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     # Its scripts change the levels of features.
     "features": _COMMON,
+    "newer groups": _NEWER_GROUPS,
+    **{
+        f"policy {policy}": {
+            **_NEWER_GROUPS,
+            "group.consumer.migration.policy": policy,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+        for policy in ("disabled", "upgrade", "downgrade", "bidirectional")
+    },
     # Its script restarts it: leader epochs increase.
     "restarted": _COMMON,
 }

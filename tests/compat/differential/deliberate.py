@@ -4,28 +4,9 @@ is equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
-
 from tests.compat.differential.build import TIME_MS
-
-ABSENT: Final = "<nothing>"
-ANY: Final = object()
-TEXT: Final = object()  # a string that is not empty
-
-
-@dataclass(frozen=True)
-class Difference:
-    """`step` (script-vN: label) and `path` (in the response) are shell patterns; `theirs` and `ours` are the values
-    there: ABSENT is the field's default value.
-    """
-
-    step: str
-    path: str
-    theirs: object
-    ours: object
-    reason: str
-
+from tests.compat.differential.deliberate_groups import GROUPS
+from tests.compat.differential.difference import ABSENT, ANY, TEXT, Difference
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
 _LATER = "not served yet, so not advertised"
@@ -95,4 +76,5 @@ DELIBERATE: list[Difference] = [
         for step in _API_VERSIONS
         for api_key in _NOT_SERVED
     ),
+    *GROUPS,
 ]

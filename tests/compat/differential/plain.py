@@ -23,6 +23,8 @@ MASKED = {"total_bytes", "usable_bytes", "finalized_features_epoch", "log_dir"}
 LONG_NUMBER = re.compile(r"-?\b\d{13,}\b")
 # Kafka returns these in the order of one of its hash tables.
 UNORDERED = {
+    ("AlterShareGroupOffsetsResponse", "responses"): "topic_name",
+    ("ConsumerGroupDescribeResponse", "groups"): "group_id",
     ("CreatePartitionsResponse", "results"): "name",
     ("DeleteRecordsResponse", "topics"): "name",
     ("DeleteRecordsTopicResult", "partitions"): "partition_index",
@@ -36,6 +38,7 @@ UNORDERED = {
     ("ListGroupsResponse", "groups"): "group_id",
     ("ListOffsetsResponse", "topics"): "name",
     ("ListOffsetsTopicResponse", "partitions"): "partition_index",
+    ("Member", "subscribed_topic_names"): "",
     ("MetadataResponse", "topics"): "name",
     ("OffsetCommitResponse", "topics"): "name",
     ("OffsetCommitResponseTopic", "partitions"): "partition_index",
@@ -46,6 +49,10 @@ UNORDERED = {
     ("OffsetFetchResponseTopic", "partitions"): "partition_index",
     ("OffsetFetchResponseTopics", "partitions"): "partition_index",
     ("ProduceResponse", "responses"): "name",
+    ("ShareAcknowledgeTopicResponse", "partitions"): "partition_index",
+    ("ShareFetchableTopicResponse", "partitions"): "partition_index",
+    ("ShareGroupDescribeResponse", "groups"): "group_id",
+    ("StreamsGroupDescribeResponse", "groups"): "group_id",
     ("TopicProduceResponse", "partition_responses"): "index",
 }
 
@@ -116,7 +123,7 @@ def _value(struct: str, field: str, value: Any, names: Names) -> Json:
         items = [_value(struct, field, item, names) for item in value]
         order = UNORDERED.get((struct, field))
         if order is not None:
-            items.sort(key=lambda item: (str(item.get(order)), str(item)))
+            items.sort(key=lambda item: (str(item.get(order)) if isinstance(item, dict) else "", str(item)))
         return items
     if isinstance(value, Message):
         return _struct(value, names)
