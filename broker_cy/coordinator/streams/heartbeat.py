@@ -164,7 +164,7 @@ def _check_epoch(member: StreamsMember, epoch: int, owned: Owned) -> None:
 
 def _updated(member: StreamsMember, request: Request, client: ClientFacts) -> StreamsMember:
     """The member with what the request has; a field that is missing stays. Raises KafkaError(UNKNOWN_SERVER_ERROR) if a
-    client tag is there twice, as Kafka's handler fails on it.
+    client tag occurs twice, as Kafka's handler fails on it.
     """
     timeout_ms, endpoint = request.rebalance_timeout_ms, request.user_endpoint
     tags = None if request.client_tags is None else {tag.key: tag.value for tag in request.client_tags}
