@@ -428,7 +428,18 @@ def _shares_plan(seed: int) -> Plan:
     plan = _cluster_plan(seed) if draw.chance(0.7) else _broken_cluster_plan(seed)
     kinds = [SHARES, SHARES, "plain", *(draw.choice(SHARE_CLIENTS) for _ in range(draw.randint(1, 3)))]
     clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
-    return replace(plan, clients=(plan.clients[0], *clients), calm_us=draw.choice([0, 0, 4_000_000]))
+    plan = replace(plan, clients=(plan.clients[0], *clients), calm_us=draw.choice([0, 0, 4_000_000]))
+    return _deposed_plan(plan, draw) if draw.chance(0.3) else plan
+
+
+def _deposed_plan(plan: Plan, draw: Draws) -> Plan:
+    """With another outage instead of the faults: two brokers lose each other, and one of them may be the active
+    controller. Then the other one does not learn that it was replaced, and still reaches clients and the share
+    coordinator.
+    """
+    at_us, lasts_us = draw.randint(1_500_000, 2_500_000), draw.randint(2_500_000, 5_000_000)
+    fault = Fault(at_us, "cut", draw.choice(plan.hosts), lasts_us, ONE_NODE)
+    return replace(plan, faults=(fault,), duration_us=at_us + lasts_us + 500_000)
 
 
 def _streams_plan(seed: int) -> Plan:

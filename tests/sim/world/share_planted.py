@@ -46,5 +46,7 @@ SHARE_PLANTED: dict[str, Planted] = dict(
         _planted(share_defects.closed_sessions_release_nothing),
         _planted(share_defects.released_records_are_archived),
         _planted(share_defects.persisted_acknowledgements_are_undone),
+        _planted(share_defects.old_connections_end_new_sessions),
+        _planted(share_state_defects.leader_epoch_of_a_read_is_not_written),
     ]
 )

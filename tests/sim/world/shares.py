@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_cy.coordinator_services.coordinator_runtime import LoadState
 from broker_cy.share.sessions import SessionKey, TopicPartition
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey
@@ -32,6 +33,8 @@ GROUP_SETTINGS = {"share.auto.offset.reset": "earliest"}
 LOCKS_MS = (1_000, 4_000)
 DELIVERY_LIMITS = (3, 5, 5, 2)
 ACQUIRED = 1
+# Turns of a node between two looks at its share coordinators.
+COORDINATORS_EVERY = 10
 
 
 class Served(NamedTuple):
@@ -68,8 +71,10 @@ class Shares:
         # By partition: the newest leadership that has loaded the state of the group, and when that was seen.
         self._newest: dict[Place, int] = defaultdict(int)
         self._newest_us: dict[Place, int] = {}
-        # By host and partition: the share partition with its number, and what was in flight after the last turn.
+        # By host and partition: the share partition with its number, and what was in flight after the last turn; and
+        # the members that had it in their sessions then.
         self._known: dict[tuple[str, ShareKey], tuple[SharePartition, int, list[Run]]] = {}
+        self._members: dict[tuple[str, ShareKey], set[str]] = {}
         self._numbers = 0
 
     # --- what members do
@@ -97,9 +102,14 @@ class Shares:
         if key in self._locks and self._locks[key].client == client:
             del self._locks[key]
 
+    def is_locked(self, got_us: int) -> bool:
+        """Whether the lock that a member got by a request of then surely goes on."""
+        return self._world.time.now_us < got_us + self.lock_ms * 1000 - LATE_US
+
     def written(self, piece: Piece, offset: int, sent_us: int, served: Served | None) -> None:
-        """An acknowledgement that was sent then succeeded, by the leader that has delivered the record. Raises
-        AssertionError if a newer one had loaded the state before: then its write is fenced.
+        """An acknowledgement of a locked record that was sent then succeeded, by the leader that has delivered the
+        record. Raises AssertionError if a newer one had loaded the state before: then its write is fenced. Without a
+        write, a leader accepts acknowledgements of records that it has passed: others have settled them.
         """
         place = place_of_share(piece)
         if served is None or offset < self._floors[place] or sent_us <= self._newest_us.get(place, sent_us):
@@ -162,10 +172,12 @@ class Shares:
     # --- after each turn of a node
 
     def check(self, machine: Machine) -> None:
-        """Raises AssertionError if a start offset passes a record that was not settled, or if a session has ended and
-        its member keeps records.
+        """Raises AssertionError if a start offset passes a record that was not settled, if a session has ended and its
+        member keeps records, or if a share coordinator does not know the newest leader.
         """
         assert machine.server is not None
+        if machine.turns % COORDINATORS_EVERY == 0:
+            self._check_coordinators(machine)
         service: ShareService = machine.server.broker.share
         here = {key: share for key in service.table if (share := service.table.get(key)) is not None}
         for known in [each for each in self._known if each[0] == machine.host and each[1] not in here]:
@@ -189,11 +201,25 @@ class Shares:
                 self._known[machine.host, key] = share, before[1], runs
                 if not machine.is_stopping:
                     self._check_holders(machine.host, service, key, before[2], runs)
+            self._members[machine.host, key] = _members(service, key, runs)
             for first, last, _, count, *_ in runs:
                 if count >= self.limit:
                     self._excused[place].update(range(first, last + 1))
             if share.start_offset > self._passed[place]:
                 self._check_start(machine.host, place, share.start_offset)
+
+    def _check_coordinators(self, machine: Machine) -> None:
+        assert machine.server is not None
+        service = machine.server.broker.share_state
+        for index, runtime in service.runtimes.items():
+            if runtime.state is not LoadState.ACTIVE or self._world.cluster.has_deposed_leader(service.topic, index):
+                continue
+            for key, entry in runtime.machine.entries.items():
+                place = place_of_share((key.topic_id, key.partition))
+                assert entry.leader_fence >= self._newest[place], (
+                    f"{machine.host}: the share coordinator knows the leader epoch {entry.leader_fence} of {place}, "
+                    f"and {self._newest[place]} has loaded the state"
+                )
 
     def _check_start(self, host: str, place: Place, start: int) -> None:
         self._read_history()
@@ -208,10 +234,21 @@ class Shares:
         self, host: str, service: ShareService, key: ShareKey, before: list[Run], after: list[Run]
     ) -> None:
         holders = {holder for *_, holder, _, is_pending in before if holder is not None and not is_pending}
-        for holder in sorted(holders):
+        # As in Kafka, a session that replaces one may have other partitions, and only these are released at its end.
+        for holder in sorted(holders & self._members.get((host, key), set())):
             if service.sessions.get(SessionKey(key.group_id, holder)) is None:
                 kept = _held(before, holder) & _held(after, holder)
                 assert not kept, f"{host}: {holder} has no session, and keeps {sorted(kept)} of {key.topic}"
+
+
+def _members(service: ShareService, key: ShareKey, runs: list[Run]) -> set[str]:
+    """The holders of records that have the partition in their sessions."""
+    sessions = {
+        holder: service.sessions.get(SessionKey(key.group_id, holder))
+        for *_, holder, _, _ in runs
+        if holder is not None
+    }
+    return {holder for holder, session in sessions.items() if session is not None and key.topic in session.partitions}
 
 
 def _held(runs: list[Run], holder: str) -> set[int]:

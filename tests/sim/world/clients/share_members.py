@@ -61,8 +61,10 @@ class ShareConsumer(ShareReader):
             await asyncio.sleep(self.draw.choice([0.5, 1.2 * self.world.shares.lock_ms / 1000, 2 * SESSION_MS / 1000]))
         elif act < 0.08:
             self._crash()
-        elif act < 0.12:
+        elif act < 0.1:
             self._reconnect()
+        elif act < 0.12 and self.sessions:
+            await self._replace(self.draw.choice(sorted(self.sessions)))
         elif act < 0.14:
             self.topics, self.is_full = self.draw.choice(TOPICS), True
         elif act < 0.18 and self.sessions:
