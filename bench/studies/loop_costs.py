@@ -25,10 +25,10 @@ from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.replay import replay
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.metadata.topics import TopicImage
-from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, messages
 from broker_cy.wire.records import Record, encode_batch

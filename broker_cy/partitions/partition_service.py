@@ -10,10 +10,12 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from broker_cy.controller.rules import directory_of
 from broker_cy.core.logs import facts
+from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER
-from broker_cy.partitions import creations
+from broker_cy.partitions import creations, lost_logs
 from broker_cy.partitions.creations import Creations
 from broker_cy.partitions.topic_configs import TopicConfigs
 from broker_cy.replica.broker_status import BrokerStatus
@@ -96,6 +98,8 @@ class PartitionService:
         self._creations = Creations(group.loop, self._create_late, on_creating)
         # Partitions without a log, and the time of the last attempt to open one (monotonic).
         self._offline: dict[tuple[str, int], Partition] = {}
+        # Those among them whose log may be on a disk that failed: no other one is created.
+        self._lost: set[tuple[str, int]] = set()
         self._last_retry_s = 0.0
         self._configs = TopicConfigs(config, table)
 
@@ -121,7 +125,12 @@ class PartitionService:
         self._logs.on_opened = self._opened
         self._logs.on_settled = self._settled
         self._logs.load(
-            self._configs.log_config, now_ms, self._topic_id_of, late=True, is_replicated=self._is_replicated
+            self._configs.log_config,
+            now_ms,
+            self._topic_id_of,
+            late=True,
+            is_replicated=self._is_replicated,
+            directory_id_of=self._directory_id_of,
         )
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
@@ -157,10 +166,18 @@ class PartitionService:
         """Whether a partition has replicas on other brokers."""
         return len(self._replicas_of(topic, index)) > 1
 
+    def _directory_id_of(self, topic: str, index: int) -> UUID | None:
+        """Return the data directory that the metadata name for this broker's replica; None for an unknown partition."""
+        partition = self._part_of(topic, index)
+        return directory_of(partition, self._config.node_id) if partition is not None else None
+
+    def _part_of(self, topic: str, index: int) -> PartitionImage | None:
+        found = self._image.topics.by_name(topic)
+        return found.partitions.get(index) if found is not None else None
+
     def _replicas_of(self, topic: str, index: int) -> tuple[int, ...]:
         """Return the brokers with a replica of a partition; empty for an unknown partition."""
-        found = self._image.topics.by_name(topic)
-        partition = found.partitions.get(index) if found is not None else None
+        partition = self._part_of(topic, index)
         return partition.replicas if partition is not None else ()
 
     def _open(self, topic: TopicImage) -> None:
@@ -294,6 +311,10 @@ class PartitionService:
             return None, offline
         log = self._logs.get(topic, index)
         if log is None:
+            if (lost := self._lost_reason(topic, index)) is not None:
+                self._lost.add((topic, index))
+                LOGGER.error("partition offline", extra=facts(partition=f"{topic}-{index}", reason=lost))
+                return None, lost
             if self._starting:
                 LOGGER.warning(
                     "creating an empty log: the directory of the partition is missing",
@@ -305,6 +326,14 @@ class PartitionService:
                 self._log_events.partition_offline(f"{topic}-{index}", str(error), RETRY_S)
                 return None, str(error)
         return log, None
+
+    def _lost_reason(self, topic: str, index: int) -> str | None:
+        """Why no log may be created for a partition; None if it may be."""
+        partition = self._part_of(topic, index)
+        directories = self._logs.data_directories
+        if partition is None:
+            return None
+        return lost_logs.reason(partition, self._config.node_id, directories, is_start=self._starting)
 
     def _opened(self, key: tuple[str, int]) -> None:
         """The log manager has opened a log, or could not."""
@@ -339,7 +368,10 @@ class PartitionService:
 
     def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
         """Raises StorageError."""
-        return self._logs.create(topic, index, topic_id, self._configs.current(topic), self._clock.wall_ms())
+        directory_id = self._directory_id_of(topic, index) or UNASSIGNED_DIRECTORY
+        return self._logs.create(
+            topic, index, topic_id, self._configs.current(topic), self._clock.wall_ms(), directory_id
+        )
 
     def retry(self) -> None:
         """Retry to open logs that are offline because of a shortage, one existing log and at most AT_ONCE new ones.
@@ -355,7 +387,7 @@ class PartitionService:
         self._reopen(1)
         created = 0
         for key, partition in list(self._offline.items()):
-            if key in self._logs.offline or key in self._logs.unopened:
+            if key in self._logs.offline or key in self._logs.unopened or key in self._lost:
                 continue
             if created == creations.AT_ONCE:
                 return
@@ -415,6 +447,7 @@ class PartitionService:
         was_unopened = partition.unopened
         partition.close()
         self._offline.pop(key, None)
+        self._lost.discard(key)
         self._led.pop(key, None)
         if partition.assigned is not None and self.replication is not None:
             self.replication.leave(partition)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import topic_names
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.data_directory import open_directories, open_metadata_directory
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories, open_metadata_directory, usable
 from broker_cy.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
@@ -24,22 +24,26 @@ NEVER_MS = 2**63 - 1
 
 
 def open_node_directories(config: BrokerConfig, randomness: Randomness) -> tuple[list[DataDirectory], DataDirectory]:
-    """Lock log.dirs and the directory of the metadata log, and format them if this node may begin a cluster. Raises
-    DataDirectoryError, OSError.
+    """Lock log.dirs and the directory of the metadata log, and format them if this node may begin a cluster. Some of
+    log.dirs may be offline. Raises DataDirectoryError, OSError.
     """
+    metadata_path = config["metadata.log.dir"] or str(config.log_dirs[0])
     directories = open_directories(
         [os.path.abspath(path) for path in config.log_dirs],
         config.node_id,
         lambda: uuids.to_text(randomness.kafka_uuid()),
         randomness.kafka_uuid,
         may_format=config.begins_cluster,
+        metadata_path=metadata_path,
     )
-    metadata_directory = open_metadata_directory(
-        config["metadata.log.dir"] or directories[0].path,
-        directories,
-        randomness.kafka_uuid,
-        may_format=config.begins_cluster,
-    )
+    try:
+        metadata_directory = open_metadata_directory(
+            metadata_path, directories, randomness.kafka_uuid, may_format=config.begins_cluster
+        )
+    except BaseException:
+        for each in directories:
+            each.close()
+        raise
     return directories, metadata_directory
 
 
@@ -82,7 +86,7 @@ def open_log_manager(config: BrokerConfig, clock: Clock, randomness: Randomness,
     )
     logs.cleaner = LogCleaner(
         logs.logs,
-        logs.directories,
+        [each.path for each in usable(logs.data_directories)],
         cleaner_settings(config),
         pools.cleaner_jobs,
         logs.removal.files,

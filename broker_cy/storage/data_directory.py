@@ -7,14 +7,13 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
 from broker_cy.core import uuid as kafka_uuid
 from broker_cy.core.properties import parse_properties
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
-from broker_cy.storage.errors import rights_advice
+from broker_cy.storage.errors import SHORTAGES, rights_advice
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -33,6 +32,12 @@ _MARKED = re.compile(r".+\.[0-9a-f]{32}-(?P<mark>delete|stray|future)")
 
 class DataDirectoryError(Exception):
     """A data directory cannot be used; the message is one line that says what to do."""
+
+
+class DirectoryUnavailable(DataDirectoryError):
+    """Its disk, or its permissions, prevent the use of a data directory. Its content is not known to be wrong, so a
+    node with several directories can use the others.
+    """
 
 
 def parse_partition(name: str) -> tuple[str, int] | None:
@@ -57,12 +62,13 @@ class DataDirectory:
         self.cluster_id = ""
         self.node_id = -1
         self.directory_id = kafka_uuid.ZERO
-        # Why this process uses it no longer: its disk failed (storage.directory_failures).
+        # Why this process does not use it: its disk failed, before the start (storage.open_directories) or later
+        # (storage.directory_failures).
         self.failure: str | None = None
         self._lock_fd = -1
 
     def lock(self) -> None:
-        """Create the directory if it is missing, and lock it; raises DataDirectoryError.
+        """Create the directory if it is missing, and lock it; raises DataDirectoryError, DirectoryUnavailable.
 
         Both kinds of file lock are taken: Kafka's own (fcntl), which a running Kafka holds, and flock, which also
         excludes a second broker in the same process.
@@ -76,7 +82,7 @@ class DataDirectory:
             os.makedirs(self.path, exist_ok=True)
             fd = os.open(f"{self.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise DataDirectoryError(
+            raise DirectoryUnavailable(
                 f"data directory {self.path} cannot be written ({error.strerror}): "
                 "correct its permissions or choose another"
             ) from error
@@ -87,14 +93,19 @@ class DataDirectory:
             holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
             os.close(fd)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise DataDirectoryError(f"data directory {self.path} cannot be locked: {error.strerror}") from error
+                raise DirectoryUnavailable(f"data directory {self.path} cannot be locked: {error.strerror}") from error
             by = f" (process {holder})" if holder.isdigit() else ""
             raise DataDirectoryError(
                 f"data directory {self.path} is in use by another broker{by}: stop it, or choose another log.dirs"
             ) from None
         self._lock_fd = fd
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            # A full disk cannot hold the number; the lock does not depend on it.
+            if error.errno not in SHORTAGES:
+                raise DirectoryUnavailable(f"data directory {self.path} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
         """Release the lock."""
@@ -108,11 +119,13 @@ class DataDirectory:
         return os.path.exists(f"{self.path}/{META_PROPERTIES}")
 
     def partitions(self) -> list[str]:
-        """Names of the directories of partitions in use, sorted; the metadata log is one. Raises DataDirectoryError."""
+        """Names of the directories of partitions in use, sorted; the metadata log is one. Raises
+        DirectoryUnavailable.
+        """
         try:
             names = sorted(os.listdir(self.path))
         except OSError as error:
-            raise DataDirectoryError(f"data directory {self.path} cannot be read: {error.strerror}") from error
+            raise DirectoryUnavailable(f"data directory {self.path} cannot be read: {error.strerror}") from error
         return [name for name in names if parse_partition(name) and os.path.isdir(f"{self.path}/{name}")]
 
     def refuse_logs_without_meta(self) -> None:
@@ -127,7 +140,9 @@ class DataDirectory:
             )
 
     def read_meta(self) -> None:
-        """Read cluster id, node id and directory id from meta.properties; raises DataDirectoryError."""
+        """Read cluster id, node id and directory id from meta.properties; raises DataDirectoryError, and
+        DirectoryUnavailable if the file cannot be read.
+        """
         path = f"{self.path}/{META_PROPERTIES}"
         try:
             values = parse_properties(read_whole(path, SMALL_FILE_MAX_BYTES).decode())
@@ -142,7 +157,8 @@ class DataDirectory:
         except (OSError, ValueError) as error:
             # Do not suggest removing a directory that only has wrong permissions.
             remedy = rights_advice(error) or ": restore it, or remove the directory"
-            raise DataDirectoryError(f"{path} cannot be read ({error}){remedy}") from error
+            kind = DirectoryUnavailable if isinstance(error, OSError) else DataDirectoryError
+            raise kind(f"{path} cannot be read ({error}){remedy}") from error
 
     def format(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
         """Write meta.properties; raises DataDirectoryError."""
@@ -226,91 +242,6 @@ def room(path: str) -> tuple[int, int]:
     """Return (free bytes, total bytes) of the file system of a data directory. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-
-
-def open_directories(
-    paths: list[str],
-    node_id: int,
-    new_cluster_id: Callable[[], str],
-    new_uuid: Callable[[], UUID],
-    cluster_id: str = "",
-    *,
-    may_format: bool = True,
-) -> list[DataDirectory]:
-    """Lock all data directories and format those that have no meta.properties yet and no logs either. Without
-    `may_format` at least one of them must be formatted, because only that one names the cluster of the node.
-
-    They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError
-    and OSError, after unlocking all of them again.
-    """
-    opened: list[DataDirectory] = []
-    try:
-        for path in paths:
-            opened.append(DataDirectory(path))
-            opened[-1].lock()
-        for directory in opened:
-            if not directory.formatted:
-                directory.refuse_logs_without_meta()
-                continue
-            directory.read_meta()
-            if directory.node_id != node_id:
-                raise DataDirectoryError(
-                    f"data directory {directory.path} belongs to node.id {directory.node_id}, this broker is {node_id}"
-                )
-            if cluster_id and directory.cluster_id != cluster_id:
-                raise DataDirectoryError(
-                    f"data directory {directory.path} belongs to cluster {directory.cluster_id}, others to {cluster_id}"
-                )
-            cluster_id = directory.cluster_id
-        if not may_format and not cluster_id:
-            raise DataDirectoryError(
-                f"data directory {opened[0].path} is not formatted, and this node is one of several: format it with "
-                "broker-cy storage format, with the cluster id of the other nodes"
-            )
-        for directory in opened:
-            # Kafka before 3.7 gave directories no id; later versions add it at their start, too.
-            if not directory.formatted or directory.directory_id == kafka_uuid.ZERO:
-                cluster_id = cluster_id or new_cluster_id()
-                directory.format(cluster_id, node_id, new_uuid())
-    except BaseException:
-        for directory in opened:
-            directory.close()
-        raise
-    return opened
-
-
-def open_metadata_directory(
-    path: str, directories: Sequence[DataDirectory], new_uuid: Callable[[], UUID], *, may_format: bool = True
-) -> DataDirectory:
-    """The directory of the metadata log (metadata.log.dir): one of the data directories, which are open, or another one
-    of the same node, which has an id of its own. With `may_format` it is formatted if it is not. Raises
-    DataDirectoryError and OSError.
-    """
-    path = os.path.abspath(path)
-    first = directories[0]
-    for directory in directories:
-        if directory.path == path:
-            return directory
-    found = DataDirectory(path)
-    found.lock()
-    try:
-        if not found.formatted:
-            if not may_format:
-                raise DataDirectoryError(
-                    f"metadata directory {path} is not formatted, and this node is one of several: format it with "
-                    "broker-cy storage format, with the cluster id of the other nodes"
-                )
-            found.format(first.cluster_id, first.node_id, new_uuid())
-        found.read_meta()
-        if (found.cluster_id, found.node_id) != (first.cluster_id, first.node_id):
-            raise DataDirectoryError(
-                f"metadata directory {path} belongs to node.id {found.node_id} of cluster {found.cluster_id}, "
-                f"{first.path} to node.id {first.node_id} of cluster {first.cluster_id}"
-            )
-    except BaseException:
-        found.close()
-        raise
-    return found
 
 
 def read_topic_id(directory: str) -> UUID | None:

@@ -49,18 +49,31 @@ def note(metadata_root: str, path: str) -> None:
     write_atomically(f"{metadata_root}/{NOTE_FILE}", "".join(f"{each}\n" for each in noted).encode(), sync=False)
 
 
-def distrust(metadata_root: str, paths: Sequence[str]) -> None:
-    """At a start: let data directories that had failed be read as after a power loss. Blocks. Raises OSError."""
+def distrust(metadata_root: str, directories: Sequence[DataDirectory]) -> None:
+    """At a start: let data directories that had failed be read as after a power loss, and note those that are offline
+    now. Blocks. Raises OSError if the note cannot be written.
+    """
     noted = _noted(metadata_root)
-    for path in paths:
-        if path in noted:
-            logger.warning("the disk of a data directory had failed: its logs are recovered", extra=facts(path=path))
-            for name in (WRITTEN_POINTS, RUNNING_EPOCH):
-                with suppress(FileNotFoundError):
-                    os.unlink(f"{path}/{name}")
-            sync_directory(path)
-    with suppress(FileNotFoundError):
+    for directory in directories:
+        if directory.failure is None and directory.path in noted:
+            try:
+                _distrust(directory.path)
+            except OSError as error:
+                directory.failure = f"the data directory {directory.path} failed: {error}"
+                logger.error("data directory offline", extra=facts(path=directory.path, reason=error))
+    still = [each.path for each in directories if each.failure is not None and each.path != metadata_root]
+    if still:
+        write_atomically(f"{metadata_root}/{NOTE_FILE}", "".join(f"{each}\n" for each in still).encode(), sync=False)
+    elif noted:
         os.unlink(f"{metadata_root}/{NOTE_FILE}")
+
+
+def _distrust(path: str) -> None:
+    logger.warning("the disk of a data directory had failed: its logs are recovered", extra=facts(path=path))
+    for name in (WRITTEN_POINTS, RUNNING_EPOCH):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}/{name}")
+    sync_directory(path)
 
 
 def _noted(metadata_root: str) -> list[str]:
@@ -97,6 +110,12 @@ class DirectoryFailures:
             if is_there and directory.failure is None:
                 self._check(directory)
 
+    def fail(self, directory: DataDirectory, error: BaseException) -> None:
+        """A directory cannot be listed or marked at the start: it has failed. Blocks."""
+        if directory.failure is None:
+            self._note(directory.path)
+            self._failed(directory, error)
+
     def _check(self, directory: DataDirectory) -> None:
         if directory.path in self._checking:
             self._checking[directory.path] = True
@@ -109,17 +128,25 @@ class DirectoryFailures:
         try:
             check(path)
         except OSError as error:
-            if errno_of(error) not in SHORTAGES and self._metadata_root not in (None, path):
-                try:
-                    note(str(self._metadata_root), path)
-                except OSError as failure:
-                    logger.error("could not note a failed data directory", extra=facts(path=path, reason=failure))
+            if errno_of(error) not in SHORTAGES:
+                self._note(path)
             raise
+
+    def _note(self, path: str) -> None:
+        if self._metadata_root in (None, path):
+            return
+        try:
+            note(str(self._metadata_root), path)
+        except OSError as failure:
+            logger.error("could not note a failed data directory", extra=facts(path=path, reason=failure))
 
     def _checked(self, directory: DataDirectory, error: BaseException | None) -> None:
         if error is None or errno_of(error) in SHORTAGES:
             self._jobs.later(PAUSE_MS, lambda: self._rested(directory))
-            return
+        elif directory.failure is None:
+            self._failed(directory, error)
+
+    def _failed(self, directory: DataDirectory, error: BaseException) -> None:
         directory.failure = f"the data directory {directory.path} failed: {error}"
         logger.error("data directory offline", extra=facts(path=directory.path, reason=error))
         self._on_failed(directory)

@@ -10,6 +10,7 @@ No proof, unless the shutdown was clean:
     the machine restarted, or the directory is a copy    the note has another boot id, device or inode
     a sync failed, or damage was found                    the content of the cache may be lost: FAILED_MARK, damage-note
     another directory has another epoch, or none          it was missing, or was replaced
+    another directory is offline                          a replica there may be eligible, and count as online
     the disk failed, and the metadata log is elsewhere     the note is removed (directory_failures.distrust)
 
 Logs are repaired, and these marks removed, only after the broker has registered, in another epoch.
@@ -20,15 +21,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from broker_cy.storage import damage, syncs, written_points
-from broker_cy.storage.data_directory import DataDirectory
+from broker_cy.storage.data_directory import DataDirectory, DirectoryUnavailable
 
 NO_EPOCH = -1
 
 
 def previous_epoch(directories: Sequence[DataDirectory], ends: Mapping[str, int | None]) -> int:
     """The broker epoch of the last process, NO_EPOCH without a proof that it lost no records. `ends` has the results of
-    `clean_broker_epoch` by directory.
+    `clean_broker_epoch` by directory, without those that are offline.
     """
+    if any(directory.path not in ends for directory in directories):
+        return NO_EPOCH
     found = set()
     for directory in directories:
         end = ends[directory.path]
@@ -40,7 +43,11 @@ def _killed_epoch(directory: DataDirectory) -> int:
     epoch = written_points.noted_epoch(directory.path)
     if epoch == NO_EPOCH:
         return NO_EPOCH
-    for name in directory.partitions():
+    try:
+        names = directory.partitions()
+    except DirectoryUnavailable:
+        return NO_EPOCH
+    for name in names:
         partition = f"{directory.path}/{name}"
         try:
             if syncs.has_failed(partition) or damage.read(partition) is not None:

@@ -10,13 +10,14 @@ import errno
 import logging
 import os
 import resource
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from broker_cy.core.logs import facts
+from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
 from broker_cy.storage import (
     checkpoints,
     damage,
@@ -41,7 +42,8 @@ from broker_cy.storage.data_directory import (
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
-from broker_cy.storage.errors import SHORTAGES, CorruptSegment, StorageError, errno_of
+from broker_cy.storage.duplicates import Listing, superfluous
+from broker_cy.storage.errors import DISK_FAILURES, SHORTAGES, CorruptSegment, StorageError, errno_of
 from broker_cy.storage.flushers import Flushers
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.last_end import previous_epoch
@@ -53,7 +55,9 @@ from broker_cy.storage.log_loading import LogLoading, with_cleaned
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.open_directories import usable
 from broker_cy.storage.periodic import PeriodicWork
+from broker_cy.storage.placement import SAMPLE_MS, Placement, Rooms
 from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
@@ -91,8 +95,7 @@ class LogManager:
         """
         self.data_directories = directories
         self.metadata_directory = metadata_directory or directories[0]
-        if self.metadata_directory not in directories:
-            directory_failures.distrust(self.metadata_directory.path, self.directories)
+        directory_failures.distrust(self.metadata_directory.path, directories)
         self.settings = settings
         self.jobs = jobs
         self.logs: dict[TopicPartition, Log] = {}
@@ -101,22 +104,26 @@ class LogManager:
         self.offline: dict[TopicPartition, str] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self._reopening: set[TopicPartition] = set()
-        self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
-        ends = {directory.path: directory.clean_broker_epoch() for directory in directories}
-        self.clean = {path: epoch is not None for path, epoch in ends.items()}
+        self.checkpoints = OffsetCheckpoints([each.path for each in usable(directories)], self.topic_ids)
         # `on_directory_failed` is called for each data directory whose disk fails, when its logs are offline.
         self.failures = DirectoryFailures(
             directories, check_jobs or jobs, self._directory_failed, self.metadata_directory.path
         )
         self.on_directory_failed: Callable[[DataDirectory], None] = lambda directory: None
-        # The broker epoch of the last process, -1 if it may have lost something.
-        self.previous_broker_epoch = previous_epoch(directories, ends)
-        self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
+        # Compacts logs, if set; it is notified of logs that are truncated or deleted.
+        self.cleaner: LogCleaner | None = None
         # Opens the logs that `load` leaves for later. `on_opened` is called for each of these partitions when its log
         # is in `logs` or the partition is in `offline`.
         self.opener = LogOpener(open_jobs or jobs, self._opened_late)
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
+        self.placement = Placement(directories, settings.placement)
+        self._fail_unreadable()
+        ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
+        self.clean = {path: epoch is not None for path, epoch in ends.items()}
+        # The broker epoch of the last process, -1 if it may have lost something.
+        self.previous_broker_epoch = previous_epoch(directories, ends)
+        self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
         workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self._has_failed)
@@ -145,15 +152,26 @@ class LogManager:
         )
         # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None
-        # Compacts logs, if set; it is notified of logs that are truncated or deleted.
-        self.cleaner: LogCleaner | None = None
-        # Number of partitions in each data directory: a new one is created in the directory with the fewest.
-        self._held = {directory.path: 0 for directory in directories}
         self._periodic = PeriodicWork(self)
+        self._measured_ms, self._measuring = 0, False
+
+    def _fail_unreadable(self) -> None:
+        """Take the data directories offline whose checkpoints cannot be read. Raises DataDirectoryError if the node
+        cannot run without them.
+        """
+        for directory in self.data_directories:
+            error = self.checkpoints.unreadable.get(directory.path)
+            if error is not None:
+                self.failures.fail(directory, error)
+        reason = self.metadata_directory.failure
+        if reason is None and not usable(self.data_directories):
+            reason = self.data_directories[0].failure
+        if reason is not None:
+            raise DataDirectoryError(reason)
 
     @property
     def directories(self) -> list[str]:
-        """Paths of the data directories."""
+        """Paths of the data directories, also of those that are offline."""
         return [directory.path for directory in self.data_directories]
 
     def _has_failed(self, root: str) -> bool:
@@ -162,7 +180,7 @@ class LogManager:
 
     def note_broker_epoch(self, epoch: int) -> None:
         """The broker is registered in this epoch: if it is killed, the next start can prove that nothing was lost."""
-        for path in self.directories:
+        for path in (each.path for each in usable(self.data_directories)):
             try:
                 note_epoch(path, epoch)
             except OSError as error:
@@ -215,7 +233,7 @@ class LogManager:
         root = directory if directory is not None else self.data_directories[0].path
         path = f"{root}/{METADATA_TOPIC}-0"
         committed = self.checkpoints.recovery_points.get((METADATA_TOPIC, 0))
-        if not metadata_check.check(path, committed, self.clean.get(root, False), self.data_directories):
+        if not metadata_check.check(path, committed, self.clean.get(root, False), usable(self.data_directories)):
             log = Log.create(path, METADATA_TOPIC, 0, config, now_ms, self.open_files, self.totals)
             # This has to precede the first commit in the log, whose own syncs do not include the parent directory.
             sync_directory(root)
@@ -245,10 +263,12 @@ class LogManager:
         *,
         late: bool = False,
         is_replicated: Callable[[str, int], bool] = lambda topic, partition: False,
+        directory_id_of: Callable[[str, int], UUID | None] = lambda topic, partition: None,
     ) -> None:
         """Load all logs of the data directories, recovering them if the last stop was unclean. A partition that
-        cannot be served goes to `offline`; the others are not affected by that. Raises OSError if a directory
-        cannot be read, StorageError if one cannot be renamed.
+        cannot be served goes to `offline`; the others are not affected by that. A data directory that cannot be read
+        has failed. Raises StorageError if a partition's directory cannot be renamed, and DataDirectoryError for a
+        partition that is in two data directories (see duplicates), of which `directory_id_of` names none.
 
         `topic_id_of` returns the id of the topic of a partition, None if this broker has no such partition: the
         topic was deleted, or the partition was moved to other brokers meanwhile. A directory with another id, or
@@ -259,40 +279,20 @@ class LogManager:
         returns whether a partition has replicas on other brokers (see log_loading).
         """
         self._loading.is_replicated = is_replicated
-        configs: dict[str, LogConfig] = {}
-        for data_directory in self.data_directories:
-            context = with_cleaned(self._context(data_directory.path, now_ms), data_directory.path)
-            for name in sorted(os.listdir(data_directory.path)):
-                if self.on_progress is not None:
-                    self.on_progress(len(self.logs))
-                path = f"{data_directory.path}/{name}"
-                mark = mark_of(name)
-                if mark == "delete":
-                    self.removal.directory(path, 0)
-                elif mark is not None:
-                    logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
-                key = parse_partition(name)
-                if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
-                    continue
-                problem = self._identify(key, path, topic_id_of)
-                if problem is STRAY:
-                    continue
-                if key in self.logs or key in self.offline or key in self.unopened:
-                    raise DataDirectoryError(
-                        f"partition {key[0]}-{key[1]} is in {path} and in another data directory: remove one of them"
-                    )
-                self._held[data_directory.path] += 1
-                if problem is not None:
-                    self._take_offline(key, path, problem)
-                    continue
-                if late and self._may_open_late(key, path, context):
-                    prepare = partial(self._loading.late, key, path, config_of, context)
-                    self.opener.add(Unopened(key, path, context.clean, prepare))
-                    continue
-                if key[0] not in configs:
-                    configs[key[0]] = config_of(key[0])
-                self._load_one(key, path, configs[key[0]], context)
-            data_directory.unmark_clean()
+        listings = self._listings()
+        for path in superfluous(listings, topic_id_of, directory_id_of):
+            logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
+            self._rename_away(path, "stray", NO_TOPIC_ID, -1)
+        for data_directory, names in listings:
+            try:
+                self._load_directory(data_directory, names, config_of, now_ms, topic_id_of, late=late)
+                data_directory.unmark_clean()
+            except (StorageError, OSError) as error:
+                if errno_of(error) not in DISK_FAILURES:
+                    raise
+                self.failures.fail(data_directory, error)
+                self._unload(data_directory)
+        self.placement.measured(self.placement.begin_measure()()[0])
         if topic_id_of is not None:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
@@ -304,6 +304,63 @@ class LogManager:
             # Deletions that only names of segments show must not be exposed to a power loss for longer than those of a
             # broker that keeps running.
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+
+    def _load_directory(
+        self,
+        data_directory: DataDirectory,
+        names: Sequence[str],
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        topic_id_of: Callable[[str, int], UUID | None] | None,
+        *,
+        late: bool,
+    ) -> None:
+        """Load the logs of one data directory, which has these `names`. Raises StorageError."""
+        configs: dict[str, LogConfig] = {}
+        context = with_cleaned(self._context(data_directory.path, now_ms), data_directory.path)
+        for name in names:
+            if self.on_progress is not None:
+                self.on_progress(len(self.logs))
+            path = f"{data_directory.path}/{name}"
+            mark = mark_of(name)
+            if mark == "delete":
+                self.removal.directory(path, 0)
+            elif mark is not None:
+                logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
+            key = parse_partition(name)
+            if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
+                continue
+            problem = self._identify(key, path, topic_id_of)
+            if problem is STRAY:
+                continue
+            self.placement.add(data_directory.path)
+            if problem is not None:
+                self._take_offline(key, path, problem)
+                continue
+            if late and self._may_open_late(key, path, context):
+                prepare = partial(self._loading.late, key, path, config_of, context)
+                self.opener.add(Unopened(key, path, context.clean, prepare))
+                continue
+            if key[0] not in configs:
+                configs[key[0]] = config_of(key[0])
+            self._load_one(key, path, configs[key[0]], context)
+
+    def _unload(self, data_directory: DataDirectory) -> None:
+        """The disk of a data directory has failed while its logs were loaded."""
+        for key, log in list(self.logs.items()):
+            if key[0] != METADATA_TOPIC and os.path.dirname(log.directory) == data_directory.path:
+                log_flush.mark_closed(self.logs.pop(key))
+                self.offline[key] = str(data_directory.failure)
+
+    def _listings(self) -> list[Listing]:
+        """The names in each data directory. One that cannot be read has failed."""
+        found: list[Listing] = []
+        for directory in usable(self.data_directories):
+            try:
+                found.append((directory, sorted(os.listdir(directory.path))))
+            except OSError as error:
+                self.failures.fail(directory, error)
+        return found
 
     def _start_moved(self, key: TopicPartition, log: Log) -> bool:
         """Whether only the names of segments show that records were deleted."""
@@ -394,6 +451,10 @@ class LogManager:
         """
         logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
         self.offline[key] = str(error)
+        if not isinstance(error, CorruptSegment):
+            self.failures.suspect(path, error)
+        if self._has_failed(os.path.dirname(path)):
+            return
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
         elif errno_of(error) == errno.EIO and not isinstance(error, ValueError):
@@ -414,7 +475,13 @@ class LogManager:
         for key, log in self.logs.items():
             if key[0] != METADATA_TOPIC and os.path.dirname(log.directory) == directory.path:
                 log.lose_disk(str(directory.failure))
+        self.checkpoints.drop(directory.path)
+        if self.cleaner is not None:
+            self.cleaner.drop(directory.path)
         self.on_directory_failed(directory)
+        for key in self.opener.fail(directory.path):
+            self.offline[key] = str(directory.failure)
+            self.on_opened(key)
 
     def may_reopen(self, key: TopicPartition) -> bool:
         """Whether a partition is offline for lack of space, descriptors or memory."""
@@ -434,38 +501,58 @@ class LogManager:
 
     # --- creating and deleting partitions
 
-    def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
-        """Create an empty log in the data directory with the fewest partitions. It begins at offset 0, or at its
-        checkpointed start offset if its directory was lost in a power loss. Raises StorageError, or ValueError if it
-        exists.
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        now_ms: int,
+        directory_id: UUID = UNASSIGNED_DIRECTORY,
+    ) -> Log:
+        """Create an empty log in the data directory with the id `directory_id`, or if there is none, in that of
+        `placement`, or in the next one if that fails (KAFKA-8526). The log begins at offset 0, or at its checkpointed
+        start offset if its directory was lost in a power loss. Raises StorageError, or ValueError if it exists.
         """
         key = (topic, partition)
         if key in self.logs or key in self.offline or key in self.unopened:
             raise ValueError(f"partition {topic}-{partition} already exists")
-        usable = [each.path for each in self.data_directories if each.failure is None]
-        if not usable:
+        roots = self.placement.choices(directory_id)
+        if not roots:
             raise StorageError(f"cannot create {topic}-{partition}: {self.data_directories[0].failure}")
-        root = min(usable, key=self._held.__getitem__)
-        path = f"{root}/{topic}-{partition}"
-        try:
-            if os.path.isdir(path) and os.listdir(path):
-                # Left by a deleted partition that could not be renamed, or by a failed attempt to create this one.
-                self._rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
-            log = Log.create(
-                path, topic, partition, config, now_ms, self.open_files, self.totals,
-                self.checkpoints.log_starts.get(key, 0),
-            )  # fmt: skip
-            write_topic_id(log.directory, topic_id)
-        except OSError as error:
-            self.failures.suspect(path, error)
-            raise StorageError(f"cannot create {path}: {error.strerror}") from error
-        self._held[root] += 1
+        for root in roots:
+            try:
+                log = self._create(f"{root}/{topic}-{partition}", key, topic_id, config, now_ms)
+                break
+            except StorageError as error:
+                if root == roots[-1]:
+                    raise
+                logger.warning("a log is created in another data directory", extra=facts(reason=error))
+                with suppress(StorageError):
+                    self._rename_away(f"{root}/{topic}-{partition}", "delete", NO_TOPIC_ID, 0)
+        self.placement.add(root)
+        self.placement.reserve(root, config.segment_bytes)
         self.logs[key] = log
         self.topic_ids[key] = topic_id
         if self.cleaner is not None:
             self.cleaner.forget(key)
             self.cleaner.accept(key, topic_id)
         self.on_placed(topic, partition)
+        return log
+
+    def _create(self, path: str, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
+        """Create the files of a log. Raises StorageError."""
+        try:
+            if os.path.isdir(path) and os.listdir(path):
+                # Left by a deleted partition that could not be renamed, or by a failed attempt to create this one.
+                self._rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
+            log = Log.create(
+                path, *key, config, now_ms, self.open_files, self.totals, self.checkpoints.log_starts.get(key, 0)
+            )
+            write_topic_id(log.directory, topic_id)
+        except OSError as error:
+            self.failures.suspect(path, error)
+            raise StorageError(f"cannot create {path}: {error.strerror}") from error
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -484,20 +571,22 @@ class LogManager:
             self.cleaner.forget(key)
         if log is not None:
             log_flush.mark_closed(log)
-            self._held[os.path.dirname(log.directory)] -= 1
+            self.placement.remove(os.path.dirname(log.directory))
             self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
         elif unopened is not None:
-            self._held[os.path.dirname(unopened.path)] -= 1
+            self.placement.remove(os.path.dirname(unopened.path))
             self._rename_away(unopened.path, "delete", topic_id, 0)
         elif reason is not None:
-            for root in self.directories:
-                if os.path.isdir(f"{root}/{topic}-{partition}"):
-                    self._held[root] -= 1
-                    self._rename_away(f"{root}/{topic}-{partition}", "delete", topic_id, 0)
+            for each in usable(self.data_directories):
+                if os.path.isdir(f"{each.path}/{topic}-{partition}"):
+                    self.placement.remove(each.path)
+                    self._rename_away(f"{each.path}/{topic}-{partition}", "delete", topic_id, 0)
 
     def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
-        """Rename a partition's directory to `<name>.<uuid>-<mark>`; after a delay of at least 0, remove it."""
-        if not os.path.isdir(path):
+        """Rename a partition's directory to `<name>.<uuid>-<mark>`; after a delay of at least 0, remove it. On a disk
+        that failed, the directory stays: if the disk comes back, its topic id shows that it is a stray.
+        """
+        if self._has_failed(os.path.dirname(path)) or not os.path.isdir(path):
             return
         try:
             target = rename_away(path, mark, topic_id)
@@ -586,6 +675,23 @@ class LogManager:
         about once a second.
         """
         self._periodic.tick(now_ms, high_watermark_of)
+        self._measure(now_ms)
+
+    def _measure(self, now_ms: int) -> None:
+        """Measure the free bytes of the data directories, in a worker, for the placement of logs."""
+        is_due = now_ms >= self._measured_ms + SAMPLE_MS or now_ms < self._measured_ms
+        if self._measuring or len(self.data_directories) < 2 or not is_due:
+            return
+        self._measured_ms, self._measuring = now_ms, True
+
+        def done(found: tuple[Rooms, Mapping[str, OSError]] | None, error: BaseException | None) -> None:
+            self._measuring = False
+            if found is not None:
+                self.placement.measured(found[0])
+                for path, failure in found[1].items():
+                    self.failures.suspect(path, failure)
+
+        self.jobs.run(self.placement.begin_measure(), done)
 
     def flush_old(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms has passed, in a worker. `tick` does this every flush_check_interval_ms; it is

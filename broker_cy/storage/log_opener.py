@@ -9,6 +9,7 @@ state that logs share; the loop then adopts the log. The checkpoints keep their 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -107,6 +108,16 @@ class LogOpener:
             with partition.lock:
                 pass
         return partition
+
+    def fail(self, root: str) -> list[TopicPartition]:
+        """The disk of the data directory `root` has failed. Returns the partitions there that will not be opened. Those
+        whose opening has begun are still reported.
+        """
+        found = [key for key in self._waiting if os.path.dirname(self._unopened[key].path) == root]
+        for key in found:
+            del self._unopened[key], self._waiting[key]
+            self._asked.pop(key, None)
+        return found
 
     def _next(self) -> None:
         while self.running < OPENING_MAX and not self._stopped:

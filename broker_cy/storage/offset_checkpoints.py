@@ -88,7 +88,9 @@ class OffsetCheckpoints:
         self._unsettled: set[str] = set()
         # By data directory, the sequence of the newest content with log start offsets that could not be written.
         self._lost: dict[str, int] = {}
-        for root in roots:
+        # The errors of data directories whose checkpoints cannot be read: they are dropped.
+        self.unreadable: dict[str, OSError] = {}
+        for root in list(roots):
             for name in ALL:
                 try:
                     read = read_points if name == WRITTEN_POINTS else read_entries
@@ -96,7 +98,17 @@ class OffsetCheckpoints:
                 except ValueError as error:
                     # As in Kafka, every log of this directory is then recovered from its start.
                     logger.warning("treated a damaged checkpoint as empty", extra=facts(reason=error))
-            self.accept(root, (METADATA_TOPIC, 0), None)
+                except OSError as error:
+                    self.unreadable[root] = error
+            if root in self.unreadable:
+                self.drop(root)
+            else:
+                self.accept(root, (METADATA_TOPIC, 0), None)
+
+    def drop(self, root: str) -> None:
+        """Write nothing more in a data directory, because its disk has failed. Called on the loop."""
+        self.roots = [each for each in self.roots if each != root]
+        self._read.pop(root, None)
 
     def accept(self, root: str, key: TopicPartition, topic_id: UUID | None) -> None:
         """Take over the entries that the files had at the start for a partition in `root`, which belongs to the topic
@@ -217,7 +229,7 @@ class OffsetCheckpoints:
         failures: dict[str, OSError] = {}
         for content in wanted:
             root = os.path.dirname(content.path)
-            if root in failures:
+            if root in failures or root not in self.roots:
                 continue
             with self._locks[content.path]:
                 if content.sequence > self._written[content.path]:

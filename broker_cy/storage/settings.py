@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES
+from broker_cy.storage.placement import PlacementRule
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,5 +22,6 @@ class StorageSettings:
     producer_id_expiration_check_interval_ms: int = 600_000
     flush_bytes: int = FLUSH_BYTES
     note_bytes: int = NOTE_BYTES
+    placement: PlacementRule = PlacementRule.SPACE
     kept_whole: frozenset[str] = frozenset()
     """Topics whose damaged logs are taken offline instead of being truncated: see LoadContext."""

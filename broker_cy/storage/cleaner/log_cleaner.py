@@ -328,6 +328,10 @@ class LogCleaner:
         if self.policy.forget(key):
             self.write_checkpoint()
 
+    def drop(self, root: str) -> None:
+        """Write nothing more in a data directory, because its disk has failed."""
+        self._roots = [each for each in self._roots if each != root]
+
     def stop(self) -> None:
         """End all cleanings; workers notice soon, and their results are discarded."""
         self._stopped = True

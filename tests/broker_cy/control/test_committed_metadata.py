@@ -23,9 +23,9 @@ from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.storage import disk
-from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import messages
 from tests.broker_cy.control.test_controller_service import create

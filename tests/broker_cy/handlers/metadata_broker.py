@@ -29,9 +29,10 @@ from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.security.acls import ANONYMOUS
 from broker_cy.security.authorizer import Authorizer
-from broker_cy.storage.data_directory import DataDirectory, open_directories
+from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, frame, messages
 

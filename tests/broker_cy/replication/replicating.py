@@ -29,9 +29,9 @@ from broker_cy.replication.fetcher import Follower
 from broker_cy.replication.fetcher_manager import ReplicaFetcherManager
 from broker_cy.replication.links import Link, LinkFailed
 from broker_cy.server.jobs import LoopJobs
-from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey

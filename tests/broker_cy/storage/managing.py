@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -10,11 +11,12 @@ from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.data_directory import open_directories
+from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 
 T = TypeVar("T")
@@ -40,7 +42,7 @@ class Manager(LogManager):
         self.close(lambda topic, partition: self.logs[topic, partition].written_end_offset)
 
 
-# Kafka reserves the lowest ids.
+# The id of the first directory. Kafka reserves the lowest ids.
 DIRECTORY_ID = UUID(int=1 << 80)
 
 
@@ -53,11 +55,20 @@ def open_manager(
     late: bool = False,
     jobs: InlineJobs | None = None,
 ) -> Manager:
-    directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: DIRECTORY_ID)
+    ids = count(DIRECTORY_ID.int)
+    directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: UUID(int=next(ids)))
     manager = Manager(directories, settings or StorageSettings(), jobs or InlineJobs())
     if load:
         manager.load(lambda topic: config or LogConfig(), now_ms, late=late)
     return manager
+
+
+def format_directory(path: Path, number: int) -> None:
+    """Add an empty data directory to the node of `open_manager`; none has the same `number` (its own: 0, 1, ...)."""
+    directory = DataDirectory(str(path))
+    directory.lock()
+    directory.format(CLUSTER_ID, 1, UUID(int=DIRECTORY_ID.int + number))
+    directory.close()
 
 
 def with_cleaner(manager: Manager) -> LogCleaner:

@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.storage.data_directory import DataDirectoryError, open_directories, open_metadata_directory
+from broker_cy.storage.data_directory import DataDirectoryError
+from broker_cy.storage.open_directories import open_directories, open_metadata_directory
 
 from .managing import open_manager
 

@@ -154,6 +154,7 @@ def test_a_disk_that_comes_back_is_read_as_after_a_power_loss(disks: Disks) -> N
     disks.errors[data.path] = errno.EIO
     logs.failures.suspect(log.directory, error(errno.EIO))
     assert data.failure is not None
+    data.failure = None
     again = LogManager([data], StorageSettings(), disks.jobs, metadata_directory=metadata)
     assert again.previous_broker_epoch == -1
     assert again._same_boot == {data.path: False}

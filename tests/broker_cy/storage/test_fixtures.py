@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from broker_cy.core import uuid as kafka_uuid
-from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 
 from .batches import split

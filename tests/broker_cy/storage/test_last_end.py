@@ -11,7 +11,7 @@ from broker_cy.storage import damage, syncs, written_points
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.written_points import RUNNING_EPOCH
 
-from .managing import TOPIC_ID, open_manager
+from .managing import TOPIC_ID, format_directory, open_manager
 
 
 def epoch_after(*paths: Path) -> int:
@@ -92,8 +92,15 @@ def test_all_directories_have_to_agree(tmp_path: Path) -> None:
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     killed(first, second)
     assert epoch_after(first, second) == 41
+    format_directory(third, 2)
     assert epoch_after(first, second, third) == -1
     killed(first, second, third, epoch=57)
     assert epoch_after(first, second, third) == 57
+    # As in Kafka: replicas in a directory that is offline may count as online, and eligible.
+    third.rename(tmp_path / "away")
+    assert epoch_after(first, second, third) == -1
+    (tmp_path / "away").rename(third)
+    assert epoch_after(first, second, third) == -1, "it was offline in between"
+    killed(first, second, third, epoch=57)
     (second / RUNNING_EPOCH).unlink()
     assert epoch_after(first, second, third) == -1

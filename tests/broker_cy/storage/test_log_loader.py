@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage import disk
-from broker_cy.storage.data_directory import DataDirectoryError, mark_of, parse_partition
+from broker_cy.storage.data_directory import mark_of, parse_partition
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.segment import OpenFiles
@@ -153,13 +153,6 @@ def test_partitions_that_are_not_in_use_are_left_alone(filled: Path) -> None:
     manager, _ = reopen(filled)
     assert list(manager.logs) == [("t", 0)]
     assert sorted(path.name for path in filled.glob("u-0*")) == [f"u-0.{unique}-future", f"u-0.{unique}-stray"]
-
-
-def test_a_partition_in_two_directories_is_refused(filled: Path, tmp_path: Path) -> None:
-    """If this fails, half of a partition's records are served, depending on the order of directories."""
-    shutil.copytree(filled, tmp_path / "other")
-    with pytest.raises(DataDirectoryError, match=r"t-0 is in .* and in another data directory"):
-        open_manager(filled, tmp_path / "other")
 
 
 def rolled(directory: Path, config: LogConfig, steps: Iterable[tuple[int, int, int]]) -> list[int]:
