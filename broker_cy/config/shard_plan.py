@@ -29,16 +29,22 @@ _NO_PLACES: Final[Mapping[str, Place]] = {}
 
 
 class Plan(NamedTuple):
-    """`shards` are the settings of each shard, by number. `root` is the configured data directory, `metrics` the
-    address at which the parent serves metrics, empty if it does not. `session_timeout_ms` is that of a broker.
+    """`shards` are the settings of each shard, by number. `roots` are the configured directories; the first one has the
+    metadata log, and the files of the parent. `metrics` is the address at which the parent serves metrics, empty if it
+    does not. `session_timeout_ms` is that of a broker.
     """
 
     shards: tuple[dict[str, str], ...]
-    root: str
+    roots: tuple[str, ...]
     metrics: str
     metrics_access: Mapping[str, str]
     session_timeout_ms: int
     has_controller: bool
+
+    @property
+    def root(self) -> str:
+        """The directory without which no shard runs."""
+        return self.roots[0]
 
 
 def check_count(count: int) -> None:
@@ -55,7 +61,8 @@ def make(properties: Mapping[str, str], count: int, places: Mapping[str, Place] 
     config = BrokerConfig.from_properties(properties, places)
     _check(config, count)
     static = dict(properties)
-    root = str(config.log_dirs[0])
+    paths = [str(path) for path in config.log_dirs]
+    roots = tuple(dict.fromkeys([config["metadata.log.dir"] or paths[0], *paths]))
     # Shards resolve variables of config providers themselves; these are settings of the parent.
     metrics = config.static[METRICS] if static.pop(METRICS, "") else ""
     metrics_access = {name: config.static[name] if static.pop(name, "") else "" for name in METRICS_ACCESS}
@@ -64,7 +71,7 @@ def make(properties: Mapping[str, str], count: int, places: Mapping[str, Place] 
         config = BrokerConfig.from_properties(static, places)
     _check_ports(config, count, metrics)
     shards = tuple(_shard(config, static, shard) for shard in range(count))
-    return Plan(shards, root, metrics, metrics_access, int(config["broker.session.timeout.ms"]), config.is_controller)
+    return Plan(shards, roots, metrics, metrics_access, int(config["broker.session.timeout.ms"]), config.is_controller)
 
 
 def directory(path: str, shard: int) -> str:

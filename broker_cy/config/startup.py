@@ -181,20 +181,7 @@ def refusal(name: str, shown: str, setting: Setting) -> str:
 
 
 def check_served(values: Mapping[str, Any]) -> None:
-    """Check the settings that depend on the roles of the node (Kafka's KafkaConfig), and refuse several data
-    directories, which Kafka allows and this broker does not support. Raises ConfigError.
-    """
-    _check_roles(values)
-    directories = data_directories(values)
-    if len(directories) > 1:
-        raise ConfigError(
-            f"setting log.dirs={','.join(directories)} is not supported yet: name one directory (partitions in the "
-            "others would be missing)",
-            "log.dirs",
-        )
-
-
-def _check_roles(values: Mapping[str, Any]) -> None:
+    """Check the settings that depend on the roles of the node (Kafka's KafkaConfig). Raises ConfigError."""
     roles = values["process.roles"]
     node_id, voters = values["node.id"], values["controller.quorum.voters"]
     if len(set(roles)) < len(roles):

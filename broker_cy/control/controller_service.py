@@ -41,6 +41,7 @@ from broker_cy.quorum.step import LeaderGone, Output, Role, Snapshotted
 from broker_cy.quorum.voters import Endpoint as VoterEndpoint
 from broker_cy.quorum.voters import ReplicaKey, Voter
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.open_directories import usable
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class ControllerService:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         metadata_log: MetadataLog,
-        directory_ids: tuple[UUID, ...],
+        directories: Mapping[UUID, str],
         place_of: Callable[[str, int], UUID | None],
         voter_directory_id: UUID,
         cluster_id: str,
@@ -94,11 +95,11 @@ class ControllerService:
         to_brokers: Outgoing | None = None,
         log_executor: Executor | None = None,
     ) -> None:
-        """`directory_ids` are those of the data directories, `voter_directory_id` the one of the metadata log, which
-        may be another; `place_of(topic, index)` is that of the log of a partition; `randomness` gives ids, `outgoing`
-        the connections to controllers, `to_brokers` those to brokers (None: the same); `executor` writes and
-        reads snapshots, `log_executor` syncs the log and the votes, None: the loop's default one;
-        `on_committed(end_offset)` is called for each commit. See `open`.
+        """`directories` are the data directories that are online, by id. `place_of(topic, index)` is the id of the one
+        with the log of a partition, and `voter_directory_id` that of the directory with the metadata log, which may be
+        another one. `randomness` gives ids, `outgoing` the connections to controllers, `to_brokers` those to brokers
+        (None: the same). `executor` writes and reads snapshots, `log_executor` syncs the log and the votes, None: the
+        loop's default one. `on_committed(end_offset)` is called for each commit. See `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -124,9 +125,7 @@ class ControllerService:
             lambda: self._membership,
             lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
         )
-        self._membership = NodeMembership(
-            config, self, loop, cluster_id, directory_ids, place_of, self._end_without_disk
-        )
+        self._membership = NodeMembership(config, self, loop, cluster_id, directories, place_of, self._end_without_disk)
         self._network: QuorumNetwork
         self._link: ControllerLink
         self._pools: tuple[Pool, ...] = ()
@@ -173,10 +172,10 @@ class ControllerService:
             clock=clock,
             loop=loop,
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
-            directory_ids=tuple(directory.directory_id for directory in log_manager.data_directories),
+            directories={each.directory_id: each.path for each in usable(log_manager.data_directories)},
             place_of=log_manager.place_of,
             voter_directory_id=log_manager.metadata_directory.directory_id,
-            cluster_id=log_manager.data_directories[0].cluster_id,
+            cluster_id=log_manager.metadata_directory.cluster_id,
             randomness=randomness,
             outgoing=outgoing,
             executor=executor,

@@ -58,7 +58,7 @@ class ControllerServer:
         self.metrics_server = bind_metrics(self.config, self.loop, self._page, self._missing)
         broker = self.broker
         directories, metadata_directory = open_node_directories(self.config, broker.randomness)
-        broker.cluster_id = directories[0].cluster_id
+        broker.cluster_id = metadata_directory.cluster_id
         broker.log_manager = LogManager(
             directories,
             storage_settings(self.config),

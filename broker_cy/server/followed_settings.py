@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker_cy.config.definitions import BROKER
-from broker_cy.server.node_directories import cleaner_settings
+from broker_cy.server.node_directories import RECOVERY_THREADS, cleaner_settings
 
 if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
@@ -27,6 +27,9 @@ def follow_settings(config: BrokerConfig, core: ServerCore, logs: LogManager) ->
     def take_expiration() -> None:
         logs.settings = replace(logs.settings, producer_id_expiration_ms=config["producer.id.expiration.ms"])
 
+    def take_recovery_threads() -> None:
+        logs.opener.threads = config[RECOVERY_THREADS]
+
     def take_cleaner() -> None:
         if logs.cleaner is not None:
             logs.cleaner.reconfigure(cleaner_settings(config))
@@ -40,4 +43,5 @@ def follow_settings(config: BrokerConfig, core: ServerCore, logs: LogManager) ->
     follow(take_metrics, "brokercy.metrics.enable")
     follow(take_verification, "transaction.partition.verification.enable")
     follow(take_expiration, "producer.id.expiration.ms")
+    follow(take_recovery_threads, RECOVERY_THREADS)
     follow(take_cleaner, *(name for name in BROKER if name.startswith("log.cleaner.")))

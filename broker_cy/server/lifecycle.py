@@ -289,7 +289,7 @@ class BrokerServer:
         logs.on_progress = self._on_progress
         self.broker.log_manager = logs
         self.broker.openings = Openings(self.loop, logs.opener)
-        self.broker.cluster_id = logs.data_directories[0].cluster_id
+        self.broker.cluster_id = logs.metadata_directory.cluster_id
 
     def _endpoints(self) -> dict[str, Endpoint]:
         """The advertised addresses by listener. Port 0 is replaced by the port that the system chose."""

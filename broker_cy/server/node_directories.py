@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
+from broker_cy.control.membership.cordons import is_cordoned
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata import topic_names
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.open_directories import open_directories, open_metadata_directory, usable
+from broker_cy.storage.placement import PlacementRule
 from broker_cy.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from broker_cy.server.worker_pools import BrokerPools
     from broker_cy.storage.data_directory import DataDirectory
 
+RECOVERY_THREADS = "num.recovery.threads.per.data.dir"
 # Kafka's value for intervals that mean never.
 NEVER_MS = 2**63 - 1
 
@@ -56,6 +60,8 @@ def storage_settings(config: BrokerConfig) -> StorageSettings:
         flush_check_interval_ms=flush_check_ms if 0 < flush_check_ms < NEVER_MS else 0,
         retention_check_interval_ms=config["log.retention.check.interval.ms"],
         producer_id_expiration_ms=config["producer.id.expiration.ms"],
+        recovery_threads=config[RECOVERY_THREADS],
+        placement=PlacementRule(config["brokercy.log.dirs.placement"]),
         kept_whole=topic_names.PROTECTED_TOPICS,
     )
 
@@ -84,6 +90,7 @@ def open_log_manager(config: BrokerConfig, clock: Clock, randomness: Randomness,
         metadata_directory=metadata_directory,
         disk_workers=pools.disk_workers,
     )
+    logs.placement.is_cordoned = partial(is_cordoned, config)
     logs.cleaner = LogCleaner(
         logs.logs,
         [each.path for each in usable(logs.data_directories)],

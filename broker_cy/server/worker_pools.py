@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
-from broker_cy.storage.log_opener import OPENING_MAX
 
 if TYPE_CHECKING:
     from broker_cy.network.seams import Seams
@@ -18,6 +17,8 @@ BACKGROUND_WORKERS = 2
 METADATA_WORKERS = 2
 # Cleaner threads beyond this number wait for each other; no machine needs more.
 CLEANER_THREADS_MAX = 256
+# Opening threads beyond this number wait for each other.
+OPENING_THREADS_MAX = 256
 # Concurrent cold reads, each for one consumer; further ones queue.
 COLD_READERS = 4
 # Threads of one round of group commit: a disk syncs several files at the same time, and they share a journal commit.
@@ -57,7 +58,8 @@ class BrokerPools(NodePools):
         # For a single disk, the background workers.
         several = names if len(names) > 1 else {}
         self._files = {path: pool(f"files{name}", BACKGROUND_WORKERS) for path, name in several.items()}
-        self._open = pool("open", OPENING_MAX)
+        # num.recovery.threads.per.data.dir of them for each disk are in use; it may be raised while the broker runs.
+        self._open = pool("open", OPENING_THREADS_MAX)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check = pool("check", 1)
         # Looks whether a disk has failed: the other workers may all wait for it.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from broker_cy.config.shard_plan import Plan
 from broker_cy.core import uuid as uuids
 from broker_cy.shards.children import Child, start_ticks
 from broker_cy.shards.link import PARENT_DIRECTORY, SOCKET
-from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError
+from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, DirectoryUnavailable
 
 LOCK: Final = "lock"
 # Only processes of this user may connect as a shard.
@@ -96,20 +96,22 @@ class NodeDirectory:
 
 
 def format_new(plan: Plan, running: Sequence[int], begins_cluster: bool, new_id: Callable[[], UUID]) -> None:
-    """Format the directories of shards that have none, if this node is a cluster of its own; `running` are shards that
-    hold theirs. Raises DataDirectoryError if another process uses one.
+    """Format the directories of shards that have no formatted one, if this node is a cluster of its own; `running` are
+    shards that hold theirs. A shard with a formatted one decides itself whether it can run without the others. Raises
+    DataDirectoryError if another process uses one.
     """
     cluster_id = ""
     empty: list[tuple[DataDirectory, int]] = []
     held: list[DataDirectory] = []
     try:
         for shard, settings in enumerate(plan.shards):
-            for path in settings["log.dirs"].split(","):
-                found = DataDirectory(path)
-                if shard not in running:
-                    found.lock()
-                    held.append(found)
-                if found.formatted:
+            every = [DataDirectory(path) for path in _directories(settings)]
+            formatted = [each for each in every if each.formatted]
+            for found in formatted or every:
+                if shard not in running and not _lock(found, is_offline_allowed=bool(formatted)):
+                    continue
+                held.append(found)
+                if formatted:
                     found.read_meta()
                     cluster_id = cluster_id or found.cluster_id
                 elif begins_cluster:
@@ -121,6 +123,22 @@ def format_new(plan: Plan, running: Sequence[int], begins_cluster: bool, new_id:
     finally:
         for found in held:
             found.close()
+
+
+def _directories(settings: Mapping[str, str]) -> Sequence[str]:
+    """The directories of a shard."""
+    metadata = settings.get("metadata.log.dir")
+    return list(dict.fromkeys([*settings["log.dirs"].split(","), *([metadata] if metadata else [])]))
+
+
+def _lock(found: DataDirectory, *, is_offline_allowed: bool) -> bool:
+    try:
+        found.lock()
+    except DirectoryUnavailable:
+        if not is_offline_allowed:
+            raise
+        return False
+    return True
 
 
 def _boot_id() -> str:

@@ -114,7 +114,7 @@ class LogManager:
         self.cleaner: LogCleaner | None = None
         # Opens the logs that `load` leaves for later. `on_opened` is called for each of these partitions when its log
         # is in `logs` or the partition is in `offline`.
-        self.opener = LogOpener(open_jobs or jobs, self._opened_late)
+        self.opener = LogOpener(open_jobs or jobs, self._opened_late, settings.recovery_threads)
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
         self.placement = Placement(directories, settings.placement)

@@ -20,8 +20,8 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 
-# Most logs that are opened at the same time: while one of them is recovered, other logs do not have to wait for it.
-OPENING_MAX = 2
+# Kafka's default of num.recovery.threads.per.data.dir: while one log is recovered, others do not have to wait for it.
+THREADS_PER_DIRECTORY = 2
 
 
 class Unopened:
@@ -29,13 +29,15 @@ class Unopened:
     in a worker.
     """
 
-    __slots__ = ("begun", "dropped", "key", "lock", "path", "prepare", "was_clean")
+    __slots__ = ("begun", "dropped", "key", "lock", "path", "prepare", "root", "was_clean")
 
     def __init__(
         self, key: TopicPartition, path: str, was_clean: bool, prepare: Callable[[], Callable[[], Log]]
     ) -> None:
         self.key = key
         self.path = path
+        # The data directory.
+        self.root = os.path.dirname(path)
         self.prepare = prepare
         # The last stop was clean: until a worker begins to open the log, all of it is on disk.
         self.was_clean = was_clean
@@ -51,25 +53,44 @@ class Unopened:
             return None if self.dropped else load()
 
 
+class _Directory:
+    """The logs of one data directory: the requested ones, and all whose opening has not begun, in order; and how many
+    are being opened.
+    """
+
+    __slots__ = ("asked", "running", "waiting")
+
+    def __init__(self) -> None:
+        self.asked: dict[TopicPartition, None] = {}
+        self.waiting: dict[TopicPartition, None] = {}
+        self.running = 0
+
+
 class LogOpener:
     """Opens the logs in `unopened`. `opened(partition, log, error)` is called on the loop for each, with the log, or
     with the reason why it cannot be opened. The partition is no longer in `unopened` then.
+
+    `threads` logs of each data directory are opened at the same time, because disks do not have to wait for each other.
     """
 
     def __init__(
         self,
         jobs: Jobs,
         opened: Callable[[Unopened, Log | None, Exception | None], None],
+        threads: int = THREADS_PER_DIRECTORY,
     ) -> None:
+        self.threads = threads
         self._jobs = jobs
         self._opened = opened
         self._unopened: dict[TopicPartition, Unopened] = {}
-        # The requested partitions, and all partitions whose opening has not begun, in order.
-        self._asked: dict[TopicPartition, None] = {}
-        self._waiting: dict[TopicPartition, None] = {}
+        self._directories: dict[str, _Directory] = {}
         self._in_background = False
         self._stopped = False
-        self.running = 0
+
+    @property
+    def running(self) -> int:
+        """How many logs are being opened."""
+        return sum(each.running for each in self._directories.values())
 
     @property
     def unopened(self) -> Mapping[TopicPartition, Unopened]:
@@ -79,18 +100,21 @@ class LogOpener:
     def add(self, partition: Unopened) -> None:
         """Add a log that is to be opened later."""
         self._unopened[partition.key] = partition
-        self._waiting[partition.key] = None
+        self._directories.setdefault(partition.root, _Directory()).waiting[partition.key] = None
 
     def ask(self, key: TopicPartition) -> None:
         """Open this log next, after those requested before. Does nothing if it is open already."""
-        if key in self._waiting:
-            self._asked[key] = None
-            self._next()
+        partition = self._unopened.get(key)
+        if partition is not None and not partition.begun:
+            directory = self._directories[partition.root]
+            directory.asked[key] = None
+            self._next(directory)
 
     def start(self) -> None:
         """Open the other logs, too, whenever no requested one waits."""
         self._in_background = True
-        self._next()
+        for directory in self._directories.values():
+            self._next(directory)
 
     def stop(self) -> None:
         """Do not begin to open further logs; those that are being opened (`running`) are still adopted."""
@@ -102,8 +126,8 @@ class LogOpener:
         """
         partition = self._unopened.pop(key, None)
         if partition is not None:
-            self._waiting.pop(key, None)
-            self._asked.pop(key, None)
+            self._directories[partition.root].waiting.pop(key, None)
+            self._directories[partition.root].asked.pop(key, None)
             partition.dropped = True
             with partition.lock:
                 pass
@@ -113,29 +137,31 @@ class LogOpener:
         """The disk of the data directory `root` has failed. Returns the partitions there that will not be opened. Those
         whose opening has begun are still reported.
         """
-        found = [key for key in self._waiting if os.path.dirname(self._unopened[key].path) == root]
+        directory = self._directories.get(root, _Directory())
+        found = list(directory.waiting)
+        directory.waiting.clear()
+        directory.asked.clear()
         for key in found:
-            del self._unopened[key], self._waiting[key]
-            self._asked.pop(key, None)
+            del self._unopened[key]
         return found
 
-    def _next(self) -> None:
-        while self.running < OPENING_MAX and not self._stopped:
-            key = next(iter(self._asked), None)
+    def _next(self, directory: _Directory) -> None:
+        while directory.running < self.threads and not self._stopped:
+            key = next(iter(directory.asked), None)
             if key is None and self._in_background:
-                key = next(iter(self._waiting), None)
+                key = next(iter(directory.waiting), None)
             if key is None:
                 return
-            self._asked.pop(key, None)
-            del self._waiting[key]
-            self._begin(self._unopened[key])
+            directory.asked.pop(key, None)
+            del directory.waiting[key]
+            self._begin(directory, self._unopened[key])
 
-    def _begin(self, partition: Unopened) -> None:
+    def _begin(self, directory: _Directory, partition: Unopened) -> None:
         partition.begun = True
-        self.running += 1
+        directory.running += 1
 
         def done(log: Log | None, error: BaseException | None) -> None:
-            self.running -= 1
+            directory.running -= 1
             if partition.dropped:
                 if log is not None:
                     log_flush.mark_closed(log)
@@ -144,6 +170,6 @@ class LogOpener:
                 # With any error, the partition goes offline, and the others are still opened.
                 failure = error if error is None or isinstance(error, Exception) else StorageError(str(error))
                 self._opened(partition, log, failure)
-            self._next()
+            self._next(directory)
 
         self._jobs.run(partial(partition.open, partition.prepare()), done)

@@ -33,7 +33,9 @@ from broker_cy.storage.errors import rights_advice
 logger = logging.getLogger(__name__)
 
 
-class _Content(enum.Enum):
+class Content(enum.Enum):
+    """What is at the path of a data directory."""
+
     FORMATTED = enum.auto()
     # Without meta.properties.
     EMPTY = enum.auto()
@@ -59,10 +61,10 @@ def open_directories(
     """
     _refuse_same(paths)
     opened = [DataDirectory(path) for path in paths]
-    contents = [_content_of(each.path) for each in opened]
-    is_new = _Content.FORMATTED not in contents
+    contents = [content_of(each.path) for each in opened]
+    is_new = Content.FORMATTED not in contents
     if is_new and metadata_path is not None:
-        is_new = _content_of(metadata_path) is not _Content.FORMATTED
+        is_new = content_of(metadata_path) is not Content.FORMATTED
     try:
         if is_new:
             for directory, content in zip(opened, contents, strict=True):
@@ -158,24 +160,25 @@ def _refuse_same(paths: Sequence[str]) -> None:
         raise DataDirectoryError(f"Duplicate log directory found: {', '.join(paths)}: name each directory once")
 
 
-def _content_of(path: str) -> _Content | OSError:
+def content_of(path: str) -> Content | OSError:
+    """What is at the path, or the error that leaves this open."""
     try:
         os.stat(f"{path}/{META_PROPERTIES}")
-        return _Content.FORMATTED
+        return Content.FORMATTED
     except FileNotFoundError:
         pass
     except OSError as error:
         return error
     try:
         os.listdir(path)
-        return _Content.EMPTY
+        return Content.EMPTY
     except FileNotFoundError:
-        return _Content.ABSENT
+        return Content.ABSENT
     except OSError as error:
         return error
 
 
-def _open_new(directory: DataDirectory, content: _Content | OSError) -> None:
+def _open_new(directory: DataDirectory, content: Content | OSError) -> None:
     """Lock a directory that is to be formatted. An unreadable one may be formatted, so the node may not be new. Raises
     DataDirectoryError.
     """
@@ -185,16 +188,16 @@ def _open_new(directory: DataDirectory, content: _Content | OSError) -> None:
     directory.refuse_logs_without_meta()
 
 
-def _open(directory: DataDirectory, content: _Content | OSError) -> None:
+def _open(directory: DataDirectory, content: Content | OSError) -> None:
     """Lock and read a directory of a node that has formatted ones, or take it offline. Raises DataDirectoryError."""
     if isinstance(content, OSError):
         directory.failure = _unreadable(directory.path, content)
-    elif content is _Content.ABSENT:
+    elif content is Content.ABSENT:
         directory.failure = (
             f"data directory {directory.path} does not exist: mount its disk, or make it and format it with broker-cy "
             "storage format --ignore-formatted"
         )
-    elif content is _Content.EMPTY:
+    elif content is Content.EMPTY:
         directory.refuse_logs_without_meta()
         raise DataDirectoryError(
             f"No `meta.properties` found in {directory.path} (have you run `kafka-storage.sh` to format the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES
+from broker_cy.storage.log_opener import THREADS_PER_DIRECTORY
 from broker_cy.storage.placement import PlacementRule
 
 
@@ -22,6 +23,8 @@ class StorageSettings:
     producer_id_expiration_check_interval_ms: int = 600_000
     flush_bytes: int = FLUSH_BYTES
     note_bytes: int = NOTE_BYTES
+    # Logs that are opened, and recovered, at the same time in each data directory.
+    recovery_threads: int = THREADS_PER_DIRECTORY
     placement: PlacementRule = PlacementRule.SPACE
     kept_whole: frozenset[str] = frozenset()
     """Topics whose damaged logs are taken offline instead of being truncated: see LoadContext."""

@@ -13,9 +13,14 @@ _SHARD: Final = re.compile(r"shard-([0-9]{1,4})")
 
 
 def check(plan: Plan) -> None:
-    """Raise DataDirectoryError if the data directory is that of a broker without shards, or of more shards."""
-    root = os.path.abspath(plan.root)
-    count = len(plan.shards)
+    """Raise DataDirectoryError if a data directory is that of a broker without shards, or of more shards. One that
+    cannot be read is left to the shards, which may run without it.
+    """
+    for root in map(os.path.abspath, plan.roots):
+        _check(root, len(plan.shards), is_needed=root == os.path.abspath(plan.root))
+
+
+def _check(root: str, count: int, *, is_needed: bool) -> None:
     if is_formatted(root):
         raise DataDirectoryError(
             f"data directory {root} is that of a broker without shards: stop the broker, and move its content to "
@@ -26,6 +31,8 @@ def check(plan: Plan) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
+        if not is_needed:
+            return
         raise DataDirectoryError(f"data directory {root} cannot be read: {error.strerror}") from error
     numbers = [int(found[1]) for name in names if (found := _SHARD.fullmatch(name))]
     more = sorted(number for number in numbers if number >= count and is_formatted(directory(root, number)))

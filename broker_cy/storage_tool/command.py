@@ -28,12 +28,14 @@ from broker_cy.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.storage import shard_directories
 from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.data_directory import (
+    META_PROPERTIES,
     DataDirectory,
     DataDirectoryError,
     is_formatted,
     make_log_directory,
     problem_of,
 )
+from broker_cy.storage.open_directories import Content, content_of
 from broker_cy.storage_tool import feature_tables, scram_option, settings_check
 from broker_cy.wire import messages
 
@@ -198,8 +200,10 @@ def _directories(config: BrokerConfig) -> list[str]:
 
 
 def _info(config: BrokerConfig, *, as_json: bool) -> int:
-    found, problems, metadata = [], [], ""
-    for path in _directories(config):
+    found: list[str] = []
+    problems: list[str] = []
+    first: DataDirectory | None = None
+    for path in sorted(_directories(config)):
         problem = problem_of(path)
         if problem is None or problem.endswith("formatted."):
             found.append(path)
@@ -212,22 +216,34 @@ def _info(config: BrokerConfig, *, as_json: bool) -> int:
         except DataDirectoryError as error:
             problems.append(str(error))
             continue
-        metadata = (
-            f"{{cluster.id={directory.cluster_id}, directory.id={uuids.to_text(directory.directory_id)}, "
-            f"node.id={directory.node_id}, version=1}}"
-        )
-        if directory.node_id != config.node_id:
+        first = first or directory
+        if directory.cluster_id != first.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif directory.node_id != first.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
+        elif directory.node_id != config.node_id:
             problems.append(f"{path} belongs to node.id {directory.node_id}, and the file names {config.node_id}")
     if found:
         print(_listed("Found log director", found, "y", "ies"))
-    if metadata:
-        print(f"Found metadata: {metadata}\n")
+    if first is not None:
+        print(f"Found metadata: {_metadata_of(first)}\n")
     if problems and as_json:
         for problem in problems:
             _report(problem, as_json=True)
     elif problems:
         print(_listed("Found problem", problems, "", "s"))
     return 1 if problems else 0
+
+
+def _metadata_of(directory: DataDirectory) -> str:
+    """The content of meta.properties. Kafka before 3.7 gave directories no id."""
+    values = {
+        "cluster.id": directory.cluster_id,
+        **({} if directory.directory_id == uuids.ZERO else {"directory.id": uuids.to_text(directory.directory_id)}),
+        "node.id": directory.node_id,
+        "version": 1,
+    }
+    return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"
 
 
 def _listed(head: str, lines: Sequence[str], one: str, many: str) -> str:
@@ -259,16 +275,19 @@ def _refuse_formatted(config: BrokerConfig) -> None:
 
 def _format(config: BrokerConfig, arguments: argparse.Namespace) -> None:
     paths = _directories(config)
-    formatted = [path for path in paths if is_formatted(path)]
     plan = _plan(config, arguments)
-    if len(formatted) == len(paths):
+    contents = {path: content_of(path) for path in paths}
+    formatted = [path for path in paths if contents[path] is Content.FORMATTED]
+    for path in formatted:
+        _check(path, config, plan)
+    unreadable = [path for path in paths if isinstance(contents[path], OSError)]
+    for path in unreadable:
+        print(f"I/O error trying to read log directory {path}. Ignoring...")
+    if len(unreadable) == len(paths):
+        raise Refusal("No available log directories to format.")
+    if len(formatted) + len(unreadable) == len(paths):
         print("All of the log directories are already formatted.")
         return
-    for path in formatted:
-        directory = DataDirectory(path)
-        directory.read_meta()
-        if directory.cluster_id != plan.cluster_id:
-            raise Refusal(f"{path} belongs to cluster {directory.cluster_id}, and --cluster-id is {plan.cluster_id}")
     levels = [
         f"{record.message.name}={record.message.feature_level}"
         for record in plan.records
@@ -276,11 +295,28 @@ def _format(config: BrokerConfig, arguments: argparse.Namespace) -> None:
     ]
     print(f"Bootstrap metadata: {', '.join(levels)}")
     for number, path in enumerate(paths):
-        if path in formatted:
+        if path in formatted or path in unreadable:
             continue
         what = plan.what if number == 0 else "data directory"
         print(f"Formatting {what} {path} with metadata.version {releases.name_of(plan.level)}.")
         _write(path, config.node_id, plan, is_metadata=number == 0)
+
+
+def _check(path: str, config: BrokerConfig, plan: Formatting) -> None:
+    """Raise Refusal if a formatted directory is that of another node."""
+    directory = DataDirectory(path)
+    directory.read_meta()
+    if directory.cluster_id != plan.cluster_id:
+        raise Refusal(
+            f"Invalid cluster.id in: {path}/{META_PROPERTIES}. Expected {plan.cluster_id}, but read "
+            f"{directory.cluster_id}"
+        )
+    if directory.node_id != config.node_id:
+        raise Refusal(
+            f"Stored node id {directory.node_id} doesn't match previous node id {config.node_id} in "
+            f"{path}/{META_PROPERTIES}. If you moved your data, make sure your configured node id matches. If you "
+            "intend to create a new node, you should remove all data in your data directories."
+        )
 
 
 def _plan(config: BrokerConfig, arguments: argparse.Namespace) -> Formatting:
@@ -417,11 +453,11 @@ def _write(path: str, node_id: int, plan: Formatting, *, is_metadata: bool) -> N
     directory.lock()
     try:
         directory.refuse_logs_without_meta()
-        if is_metadata:
-            write_atomically(os.path.join(path, snapshot.BOOTSTRAP_NAME), _content(plan.records, None), sync=True)
-            if plan.voters is not None:
-                log = make_log_directory(path, "__cluster_metadata-0")
-                write_atomically(os.path.join(log, FIRST_SNAPSHOT.file_name), _content([], plan.voters), sync=True)
+        # As Kafka's tool does it, in each directory; only that of the metadata directory is read.
+        write_atomically(os.path.join(path, snapshot.BOOTSTRAP_NAME), _content(plan.records, None), sync=True)
+        if is_metadata and plan.voters is not None:
+            log = make_log_directory(path, "__cluster_metadata-0")
+            write_atomically(os.path.join(log, FIRST_SNAPSHOT.file_name), _content([], plan.voters), sync=True)
         directory_id = plan.directory_id if is_metadata else MACHINE_RANDOMNESS.kafka_uuid()
         directory.format(plan.cluster_id, node_id, directory_id)
     finally:

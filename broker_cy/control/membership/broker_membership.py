@@ -116,15 +116,16 @@ class BrokerMembership:
         self._wants_to_stop = False
         self._news = asyncio.Event()  # the next heartbeat is due now
         self._listeners: dict[str, Endpoint] = {}
-        self._log_dirs: tuple[UUID, ...] = ()
+        self._log_dirs: Mapping[UUID, str] = {}
         self._previous_epoch = -1
         self._reports: set[asyncio.Task[None]] = set()  # one for each end of another broker that is reported
 
     async def register(
-        self, listeners: dict[str, Endpoint], log_dirs: tuple[UUID, ...], previous_epoch: int = -1
+        self, listeners: dict[str, Endpoint], log_dirs: Mapping[UUID, str], previous_epoch: int = -1
     ) -> None:
-        """Register this incarnation, and wait until its registration is in the image. `previous_epoch` is that of the
-        incarnation before, if it ended in order, else -1.
+        """Register this incarnation, and wait until its registration is in the image. `log_dirs` are the data
+        directories that are online, by id. `previous_epoch` is that of the incarnation before, if it ended in order,
+        else -1.
 
         Raises RegistrationRefused: also if no controller took it within initial.broker.registration.timeout.ms; and
         StorageError if this node is the active controller and cannot write its metadata log.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -15,12 +16,11 @@ CORDONED: Final = "cordoned.log.dirs"
 
 
 def is_cordoned(config: BrokerConfig, path: str) -> bool:
-    """Whether the setting names this directory of log.dirs, or all of them."""
+    """Whether the setting names this data directory, or all of them."""
     named = config[CORDONED]
-    return EVERY_DIR in named or path in named
+    return EVERY_DIR in named or os.path.abspath(path) in map(os.path.abspath, named)
 
 
-def cordoned_ids(config: BrokerConfig, directory_ids: Sequence[UUID]) -> tuple[UUID, ...]:
-    """The ids of the cordoned ones; `directory_ids` are in the order of log.dirs."""
-    paths = map(str, config.log_dirs)
-    return tuple(each for path, each in zip(paths, directory_ids, strict=True) if is_cordoned(config, path))
+def cordoned_ids(config: BrokerConfig, directories: Mapping[UUID, str]) -> tuple[UUID, ...]:
+    """The ids of the cordoned ones among these; `directories` are their paths."""
+    return tuple(each for each, path in directories.items() if is_cordoned(config, path))

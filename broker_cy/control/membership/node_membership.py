@@ -7,7 +7,7 @@ A single node is a cluster of one: it registers with itself, as the active contr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -48,18 +48,18 @@ class NodeMembership:
         node: Node,
         loop: asyncio.AbstractEventLoop,
         cluster_id: str,
-        directory_ids: Sequence[UUID],
+        directories: Mapping[UUID, str],
         place_of: Callable[[str, int], UUID | None],
         end: Callable[[str], None],
     ) -> None:
-        """`directory_ids` are those of the data directories, and `place_of(topic, index)` that of the one with the log
-        of a partition, if any; `end(reason)` ends the node, because its disks failed.
+        """`directories` are the data directories that are online, by id, and `place_of(topic, index)` is the id of the
+        one with the log of a partition, if any; `end(reason)` ends the node, because its disks failed.
         """
         self._config = config
         self._node = node
         self._loop = loop
         self._cluster_id = cluster_id
-        self._directory_ids = tuple(directory_ids)
+        self._directories = directories
         self._place_of = place_of
         self._end = end
         self._broker: BrokerMembership | None = None
@@ -92,7 +92,7 @@ class NodeMembership:
         config, node = self._config, self._node
         self._directory_reports = DirectoryReports(
             config.node_id,
-            self._directory_ids,
+            self._directories,
             self._place_of,
             node,
             self._loop,
@@ -102,7 +102,7 @@ class NodeMembership:
         node.subscribe(self._directory_reports.apply)
         self._failed_directories = FailedDirectories(
             self._loop,
-            self._directory_ids,
+            tuple(self._directories),
             config["log.dir.failure.timeout.ms"] / 1000,
             self.hurry,
             self._end,
@@ -119,7 +119,7 @@ class NodeMembership:
             self._failed_directories,
             lambda: node.missing_records,
         )
-        await self._broker.register(listeners, self._directory_ids, previous_epoch)
+        await self._broker.register(listeners, self._directories, previous_epoch)
         # Topics that became tiered while this broker was away. It is fenced, and stays so.
         tiered_topics.refuse(config.node_id, node.image)
 

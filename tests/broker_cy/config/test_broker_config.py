@@ -126,7 +126,11 @@ def test_options_replace_the_file(tmp_path: Path) -> None:
         ({"controller.quorum.voters": "2@b:2"}, "the node id 1 must be included in the set of voters"),
         ({"controller.quorum.voters": "b:2"}, "Each entry should be in the form `{id}@{host}:{port}`."),
         ({"node.id": "1", "broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
-        ({"log.dirs": "/a,/b"}, "setting log.dirs=/a,/b is not supported yet: name one directory (partitions in the"),
+        ({"log.dirs": "/a,,/b"}, "Configuration 'log.dirs' values must not be empty."),
+        (
+            {"log.dirs": "/a,/b", "cordoned.log.dirs": "/c"},
+            "present in log.dirs or log.dir. Missing entries : /c",
+        ),
         ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
         ({"log.retention.minutes": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip can be set to zero only if"),

@@ -220,8 +220,7 @@ def test_fixed_texts_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         BrokerConfig.from_properties(settings)
     for name, text, message in (
         ("process.roles", "controllers", "Invalid value [hidden] for configuration process.roles: String must be one"),
-        ("log.dirs", "/broker,broker", "setting log.dirs=[hidden] is not supported yet: name one directory"),
-        ("log.dirs", "broker,7777", "setting log.dirs=[hidden] is not supported yet: name one directory"),
+        ("log.retention.ms", "broker", "Invalid value [hidden] for configuration log.retention.ms"),
         ("node.id", "hunter22", "Invalid value [hidden] for configuration node.id"),
     ):
         monkeypatch.setenv("KCY_ROLES", text)

@@ -99,7 +99,6 @@ def test_dynamic_voters_and_a_broker_only() -> None:
         (2, {"listeners": "PLAINTEXT://:65535,CONTROLLER://:9192"}, "needs the ports 65535 to 65536"),
         (2, {"process.roles": "controller", "listeners": "CONTROLLER://:9192",
              "advertised.listeners": "CONTROLLER://b:19192"}, "has no broker"),
-        (2, {"log.dirs": "/a,/b"}, "log.dirs=/a,/b is not supported yet"),
     ],
 )  # fmt: skip
 def test_refused(count: int, changes: dict[str, str], message: str) -> None:

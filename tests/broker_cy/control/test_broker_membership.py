@@ -76,7 +76,7 @@ def test_what_a_broker_waits_for_is_in_its_log(
             config, Silent(), loop, "id", UUID(int=1), MetadataImage, dict, lambda: "host:9093: connection refused"
         )
         for work, said in (
-            (membership.register({}, ()), "this broker is not registered yet"),
+            (membership.register({}, {}), "this broker is not registered yet"),
             (membership.unfenced(), "this broker is registered, and still fenced"),
         ):
             waiting = asyncio.ensure_future(work)
@@ -146,7 +146,7 @@ def test_a_new_broker_knows_all_topics_before_it_registers(
         membership = BrokerMembership(
             config, controller, loop, "id", UUID(int=1), lambda: image, dict, missing_records=lambda: missing[0]
         )
-        registering = asyncio.ensure_future(membership.register({}, ()))
+        registering = asyncio.ensure_future(membership.register({}, {}))
         for count, said in ((-1, "no active controller was found"), (7, "7 records of the metadata log")):
             missing[0] = count
             await until(lambda said=said: said in last_reason(caplog))  # type: ignore[misc]

@@ -222,7 +222,7 @@ def test_a_broker_registers_its_directories_once_the_log_can_have_them(tmp_path:
         config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": "unused"})
         loop = asyncio.get_running_loop()
         membership = BrokerMembership(config, Controller(), loop, CLUSTER_ID, UUID(int=1), lambda: cluster.image, dict)
-        await membership.register({}, (DIRECTORY,))
+        await membership.register({}, {DIRECTORY: "/a"})
         membership.run()
         await membership.unfenced()
         known = cluster.image.brokers[1]
