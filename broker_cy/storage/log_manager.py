@@ -268,7 +268,7 @@ class LogManager:
         """Load all logs of the data directories, recovering them if the last stop was unclean. A partition that
         cannot be served goes to `offline`; the others are not affected by that. A data directory that cannot be read
         has failed. Raises StorageError if a partition's directory cannot be renamed, and DataDirectoryError for a
-        partition that is in two data directories (see duplicates), of which `directory_id_of` names none.
+        partition in two data directories (see duplicates) unless `directory_id_of` names one of them.
 
         `topic_id_of` returns the id of the topic of a partition, None if this broker has no such partition: the
         topic was deleted, or the partition was moved to other brokers meanwhile. A directory with another id, or

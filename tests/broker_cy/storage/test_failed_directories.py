@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.storage import directory_failures, offset_checkpoints
+from broker_cy.storage import checkpoints, directory_failures, offset_checkpoints
 
 from .batches import SMALL, fill, overwrite
 from .managing import TOPIC_ID, open_manager, with_cleaner
@@ -89,7 +89,7 @@ def test_a_directory_that_fails_during_the_start(
 
     if operation == "checkpoint":
         failed.append("b")
-        monkeypatch.setattr(offset_checkpoints, "read_entries", broken(offset_checkpoints.read_entries))
+        monkeypatch.setattr(offset_checkpoints, "read_entries", broken(checkpoints.read_entries))
     manager = open_manager(*paths, config=SMALL, load=False)
     if operation != "checkpoint":
         failed.append("b")

@@ -8,11 +8,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from broker_cy.storage import open_directories as module
+from broker_cy.core.uuid import to_text
 from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError
 from broker_cy.storage.open_directories import open_directories, open_metadata_directory, usable
 
@@ -59,7 +60,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def text_id(number: int) -> str:
-    return module.kafka_uuid.to_text(UUID(int=number))
+    return to_text(UUID(int=number))
 
 
 REFUSED: list[tuple[str, Callable[[Node], object], str]] = [
@@ -172,12 +173,12 @@ def test_a_new_node_needs_all_of_its_directories(tmp_path: Path, monkeypatch: py
     node = Node(tmp_path)
     for path in node.paths[1:]:
         (path / "meta.properties").unlink()
-    right = os.stat
+    right: Any = os.stat
 
     def broken(path: str, *arguments: object, **named: object) -> object:
         if str(path).startswith(str(node.paths[0])):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        return right(path, *arguments, **named)  # type: ignore[call-overload]
+        return right(path, *arguments, **named)
 
     monkeypatch.setattr(os, "stat", broken)
     with pytest.raises(DataDirectoryError, match=r"a cannot be read \(Input/output error\)"):
