@@ -38,6 +38,7 @@ from broker_cy.storage.data_directory import (
     mark_of,
     parse_partition,
     read_topic_id,
+    room,
     write_topic_id,
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
@@ -57,7 +58,7 @@ from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.open_directories import usable
 from broker_cy.storage.periodic import PeriodicWork
-from broker_cy.storage.placement import SAMPLE_MS, Placement, Rooms
+from broker_cy.storage.placement import SAMPLE_MS, Placement
 from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
@@ -125,7 +126,7 @@ class LogManager:
         self.previous_broker_epoch = previous_epoch(directories, ends)
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
-        workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
+        workers = self._workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self._has_failed)
         self.on_settled: Callable[[Log], None] = lambda log: None
         # Called for each log that is created, and for each that changes its data directory.
@@ -153,7 +154,9 @@ class LogManager:
         # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None
         self._periodic = PeriodicWork(self)
-        self._measured_ms, self._measuring = 0, False
+        # The time of the last measurement of free bytes, and the data directories whose measurement has not ended.
+        self._measured_ms = 0
+        self._measuring: set[str] = set()
 
     def _fail_unreadable(self) -> None:
         """Take the data directories offline whose checkpoints cannot be read. Raises DataDirectoryError if the node
@@ -292,7 +295,9 @@ class LogManager:
                     raise
                 self.failures.fail(data_directory, error)
                 self._unload(data_directory)
-        self.placement.measured(self.placement.begin_measure()()[0])
+        for each in usable(self.data_directories):
+            with suppress(OSError):
+                self.placement.measured(each.path, *room(each.path))
         if topic_id_of is not None:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
@@ -680,18 +685,25 @@ class LogManager:
     def _measure(self, now_ms: int) -> None:
         """Measure the free bytes of the data directories, in a worker, for the placement of logs."""
         is_due = now_ms >= self._measured_ms + SAMPLE_MS or now_ms < self._measured_ms
-        if self._measuring or len(self.data_directories) < 2 or not is_due:
+        if len(self.data_directories) < 2 or not is_due:
             return
-        self._measured_ms, self._measuring = now_ms, True
+        self._measured_ms = now_ms
+        for each in usable(self.data_directories):
+            if each.path not in self._measuring:
+                self._measure_one(each.path)
 
-        def done(found: tuple[Rooms, Mapping[str, OSError]] | None, error: BaseException | None) -> None:
-            self._measuring = False
+    def _measure_one(self, path: str) -> None:
+        self._measuring.add(path)
+
+        def done(found: tuple[int, int] | None, error: BaseException | None) -> None:
+            self._measuring.discard(path)
             if found is not None:
-                self.placement.measured(found[0])
-                for path, failure in found[1].items():
-                    self.failures.suspect(path, failure)
+                self.placement.measured(path, *found)
+            elif error is not None:
+                self.failures.suspect(path, error)
 
-        self.jobs.run(self.placement.begin_measure(), done)
+        self.placement.begin_measure(path)
+        self._workers.of(path).run(partial(room, path), done)
 
     def flush_old(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms has passed, in a worker. `tick` does this every flush_check_interval_ms; it is

@@ -13,11 +13,11 @@ that was created since then counts with the size of one segment.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
-from broker_cy.storage.data_directory import DataDirectory, room
+from broker_cy.storage.data_directory import DataDirectory
 
 # Between two measurements of the free bytes.
 SAMPLE_MS: Final = 5_000
@@ -25,9 +25,6 @@ SAMPLE_MS: Final = 5_000
 SAME_SHARE: Final = 0.05
 # A directory with a smaller share of free bytes gets no new log, as long as another one has more.
 FREE_SHARE_MIN: Final = 0.05
-
-# Free and total bytes by the path of the data directory, without those that are offline.
-Rooms = Mapping[str, tuple[int, int]]
 
 
 class PlacementRule(enum.StrEnum):
@@ -38,13 +35,14 @@ class PlacementRule(enum.StrEnum):
 
 
 class Placement:
-    """Where logs are, by number, and where the next one is created. No file is touched, except by `measure`."""
+    """Where logs are, by number, and where the next one is created. It touches no file."""
 
     def __init__(self, directories: Sequence[DataDirectory], rule: PlacementRule) -> None:
         self._directories = directories
         self._rule = rule
         self._counts = {each.path: 0 for each in directories}
-        self._rooms: Rooms = {}
+        # Free and total bytes, as they were measured.
+        self._rooms: dict[str, tuple[int, int]] = {}
         # By path, the bytes that logs may fill that were created since the last measurement began, and since the one
         # before it.
         self._reserved = dict.fromkeys(self._counts, 0)
@@ -92,24 +90,11 @@ class Placement:
 
     # --- the free bytes
 
-    def begin_measure(self) -> Callable[[], tuple[Rooms, Mapping[str, OSError]]]:
-        """Return a function that measures, in a worker: the rooms, for `measured`, and errors by path."""
-        self._reserved_before = self._reserved
-        self._reserved = dict.fromkeys(self._counts, 0)
-        paths = [each.path for each in self._directories if each.failure is None]
-        return lambda: _measure(paths)
+    def begin_measure(self, path: str) -> None:
+        """The free bytes of a directory are measured; `measured` follows, unless that fails."""
+        self._reserved_before[path], self._reserved[path] = self._reserved[path], 0
 
-    def measured(self, rooms: Rooms) -> None:
+    def measured(self, path: str, free_bytes: int, total_bytes: int) -> None:
         """A measurement has ended. It has counted what was written before it began."""
-        self._rooms = {**self._rooms, **rooms}
-        self._reserved_before = dict.fromkeys(self._counts, 0)
-
-
-def _measure(paths: Sequence[str]) -> tuple[Rooms, Mapping[str, OSError]]:
-    rooms, errors = {}, {}
-    for path in paths:
-        try:
-            rooms[path] = room(path)
-        except OSError as error:
-            errors[path] = error
-    return rooms, errors
+        self._rooms[path] = free_bytes, total_bytes
+        self._reserved_before[path] = 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.properties import parse_properties
@@ -57,7 +58,15 @@ def described(port: int) -> dict[str, set[str]]:
 
 
 def values(broker: KafkaPeer | BrokerProcess, topic: str, partitions: int = PARTITIONS) -> list[list[bytes | None]]:
-    return [read_all(broker.bootstrap, topic, index) for index in range(partitions)]
+    """The values of each partition, once the broker leads them all."""
+    found: list[list[bytes | None]] = []
+
+    def read() -> bool:
+        found[:] = [read_all(broker.bootstrap, topic, index) for index in range(partitions)]
+        return True
+
+    until(read, "leaders", WAIT_S, tolerate=(KafkaException,))
+    return found
 
 
 @pytest.mark.full
@@ -72,7 +81,7 @@ def test_kafkas_directories_there_and_back(tmp_path: Path) -> None:
         kafka.start()
         create_single_topic(kafka.bootstrap, "t", PARTITIONS)
         for index in range(PARTITIONS):
-            send(kafka, "t", [each for each in expected[index] if each is not None], index)  # type: ignore[arg-type]
+            send(kafka, "t", [each for each in expected[index] if each is not None], index)
         assert kafka.stop() == 0
         before = places(*paths)
         assert sorted(before.values()) == [0] * 3 + [1] * 3
@@ -86,11 +95,11 @@ def test_kafkas_directories_there_and_back(tmp_path: Path) -> None:
             }
             for index in range(PARTITIONS):
                 more = [b"%d of ours in %d" % (number, index) for number in range(50)]
-                send(ours, "t", more, index)  # type: ignore[arg-type]
+                send(ours, "t", more, index)
                 expected[index] += more
             create_single_topic(ours.bootstrap, "u", PARTITIONS)
             for index in range(PARTITIONS):
-                send(ours, "u", [b"%d" % index], index)  # type: ignore[arg-type]
+                send(ours, "u", [b"%d" % index], index)
             new = places(*paths, topic="u")
             assert sorted(new.values()) == [0] * 3 + [1] * 3
             assert ours.stop() == 0
@@ -105,7 +114,7 @@ def test_kafkas_directories_there_and_back(tmp_path: Path) -> None:
             str(path): {name for name, at in {**before, **new}.items() if at == number}
             for number, path in enumerate(paths)
         }
-        send(kafka, "u", [b"once more"])  # type: ignore[arg-type]
+        send(kafka, "u", [b"once more"])
         assert kafka.stop() == 0
         assert {**places(*paths), **places(*paths, topic="u")} == {**before, **new}
     finally:
@@ -148,7 +157,7 @@ def test_a_node_loses_and_gets_a_disk(disk: list[DyingDirectory], tmp_path: Path
         disk[0].die()
         until(lambda: 1 not in {led_by(nodes, nodes[1].port)[each] for each in lost}, "other leaders", WAIT_S)
         for index in range(PARTITIONS):
-            send(nodes[1], "t", [b"without the disk"], index)  # type: ignore[arg-type]
+            send(nodes[1], "t", [b"without the disk"], index)
         until(lambda: in_sync_of(nodes[1].port, 1) == set(range(PARTITIONS)) - lost, "the other replicas", WAIT_S)
         assert victim.alive()
         # The disk is gone at the next start.

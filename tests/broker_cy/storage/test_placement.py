@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from broker_cy.storage import placement as module
+from broker_cy.storage import log_manager as module
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.placement import SAMPLE_MS, Placement, PlacementRule
@@ -28,7 +28,8 @@ def placement(rule: PlacementRule = PlacementRule.SPACE, **free_bytes: int) -> t
     for number, each in enumerate(directories):
         each.directory_id = UUID(int=1_000 + number)
     made = Placement(directories, rule)
-    made.measured({f"/{name}": (free, TB) for name, free in free_bytes.items()})
+    for name, free in free_bytes.items():
+        made.measured(f"/{name}", free, TB)
     return made, directories
 
 
@@ -62,19 +63,20 @@ def test_disks_that_are_equally_full_share_the_logs() -> None:
     found = []
     for _ in range(10):
         found += placed(made, 1)
-        made.begin_measure()
-        made.measured({A: (TB // 2, TB), B: (TB // 2 + TB // 100, TB)})
+        for path, free in ((A, TB // 2), (B, TB // 2 + TB // 100)):
+            made.begin_measure(path)
+            made.measured(path, free, TB)
     assert sorted(found) == [A] * 5 + [B] * 5
 
 
 def test_what_is_created_during_a_measurement_counts() -> None:
     """If this fails, logs that were created while the disks were measured are forgotten."""
     made, _ = placement(a=TB // 2, b=TB // 2)
-    made.begin_measure()
+    made.begin_measure(A)
     for _ in range(200):
         made.reserve(A, SEGMENT_BYTES)
     assert placed(made, 1) == [B]
-    made.measured({A: (TB // 2, TB), B: (TB // 2, TB)})
+    made.measured(A, TB // 2, TB)
     made.add(B)
     assert placed(made, 1) == [B]
 
@@ -164,16 +166,14 @@ def test_free_bytes_are_measured_by_a_worker(tmp_path: Path, monkeypatch: pytest
     jobs.held.clear()
     free = {paths[0]: TB, paths[1]: TB // 2}
     monkeypatch.setattr(module, "room", lambda path: (free[path], TB))
-    manager.tick(SAMPLE_MS, lambda *_: 0)
-    measuring = [each for each in jobs.held if manager._measuring]
-    assert len(measuring) >= 1
+    manager._measure(SAMPLE_MS)
+    assert len(jobs.held) == 2
     free[paths[0]] = 0
-    for each in jobs.held:
-        each()
+    # Each disk has a measurement of its own, and one at a time.
+    manager._measure(2 * SAMPLE_MS)
+    assert len(jobs.held) == 2
+    jobs.held.pop(0)()
     assert manager.placement.choices(UNASSIGNED_DIRECTORY)[0] == paths[1]
-    # One at a time.
-    jobs.held.clear()
-    for now_ms in (2 * SAMPLE_MS, 3 * SAMPLE_MS):
-        manager._measure(now_ms)
-    assert len(jobs.held) == 1
+    manager._measure(3 * SAMPLE_MS)
+    assert len(jobs.held) == 2
     manager.crash()
