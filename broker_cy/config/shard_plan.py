@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker_cy.config.broker import BrokerConfig
+from broker_cy.config.checks import EVERY_DIR
 from broker_cy.config.listeners import PORT_MAX, Listener
 from broker_cy.config.startup import Place
 from broker_cy.core import shard_ids
@@ -148,6 +149,8 @@ def _shard(config: BrokerConfig, static: Mapping[str, str], shard: int) -> dict[
     found.pop("log.dir", None)
     found["node.id"] = str(shard_ids.shard_id(config.node_id, shard))
     found["log.dirs"] = ",".join(directory(str(path), shard) for path in config.log_dirs)
+    if (cordoned := config["cordoned.log.dirs"]) and EVERY_DIR not in cordoned:
+        found["cordoned.log.dirs"] = ",".join(directory(path, shard) for path in cordoned)
     if config["metadata.log.dir"]:
         found["metadata.log.dir"] = directory(config["metadata.log.dir"], shard)
     controllers = config.network.controller_listeners if shard == 0 else ()

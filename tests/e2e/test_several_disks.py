@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaException
@@ -16,7 +17,7 @@ from broker_cy.core.properties import parse_properties
 from broker_cy.storage_tool import command as storage_tool
 from broker_cy.wire import messages
 from tests.support import needs
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, Target
 from tests.support.cluster import ClusterNode, ask, create_topic, in_sync, running, topics
 from tests.support.confluent import read_all, send
 from tests.support.dead_disk import DyingDirectory
@@ -157,7 +158,7 @@ def test_a_node_loses_and_gets_a_disk(disk: list[DyingDirectory], tmp_path: Path
         disk[0].die()
         until(lambda: 1 not in {led_by(nodes, nodes[1].port)[each] for each in lost}, "other leaders", WAIT_S)
         for index in range(PARTITIONS):
-            send(nodes[1], "t", [b"without the disk"], index)
+            send(cast("Target", nodes[1]), "t", [b"without the disk"], index)
         until(lambda: in_sync_of(nodes[1].port, 1) == set(range(PARTITIONS)) - lost, "the other replicas", WAIT_S)
         assert victim.alive()
         # The disk is gone at the next start.

@@ -41,6 +41,20 @@ def test_a_node_of_a_cluster() -> None:
     assert not any(config.begins_cluster for config in configs)
 
 
+def test_several_disks() -> None:
+    """If this fails, shards share a data directory, or a cordoned disk gets new replicas."""
+    disks = {"log.dirs": "/a,/b/", "metadata.log.dir": "/m", "cordoned.log.dirs": "/a"}
+    plan = make({**NODE, **disks}, 2)
+    assert plan.roots == ("/m", "/a", "/b")
+    for shard, settings in enumerate(plan.shards):
+        config = BrokerConfig.from_properties(settings)
+        assert [str(path) for path in config.log_dirs] == [f"/a/shard-{shard}", f"/b/shard-{shard}"]
+        assert config["metadata.log.dir"] == f"/m/shard-{shard}"
+        assert config["cordoned.log.dirs"] == (f"/a/shard-{shard}",)
+    every = make({**NODE, **disks, "cordoned.log.dirs": "*"}, 2)
+    assert {each["cordoned.log.dirs"] for each in every.shards} == {"*"}
+
+
 def test_variables_of_config_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the parent listens at `${env:METRICS}`, or the plan has the secrets of the shards."""
     monkeypatch.setenv("KCY_METRICS", "127.0.0.1:9308")

@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries
-from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.open_directories import open_directories
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire.records import Record, encode_batch
 
