@@ -54,6 +54,11 @@ def mark_of(name: str) -> str | None:
     return found["mark"] if found else None
 
 
+def moved_partition(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of the copy of a log that is moved (`-future`); None for another name."""
+    return parse_partition(name.rpartition(".")[0]) if mark_of(name) == "future" else None
+
+
 class DataDirectory:
     """A data directory that this process has locked. `close` releases it."""
 

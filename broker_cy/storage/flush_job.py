@@ -16,6 +16,7 @@ from broker_cy.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from broker_cy.storage.log import Log
+    from broker_cy.storage.syncs import LogSyncs
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class FlushJob:
     """
 
     log: Log
+    # The syncs of the log when the job was created: others, if it was moved to another data directory meanwhile.
+    syncs: LogSyncs
     end_offset: int
     # Value of the log when the job was created: a truncation meanwhile makes the result invalid.
     generation: int
@@ -65,10 +68,10 @@ class FlushJob:
         try:
             for path in self.paths:
                 if not self.log.closed:
-                    self.log.syncs.file(path)
+                    self.syncs.file(path)
             for path in dict.fromkeys([self.log.directory, *self.directories]):
                 if not self.log.closed:
-                    self.log.syncs.names(path)
+                    self.syncs.names(path)
         except OSError as error:
             self.error = error
 

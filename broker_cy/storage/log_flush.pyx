@@ -49,7 +49,7 @@ cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
     """A FlushJob for everything from `from_offset` up to the written end offset, whose producer state replaces that at `snapshot`.
     Writes the index entries that wait in memory. Raises StorageError."""
     cdef Segment segment
-    job = FlushJob(log, log.written_end_offset, log.generation, log.unflushed_bytes)
+    job = FlushJob(log, log.syncs, log.written_end_offset, log.generation, log.unflushed_bytes)
     for segment in log.segments[log.segment_number(from_offset):]:
         try:
             segment.offsets.write()
@@ -88,6 +88,8 @@ def complete_flush(Log log not None, job):
     if log.closed:
         return
     notice_failed_sync(log)
+    if job.syncs is not log.syncs:
+        return      # of the files in the directory from which the log was moved
     if job.error is not None:
         raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
     if job.generation != log.generation:
@@ -143,6 +145,8 @@ def complete_sync(Log log not None, job):
     """Apply the result of a SyncJob that has run. Raises StorageError if it failed, or an earlier sync of the log did: then the log
     is offline."""
     notice_failed_sync(log)
+    if job.syncs is not log.syncs:
+        return      # of the files in the directory from which the log was moved
     if job.error is not None:
         log.mark_offline(f"a sync failed: {job.error}")
         raise StorageError(f"cannot sync {log.directory}: {job.error.strerror}") from job.error

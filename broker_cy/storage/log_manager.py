@@ -36,6 +36,7 @@ from broker_cy.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
     mark_of,
+    moved_partition,
     parse_partition,
     read_topic_id,
     room,
@@ -55,6 +56,8 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_loading import LogLoading, with_cleaned
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.moves.log_moves import LogMoves
+from broker_cy.storage.moves.replica_moves import ReplicaMoves
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.open_directories import usable
 from broker_cy.storage.periodic import PeriodicWork
@@ -119,6 +122,12 @@ class LogManager:
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
         self.placement = Placement(directories, settings.placement)
+        workers = self._workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
+        self.removal = Removal(workers)
+        moves = LogMoves(self, workers)
+        self.moves = ReplicaMoves(moves, workers, moves.new_uuid)
+        # Moves that the end of the last process has interrupted: the target directory by partition.
+        self._interrupted: dict[TopicPartition, DataDirectory] = {}
         self._fail_unreadable()
         ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
@@ -126,7 +135,6 @@ class LogManager:
         self.previous_broker_epoch = previous_epoch(directories, ends)
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
-        workers = self._workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self._has_failed)
         self.on_settled: Callable[[Log], None] = lambda log: None
         # Called for each log that is created, and for each that changes its data directory.
@@ -142,7 +150,6 @@ class LogManager:
             directories, self.logs, self.offline, self.checkpoints, self.totals, workers,
             settings.flush_bytes, settings.note_bytes, self.failures.suspect,
         )  # fmt: skip
-        self.removal = Removal(workers)
         self._retention = Retention(
             self.logs,
             jobs,
@@ -215,8 +222,12 @@ class LogManager:
         return self.logs.get((topic, partition))
 
     def place_of(self, topic: str, partition: int) -> UUID | None:
-        """The id of the data directory that has the log of a partition; None if no log is known."""
+        """The id of the data directory that has the log of a partition, or whose copy of it waits for the controller;
+        None if no log is known.
+        """
         key = (topic, partition)
+        if (claim := self.moves.claim(key)) is not None:
+            return claim
         if (log := self.logs.get(key)) is not None:
             path = log.directory
         elif (unopened := self.unopened.get(key)) is not None:
@@ -329,6 +340,10 @@ class LogManager:
             path = f"{data_directory.path}/{name}"
             mark = mark_of(name)
             if mark == "delete":
+                self.removal.directory(path, 0)
+            elif mark == "future" and (moved := moved_partition(name)) is not None:
+                # A move begins again, because its copy may be torn.
+                self._interrupted[moved] = data_directory
                 self.removal.directory(path, 0)
             elif mark is not None:
                 logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
@@ -445,6 +460,9 @@ class LogManager:
 
     def _add(self, key: TopicPartition, log: Log) -> None:
         self.logs[key] = log
+        target = self._interrupted.pop(key, None)
+        if target is not None and target.failure is None and os.path.dirname(log.directory) != target.path:
+            self.moves.start(key, log, target)
         if self.cleaner is not None:
             # A log that was lost and created again under its topic id ends before its cleaned offset if its cleaner
             # checkpoint could not be written then.
@@ -480,6 +498,7 @@ class LogManager:
         for key, log in self.logs.items():
             if key[0] != METADATA_TOPIC and os.path.dirname(log.directory) == directory.path:
                 log.lose_disk(str(directory.failure))
+        self.moves.lose_directory(directory.path)
         self.checkpoints.drop(directory.path)
         if self.cleaner is not None:
             self.cleaner.drop(directory.path)
@@ -522,7 +541,7 @@ class LogManager:
         key = (topic, partition)
         if key in self.logs or key in self.offline or key in self.unopened:
             raise ValueError(f"partition {topic}-{partition} already exists")
-        roots = self.placement.choices(directory_id)
+        roots = self.placement.choices(directory_id, key)
         if not roots:
             raise StorageError(f"cannot create {topic}-{partition}: {self.data_directories[0].failure}")
         for root in roots:
@@ -565,6 +584,8 @@ class LogManager:
         unknown partition. Waits for a worker that is opening it. Raises StorageError.
         """
         key = (topic, partition)
+        self.moves.cancel(key)
+        self._interrupted.pop(key, None)
         unopened = self.opener.drop(key)
         log = self.logs.pop(key, None)
         reason = self.offline.pop(key, None)
@@ -587,6 +608,11 @@ class LogManager:
                     self.placement.remove(each.path)
                     self._rename_away(f"{each.path}/{topic}-{partition}", "delete", topic_id, 0)
 
+    def rename_unused(self, path: str, delay_ms: int = 0) -> None:
+        """Remove the directory of a partition that is not in use, later. Raises OSError."""
+        if os.path.isdir(path):
+            self.removal.directory(rename_away(path, "delete", NO_TOPIC_ID), delay_ms)
+
     def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
         """Rename a partition's directory to `<name>.<uuid>-<mark>`; after a delay of at least 0, remove it. On a disk
         that failed, the directory stays: if the disk comes back, its topic id shows that it is a stray.
@@ -607,6 +633,7 @@ class LogManager:
         appended until `done()` is called, on the loop and after this turn: see Truncations. Raises OffsetOutOfRange,
         StorageError.
         """
+        self.moves.truncated((log.topic, log.partition), offset)
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), offset)
         generation = log.generation
@@ -625,6 +652,7 @@ class LogManager:
         """Replace a log by an empty one that begins at `offset` (log_truncation.restart_at). Nothing may be appended
         until `done()` is called, as in `truncate_to`. Raises StorageError.
         """
+        self.moves.truncated((log.topic, log.partition), -1)
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), 0)
         try:

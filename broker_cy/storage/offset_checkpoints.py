@@ -57,6 +57,8 @@ class OffsetCheckpoints:
         self._topic_ids = topic_ids
         # Partitions whose logs are not open yet (the log manager's): their accepted entries stay in the files.
         self.unopened: Mapping[TopicPartition, Unopened] = {}
+        # Logs that will soon be in another data directory, which is to have their log start offset before.
+        self.arriving: dict[TopicPartition, str] = {}
         # Content of the files at the start, by directory and name. An entry is used once `accept` has taken it over.
         self._read: dict[str, dict[str, Entries]] = {root: {} for root in roots}
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -211,6 +213,9 @@ class OffsetCheckpoints:
                         offsets[key] = accepted[key]
             topic_ids = self._topic_ids
             if name == LOG_START_OFFSETS:
+                for key, root in self.arriving.items():
+                    if root in found and key in logs and logs[key].log_start_offset > 0:
+                        found[root][key] = logs[key].log_start_offset
                 missing = {key: place for key, place in self._missing.items() if key not in logs and place[0] in found}
                 for key, (root, _) in missing.items():
                     found[root][key] = self.log_starts[key]

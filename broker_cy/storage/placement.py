@@ -26,6 +26,9 @@ SAME_SHARE: Final = 0.05
 # A directory with a smaller share of free bytes gets no new log, as long as another one has more.
 FREE_SHARE_MIN: Final = 0.05
 
+# Most logs with a preferred directory: those of one reassignment.
+PREFERRED_MAX: Final = 10_000
+
 
 class PlacementRule(enum.StrEnum):
     """The values of brokercy.log.dirs.placement."""
@@ -47,6 +50,8 @@ class Placement:
         # before it.
         self._reserved = dict.fromkeys(self._counts, 0)
         self._reserved_before = dict.fromkeys(self._counts, 0)
+        # Where to create logs that do not exist yet, if the metadata name no directory (AlterReplicaLogDirs).
+        self._preferred: dict[tuple[str, int], str] = {}
         # Whether the data directory of this path takes no new logs (cordoned.log.dirs).
         self.is_cordoned: Callable[[str], bool] = lambda path: False
 
@@ -62,12 +67,21 @@ class Placement:
         """An empty log was created there."""
         self._reserved[path] += segment_bytes
 
-    def choices(self, directory_id: UUID) -> list[str]:
+    def prefer(self, key: tuple[str, int], path: str) -> None:
+        """Create the log of a partition there, if the metadata name no directory. At most PREFERRED_MAX are known."""
+        self._preferred.pop(key, None)
+        if len(self._preferred) >= PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[key] = path
+
+    def choices(self, directory_id: UUID, key: tuple[str, int] | None = None) -> list[str]:
         """The paths to try for a new log, the best first; empty if no directory is usable. A usable directory with the
-        id `directory_id`, which the metadata name, is the only choice.
+        id `directory_id`, which the metadata name, is the only choice, and else the preferred one.
         """
         usable = [each for each in self._directories if each.failure is None]
         named = [each.path for each in usable if each.directory_id == directory_id]
+        preferred = self._preferred.pop(key, None) if key is not None else None
+        named = named or [each.path for each in usable if each.path == preferred]
         if named or len(usable) < 2:
             return named or [each.path for each in usable]
         # As in Kafka, the first one if all are cordoned.

@@ -102,6 +102,7 @@ class LogCleaner:
         self._randomness = randomness
         self._throttle = Throttle(settings.io_max_bytes_per_s, clock.monotonic, clock.sleep)
         self._running: dict[TopicPartition, Cleaning] = {}
+        self._held: set[TopicPartition] = set()
         self._checkpoint_due = False
         self._checkpoint_running = False
         self._short_of_room = False
@@ -162,7 +163,7 @@ class LogCleaner:
 
     def _views(self, high_watermark_of: Callable[[str, int], int]) -> Iterator[tuple[TopicPartition, _View]]:
         for key, log in self._logs.items():
-            if log.config.compact and log.offline is None and len(log.segments) > 1:
+            if log.config.compact and log.offline is None and len(log.segments) > 1 and key not in self._held:
                 try:
                     yield key, _View(log, high_watermark_of(*key))
                 except (StorageError, OSError) as error:
@@ -304,6 +305,14 @@ class LogCleaner:
         cleaning = self._running.pop(key, None)
         if cleaning is not None:
             cleaning.aborted = True
+
+    def hold(self, key: TopicPartition, *, is_held: bool) -> None:
+        """Leave a log alone while its files are copied, or not any longer."""
+        if is_held:
+            self._held.add(key)
+            self.abort(key)
+        else:
+            self._held.discard(key)
 
     def accept(self, key: TopicPartition, topic_id: UUID | None) -> None:
         """Note that a partition of the topic `topic_id` (None: not known) was loaded or created. A checkpoint entry for

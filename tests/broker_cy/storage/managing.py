@@ -54,12 +54,13 @@ def open_manager(
     load: bool = True,
     late: bool = False,
     jobs: InlineJobs | None = None,
+    directory_id_of: Callable[[str, int], UUID | None] = lambda topic, partition: None,
 ) -> Manager:
     ids = count(DIRECTORY_ID.int)
     directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: UUID(int=next(ids)))
     manager = Manager(directories, settings or StorageSettings(), jobs or InlineJobs())
     if load:
-        manager.load(lambda topic: config or LogConfig(), now_ms, late=late)
+        manager.load(lambda topic: config or LogConfig(), now_ms, late=late, directory_id_of=directory_id_of)
     return manager
 
 

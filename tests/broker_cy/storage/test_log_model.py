@@ -39,11 +39,14 @@ class LogMachine(RuleBasedStateMachine):
             segment_ms=5_000,
             file_delete_delay_ms=0,
         )
-        self.manager = open_manager(self.root, config=self.config)
+        self.manager = self.opened_manager()
         self.opened = True
         self.log = self.manager.create("t", 0, TOPIC_ID, self.config, 0)
         self.batches: list[tuple[int, int, int, int, bytes]] = []
         self.start = self.end = self.epoch = 0
+
+    def opened_manager(self) -> Manager:
+        return open_manager(self.root, config=self.config)
 
     def teardown(self) -> None:
         if self.opened:
@@ -119,7 +122,7 @@ class LogMachine(RuleBasedStateMachine):
         else:
             # The start offset is checkpointed when records are deleted, so it survives a crash.
             self.manager.crash()
-        self.manager = open_manager(self.root, config=self.config)
+        self.manager = self.opened_manager()
         assert self.manager.offline == {}
         self.log = self.manager.logs["t", 0]
         if self.log.log_end_offset != self.end:
@@ -144,7 +147,7 @@ class LogMachine(RuleBasedStateMachine):
         lost = in_file - position
         while lost > 0:
             lost -= len(self.batches.pop()[4])
-        self.manager = open_manager(self.root, config=self.config)
+        self.manager = self.opened_manager()
         assert self.manager.offline == {}
         self.log = self.manager.logs["t", 0]
         if self.batches or self.log.log_end_offset < self.end:

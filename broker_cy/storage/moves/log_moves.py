@@ -1,0 +1,105 @@
+"""The log manager as the host of moves between its data directories (storage.moves.replica_moves.Host)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid5
+
+from broker_cy.core.logs import facts
+from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from broker_cy.storage.disk_workers import DiskWorkers
+from broker_cy.storage.log import Log
+from broker_cy.storage.moves.replica_moves import RETRY_MS
+
+if TYPE_CHECKING:
+    from broker_cy.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+
+class LogMoves:
+    """See Host. Errors of the old disk after the swap change nothing: the next start finds two logs, and the metadata
+    name the new one.
+    """
+
+    def __init__(self, manager: LogManager, workers: DiskWorkers) -> None:
+        self._manager = manager
+        self._workers = workers
+        self._copies = 0
+
+    def new_uuid(self) -> UUID:
+        """An id for the name of a copy: other than all since the start, which leaves no copy of an earlier one."""
+        self._copies += 1
+        return uuid5(self._manager.data_directories[0].directory_id, f"copy {self._copies}")
+
+    def may_swap(self, log: Log) -> bool:
+        return log not in self._manager.truncations
+
+    def hold(self, key: TopicPartition, *, is_moving: bool) -> None:
+        if self._manager.cleaner is not None:
+            self._manager.cleaner.hold(key, is_held=is_moving)
+        if not is_moving:
+            self._manager.checkpoints.arriving.pop(key, None)
+
+    def discard(self, path: str) -> None:
+        self._manager.removal.directory(path, 0)
+
+    def clear(self, path: str) -> None:
+        """Give the directory of a partition that is not in use another name. Raises OSError."""
+        self._manager.rename_unused(path)
+
+    def suspect(self, path: str | None, error: BaseException) -> None:
+        self._manager.failures.suspect(path, error)
+
+    def on_placed(self, topic: str, partition: int) -> None:
+        self._manager.on_placed(topic, partition)
+
+    def arriving(self, key: TopicPartition, root: str) -> Callable[[], None]:
+        manager = self._manager
+        manager.checkpoints.arriving[key] = root
+        wanted = manager.checkpoints.collect([LOG_START_OFFSETS], manager.logs, manager.offline, (root,))
+        return lambda: manager.checkpoints.write(wanted)
+
+    def relocated(self, log: Log, old_path: str) -> None:
+        manager, key = self._manager, (log.topic, log.partition)
+        root, path = os.path.dirname(log.directory), log.directory
+        manager.placement.remove(os.path.dirname(old_path))
+        manager.placement.add(root)
+        manager.flusher.start([log])
+        if manager.cleaner is not None:
+            manager.cleaner.write_checkpoint()
+        names = (LOG_START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS)
+        wanted = manager.checkpoints.collect(names, manager.logs, manager.offline, (root,))
+
+        def save() -> None:
+            sync_directory(path)
+            sync_directory(root)
+            manager.checkpoints.write(wanted)
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, FileNotFoundError):
+                logger.warning("could not sync a moved replica; will retry", extra=facts(path=path, reason=error))
+                manager.failures.suspect(path, error)
+                self._workers.of(path).later(RETRY_MS, again)
+            else:
+                self._forget(key, old_path, log.config.file_delete_delay_ms)
+
+        def again() -> None:
+            if log.offline is None or log.closed:
+                self._workers.of(path).run(save, done)
+
+        again()
+
+    def _forget(self, key: TopicPartition, old_path: str, delay_ms: int) -> None:
+        """Remove the old log, now that the new one survives a power loss."""
+        current = self._manager.logs.get(key)
+        if current is None or current.directory != old_path:
+            try:
+                self._manager.rename_unused(old_path, delay_ms)
+            except OSError as error:
+                logger.warning("could not rename a replica that was moved", extra=facts(path=old_path, reason=error))
+        self._manager.flusher.write_checkpoints()

@@ -1,0 +1,3 @@
+from broker_cy.storage.log import Log
+
+def relocate(log: Log, directory: str, synced_end_offset: int) -> None: ...

@@ -1,0 +1,51 @@
+"""The change of the directory of a log, once a copy of its files is complete in the other one.
+
+These functions change the C attributes of a log, as friends of its class. They are not on the data path.
+"""
+
+from libc.stdint cimport int64_t
+
+from broker_cy.storage.log cimport Log
+from broker_cy.storage.segment cimport Segment
+
+from broker_cy.storage.syncs import LogSyncs
+
+
+def relocate(Log log not None, directory, int64_t synced_end_offset):
+    """Let the log use the files in `directory` from now on: the same segments, byte for byte, with complete indexes. Nothing may be
+    staged. `synced_end_offset`: the records before it are on the disk of the new directory, indexes and producer state need not be.
+
+    Readers keep the files that they have open. The offsets, producers and epochs in memory stay as they are; the caller writes the
+    epochs. The result of a flush or sync that is under way is ignored (it was of the old files).
+    """
+    cdef Segment old, new
+    cdef list segments = []
+    log.refuse_staged()
+    for old in log.segments:
+        new = Segment(directory, old.base_offset, log.open_files, old.size, True, old.created_ms, old.index_interval_bytes)
+        new.unverified = list(old.unverified)
+        new.unverified_bytes = old.unverified_bytes
+        new.bytes_since_index = old.bytes_since_index
+        new.max_timestamp = old.max_timestamp
+        new.max_timestamp_offset = old.max_timestamp_offset
+        new.rolling_timestamp = old.rolling_timestamp
+        new.jitter_draw = old.jitter_draw
+        segments.append(new)
+    for old in log.segments:
+        old.close()
+    log.segments = segments
+    log.active = segments[len(segments) - 1]
+    log.directory = directory
+    log.syncs = LogSyncs(directory)
+    log.epochs.directory = directory
+    log.producers.directory = directory
+    log.generation += 1
+    # The new directory has no producer state of a flush or note; a start finds that of the segments.
+    log.recovery_point = max(log.log_start_offset, min(log.recovery_point, log.active.base_offset))
+    log.synced_end_offset = max(log.log_start_offset, min(log.synced_end_offset, synced_end_offset))
+    log.written_point = log.recovery_point
+    log.noted_slot = -1
+    log.flushed_snapshot = -1
+    if log.recovery_point < log.written_end_offset:
+        log.totals.dirty.add(log)
+    log.drop_hints()

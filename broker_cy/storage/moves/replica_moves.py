@@ -1,0 +1,346 @@
+"""Moves of replicas between the data directories of this broker (AlterReplicaLogDirs, KIP-113).
+
+States of a move, as in Kafka's assignment of directories (KIP-858):
+
+- COPYING: a worker of the target disk copies the log (storage.moves.future_replica), one step at a time.
+- REPORTED: the copy has nearly caught up, and the controller learns the target directory (`claim`).
+- ACCEPTED: the metadata name the target directory (`accepted`). As soon as little is missing and nothing is staged, the
+  copy becomes the log, in one turn of the loop: no request finds the partition without a log.
+
+A crash at any point leaves at least one whole log under the name of the partition. Until the swap that is the old one,
+whatever the metadata say, and the broker reports its directory again. The name in the target directory is on disk
+before the old log gets the mark `-delete`; in between, both have the name, and the metadata decide. (Kafka 4.3.1
+promotes an accepted copy at the start, without the records that it does not have: KAFKA-16082.)
+
+A move ends at its goal, by `cancel`, or with its log. If a disk refuses a step, the move tries again each RETRY_MS: the
+disk may be full for some time. A move that a stop interrupts begins again at the next start.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+from uuid import UUID
+
+from broker_cy.core.logs import facts
+from broker_cy.storage import epochs
+from broker_cy.storage.atomic import write_atomically
+from broker_cy.storage.checkpoints import TopicPartition, encode_pairs
+from broker_cy.storage.data_directory import DataDirectory
+from broker_cy.storage.disk_workers import DiskWorkers
+from broker_cy.storage.log import Log
+from broker_cy.storage.moves import future_replica
+from broker_cy.storage.moves.future_replica import FutureReplica, Part
+from broker_cy.storage.moves.log_relocation import relocate
+
+logger = logging.getLogger(__name__)
+
+# Records that one step copies and syncs: a worker is free for other work in between, and a throttle is smooth.
+STEP_BYTES = 8 << 20
+# A copy that misses less has caught up; so much is copied in the turn of the swap, from page cache to page cache.
+CAUGHT_UP_BYTES = 256 << 10
+# Between two steps of a copy that has caught up, and of one that waits for a turn without staged records.
+FOLLOW_MS = 50
+RETRY_MS = 10_000
+# flush.messages of a log whose records are acknowledged before they are on disk.
+FLUSH_MESSAGES_NEVER = (1 << 63) - 1
+# A log with flush.messages is swapped when the disk has all of its records. After so many turns in which others arrived
+# meanwhile, the turn of the swap waits for the disk.
+PATIENCE = 50
+
+
+class State(enum.Enum):
+    COPYING = "copying"
+    REPORTED = "reported"
+    ACCEPTED = "accepted"
+
+
+class Move:
+    """One replica on its way, until it is at its goal or cancelled."""
+
+    __slots__ = (
+        "failure",
+        "future",
+        "is_begun",
+        "is_busy",
+        "is_over",
+        "key",
+        "log",
+        "state",
+        "target",
+        "truncated_to",
+        "turns",
+    )
+
+    def __init__(self, key: TopicPartition, log: Log, target: DataDirectory, path: str) -> None:
+        self.key = key
+        self.log = log
+        self.target = target
+        self.future = FutureReplica(path, log.log_start_offset)
+        self.state = State.COPYING
+        self.is_begun = False  # the directory of the copy exists, or is being made
+        self.is_busy = False  # a step is in a worker, or a timer runs
+        self.is_over = False
+        # The lowest offset to which the log was truncated while a step ran.
+        self.truncated_to: int | None = None
+        # Turns in which it could not be swapped.
+        self.turns = 0
+        # The error of the last step, if it failed.
+        self.failure = ""
+
+    def __repr__(self) -> str:
+        return f"Move({self.key[0]}-{self.key[1]} to {self.target.path}, {self.state.value}, {self.future.end_offset})"
+
+
+class Host(Protocol):
+    """The owner of the logs (LogManager)."""
+
+    def may_swap(self, log: Log) -> bool:
+        """Whether the log accepts appends: no truncation waits for its checkpoints."""
+
+    def hold(self, key: TopicPartition, *, is_moving: bool) -> None:
+        """Let the cleaner leave the log alone, or not any longer."""
+
+    def discard(self, path: str) -> None:
+        """Remove the directory of a copy, in the background."""
+
+    def clear(self, path: str) -> None:
+        """Give the directory of a partition that is not in use another name. Raises OSError."""
+
+    def suspect(self, path: str | None, error: BaseException) -> None:
+        """An access to a disk failed."""
+
+    def arriving(self, key: TopicPartition, root: str) -> Callable[[], None]:
+        """Work that writes the log start offset to the checkpoint of the target directory, before the swap."""
+
+    def relocated(self, log: Log, old_path: str) -> None:
+        """The log is in its new directory, and the old one still has its name."""
+
+    def on_placed(self, topic: str, partition: int) -> None:
+        """The directory that `claim` names has changed."""
+
+
+class ReplicaMoves:
+    """The moves, by partition. All methods are called on the loop. Bounded by the number of logs."""
+
+    def __init__(self, host: Host, workers: DiskWorkers, new_uuid: Callable[[], UUID]) -> None:
+        self._host = host
+        self._workers = workers
+        self._new_uuid = new_uuid
+        self._moves: dict[TopicPartition, Move] = {}
+        # Those whose copy has not caught up and that run now; the others wait for one of these.
+        self._copying: list[Move] = []
+        # num.replica.alter.log.dirs.threads
+        self.copying_max = 1
+        # replica.alter.log.dirs.io.max.bytes.per.second
+        self.bytes_per_s = float("inf")
+
+    @property
+    def moves(self) -> Mapping[TopicPartition, Move]:
+        """The moves that are not over."""
+        return self._moves
+
+    def claim(self, key: TopicPartition) -> UUID | None:
+        """The directory to report instead of that of the log, if any."""
+        move = self._moves.get(key)
+        return None if move is None or move.state is State.COPYING else move.target.directory_id
+
+    def start(self, key: TopicPartition, log: Log, target: DataDirectory) -> None:
+        """Begin to move a log to another directory, instead of a move that is under way."""
+        move = self._moves.get(key)
+        if move is not None and move.target is target:
+            return
+        self.cancel(key)
+        name = f"{os.path.basename(log.directory)}.{self._new_uuid().hex}-future"
+        move = self._moves[key] = Move(key, log, target, f"{target.path}/{name}")
+        self._host.hold(key, is_moving=True)
+        logger.info(
+            "moving a replica to another directory", extra=facts(partition=f"{key[0]}-{key[1]}", path=target.path)
+        )
+        self._begin_some()
+
+    def accepted(self, key: TopicPartition, directory_id: UUID) -> None:
+        """The metadata name this directory for the partition."""
+        move = self._moves.get(key)
+        if move is not None and move.state is State.REPORTED and move.target.directory_id == directory_id:
+            move.state = State.ACCEPTED
+
+    def cancel(self, key: TopicPartition) -> None:
+        """Give up a move, if there is one: its log stays, or is closed."""
+        move = self._moves.get(key)
+        if move is None:
+            return
+        self._end(move)
+        if not move.is_busy and move.is_begun:
+            self._host.discard(move.future.path)
+        if move.state is not State.COPYING:
+            # The controller may know the target already (KAFKA-16297).
+            self._host.on_placed(*key)
+
+    def truncated(self, key: TopicPartition, offset: int) -> None:
+        """The log of a partition was truncated to `offset`."""
+        move = self._moves.get(key)
+        if move is None:
+            return
+        if move.is_busy:
+            move.truncated_to = offset if move.truncated_to is None else min(offset, move.truncated_to)
+        else:
+            move.future.truncate(move.log, offset)
+
+    def lose_directory(self, path: str) -> None:
+        """The disk of a data directory has failed: moves to and from it are over."""
+        for key, move in list(self._moves.items()):
+            if path in (move.target.path, os.path.dirname(move.log.directory)):
+                self.cancel(key)
+
+    # --- the steps of one move
+
+    def _end(self, move: Move) -> None:
+        move.is_over = True
+        del self._moves[move.key]
+        if move in self._copying:
+            self._copying.remove(move)
+        self._host.hold(move.key, is_moving=False)
+        self._begin_some()
+
+    def _begin_some(self) -> None:
+        """Let waiting moves copy, as many as may."""
+        for move in self._moves.values():
+            if len(self._copying) >= self.copying_max:
+                return
+            if move.state is State.COPYING and move not in self._copying:
+                self._copying.append(move)
+                self._later(move, 0)
+
+    def _later(self, move: Move, delay_ms: int) -> None:
+        move.is_busy = True
+
+        def due() -> None:
+            move.is_busy = False
+            self._settle(move)
+            self._step(move)
+
+        self._workers.of(move.target.path).later(delay_ms, due)
+
+    def _settle(self, move: Move) -> None:
+        """A step or a pause is over."""
+        if move.truncated_to is not None:
+            move.future.truncate(move.log, move.truncated_to)
+            move.truncated_to = None
+        if move.is_over and move.is_begun:
+            self._host.discard(move.future.path)
+
+    def _step(self, move: Move) -> None:
+        if move.is_over or move.is_busy:
+            return
+        if move.log.offline is not None:
+            self.cancel(move.key)
+        elif move.log.staged_batches or not self._host.may_swap(move.log):
+            self._later(move, 1)
+        elif move.state is State.ACCEPTED:
+            self._complete(move)
+        else:
+            part = move.future.plan(move.log, STEP_BYTES)
+            if part.pieces or part.removals or not move.is_begun:
+                self._run(move, part, lambda: None, partial(self._copied, part.size_bytes))
+            else:
+                self._copied(0, move)
+
+    def _run(self, move: Move, part: Part, also: Callable[[], None], then: Callable[[Move], None]) -> None:
+        """Carry out a step, and `also`, in a worker."""
+        source, path, is_new = move.log.directory, move.future.path, not move.is_begun
+        move.is_begun = move.is_busy = True
+
+        def work() -> dict[str, int]:
+            if is_new:
+                future_replica.begin(source, path)
+            copied = future_replica.copy(source, path, part)
+            also()
+            return copied
+
+        def done(copied: dict[str, int] | None, error: BaseException | None) -> None:
+            move.is_busy = False
+            if copied is not None:
+                move.future.note(part, copied, move.log)
+            self._settle(move)
+            if move.is_over:
+                return
+            if error is not None:
+                self._failed(move, error)
+                return
+            move.failure = ""
+            then(move)
+
+        self._workers.of(path).run(work, done)
+
+    def _failed(self, move: Move, error: BaseException) -> None:
+        if str(error) != move.failure:
+            move.failure = str(error)
+            logger.warning("could not copy a replica; will retry", extra=facts(path=move.future.path, reason=error))
+        self._host.suspect(error.filename if isinstance(error, OSError) else None, error)
+        self._later(move, RETRY_MS)
+
+    def _copied(self, size_bytes: int, move: Move) -> None:
+        remaining = move.future.remaining_bytes(move.log)
+        throttle_ms = int(size_bytes * 1000 / self.bytes_per_s) if self.bytes_per_s > 0 else RETRY_MS
+        self._later(move, max(throttle_ms, 0 if remaining > CAUGHT_UP_BYTES else FOLLOW_MS))
+        if move.state is State.COPYING and remaining <= CAUGHT_UP_BYTES:
+            move.state = State.REPORTED
+            self._copying.remove(move)
+            self._host.on_placed(*move.key)
+            self._begin_some()
+
+    # --- the swap
+
+    def _complete(self, move: Move) -> None:
+        """Copy all that is missing, and swap once that is done."""
+        log = move.log
+        try:
+            _write_indexes(log)
+        except OSError as error:
+            self._failed(move, error)
+            return
+        end_offset = log.written_end_offset
+        save_start = self._host.arriving(move.key, move.target.path)
+        self._run(move, move.future.rest(log), save_start, lambda move: self._try_to_swap(move, end_offset))
+
+    def _try_to_swap(self, move: Move, synced_end_offset: int) -> None:
+        """`synced_end_offset`: the records before it are on the target disk."""
+        log = move.log
+        remaining = move.future.remaining_bytes(log)
+        needs_disk = log.config.flush_messages < FLUSH_MESSAGES_NEVER
+        if log.offline is not None or log.staged_batches or remaining > CAUGHT_UP_BYTES or not self._host.may_swap(log):
+            self._later(move, 1)
+        elif needs_disk and log.written_end_offset > synced_end_offset and move.turns < PATIENCE:
+            move.turns += 1
+            self._later(move, 0)
+        else:
+            self._swap(move, synced_end_offset, needs_disk=needs_disk)
+
+    def _swap(self, move: Move, synced_end_offset: int, *, needs_disk: bool) -> None:
+        log, old_path = move.log, move.log.directory
+        root, name = move.target.path, os.path.basename(old_path)
+        path = move.future.path
+        try:
+            _write_indexes(log)
+            future_replica.copy(old_path, path, move.future.rest(log), sync=needs_disk)
+            write_atomically(f"{path}/{epochs.FILE_NAME}", encode_pairs(log.epochs.entries), sync=False)
+            self._host.clear(f"{root}/{name}")
+            os.rename(path, f"{root}/{name}")
+        except OSError as error:
+            self._failed(move, error)
+            return
+        relocate(log, f"{root}/{name}", log.written_end_offset if needs_disk else synced_end_offset)
+        self._end(move)
+        logger.info("moved a replica to another directory", extra=facts(path=old_path, target=root))
+        self._host.relocated(log, old_path)
+
+
+def _write_indexes(log: Log) -> None:
+    """Let no entry of the indexes of the active segment be in memory alone. Raises OSError."""
+    log.active.offsets.write()
+    log.active.times.write()

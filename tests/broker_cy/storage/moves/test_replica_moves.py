@@ -1,0 +1,377 @@
+"""Moves of a log between two data directories, step by step, with crashes anywhere and the defects that others had."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.moves import future_replica, replica_moves
+from broker_cy.storage.moves.future_replica import FutureReplica
+from broker_cy.storage.moves.replica_moves import Move, State
+from tests.broker_cy.storage.batches import batch
+from tests.broker_cy.storage.managing import TOPIC_ID, Manager, open_manager, with_cleaner
+from tests.broker_cy.storage.moves.test_moved_log_model import StepJobs
+
+KEY = ("t", 0)
+SMALL = LogConfig(segment_bytes=900, index_interval_bytes=0, file_delete_delay_ms=0)
+STEPS_MAX = 200
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_moves, "STEP_BYTES", 700)
+    monkeypatch.setattr(replica_moves, "CAUGHT_UP_BYTES", 300)
+
+
+class Disks:
+    """A log manager over the directories `a` and `b` of `path`, with the log of t-0; `recorded` is in the metadata."""
+
+    def __init__(self, path: Path, config: LogConfig = SMALL) -> None:
+        self.path = path
+        self.config = config
+        self.recorded: UUID | None = None
+        self.open()
+        self.manager.create(*KEY, TOPIC_ID, config, 0)
+        self.here = os.path.dirname(self.log.directory)
+        self.appended: list[bytes] = []
+
+    def open(self) -> None:
+        self.manager: Manager = open_manager(
+            self.path / "a",
+            self.path / "b",
+            config=self.config,
+            jobs=StepJobs(),
+            directory_id_of=lambda topic, partition: self.recorded,
+        )
+
+    def reopen(self) -> None:
+        """The process is killed, and starts again."""
+        self.manager.crash()
+        self.open()
+        assert self.manager.offline == {}
+
+    @property
+    def log(self) -> Log:
+        return self.manager.logs[KEY]
+
+    @property
+    def jobs(self) -> StepJobs:
+        assert isinstance(self.manager.jobs, StepJobs)
+        return self.manager.jobs
+
+    @property
+    def move(self) -> Move | None:
+        return self.manager.moves.moves.get(KEY)
+
+    @property
+    def other(self) -> str:
+        (found,) = (each.path for each in self.manager.data_directories if each.path != self.here)
+        return found
+
+    def append(self, count: int, *, epoch: int = 0, size: int = 100) -> None:
+        for _ in range(count):
+            data = batch(self.log.log_end_offset, 1, size=size, timestamp=1_000, leader_epoch=epoch)
+            self.appended.append(data)
+            self.log.append(data, 1_000)
+
+    def start(self) -> None:
+        (target,) = (each for each in self.manager.data_directories if each.path != self.here)
+        self.manager.moves.start(KEY, self.log, target)
+
+    def step(self) -> bool:
+        """One turn of the loop, or one job of a worker; False if the move is over."""
+        if self.move is None:
+            return False
+        if self.jobs.held:
+            self.jobs.held.pop(0)()
+        else:
+            self.jobs.run_due()
+        if self.move is not None and self.move.state is State.REPORTED:
+            self.recorded = self.move.target.directory_id
+            self.manager.moves.accepted(KEY, self.recorded)
+        return self.move is not None
+
+    def finish(self) -> None:
+        for _ in range(STEPS_MAX):
+            if not self.step():
+                break
+        assert self.move is None
+        assert os.path.dirname(self.log.directory) == self.other
+
+    def records(self) -> bytes:
+        """All records from the log start."""
+        found, offset = b"", self.log.log_start_offset
+        while offset < self.log.log_end_offset:
+            part = self.log.read_slice(offset, max_bytes=1 << 20)
+            assert part is not None
+            found += part.read()
+            offset = offset + len(part.read()) // len(self.appended[0])
+        return found
+
+    def copies(self) -> list[str]:
+        """The directories of partitions, of copies, and of deleted ones."""
+        return [
+            f"{root}/{name}"
+            for root in ("a", "b")
+            for name in sorted(os.listdir(self.path / root))
+            if name.startswith("t-0")
+        ]
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Disks:
+    return Disks(tmp_path)
+
+
+def test_every_record_is_at_the_goal(disks: Disks) -> None:
+    """If this fails, a move loses records."""
+    disks.append(40)
+    disks.start()
+    for _ in range(5):
+        disks.step()
+        disks.append(3)
+    disks.finish()
+    disks.append(4)
+    assert disks.records() == b"".join(disks.appended)
+    disks.reopen()
+    assert disks.records() == b"".join(disks.appended)
+    disks.jobs.run_due()
+    assert [os.path.basename(each) for each in disks.copies()] == ["t-0"]
+
+
+def crash_points() -> int:
+    """More than a move of 12 batches has."""
+    return 30
+
+
+@pytest.mark.parametrize("steps", range(crash_points()))
+@pytest.mark.parametrize("appends", [0, 2])
+def test_killed_at_any_step(disks: Disks, steps: int, appends: int) -> None:
+    """If this fails, a broker that is killed during a move does not start, serves two logs in turn, or loses records
+    (KAFKA-16082: an accepted copy without the newest records became the log).
+    """
+    disks.append(12)
+    disks.start()
+    for _ in range(steps):
+        disks.step()
+        disks.append(appends)
+    disks.reopen()
+    assert disks.records() == b"".join(disks.appended)
+    assert len([each for each in disks.copies() if each.endswith("/t-0")]) == 1
+    # The place to report is that of the log, whatever the metadata name (KAFKA-16297).
+    directory_id = disks.manager.place_of(*KEY)
+    assert directory_id == next(
+        each.directory_id
+        for each in disks.manager.data_directories
+        if each.path == os.path.dirname(disks.log.directory)
+    )
+    if disks.move is not None:
+        disks.finish()
+        assert disks.records() == b"".join(disks.appended)
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_truncated_while_it_is_copied(disks: Disks, steps: int) -> None:
+    """If this fails, a follower that moves between disks keeps records that its leader does not have."""
+    disks.append(24)
+    disks.start()
+    for _ in range(steps):
+        disks.step()
+    disks.manager.truncate_to(disks.log, 10, 0, lambda: None)
+    disks.appended = disks.appended[:10]
+    disks.append(15, epoch=1)
+    disks.finish()
+    assert disks.records() == b"".join(disks.appended)
+    disks.reopen()
+    assert disks.records() == b"".join(disks.appended)
+
+
+def test_planted_defect_of_truncations_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the test above passes whatever a truncation does to a copy."""
+    monkeypatch.setattr(FutureReplica, "truncate", lambda self, log, offset: None)
+    found = 0
+    for steps in range(12):
+        try:
+            test_truncated_while_it_is_copied(Disks(tmp_path / str(steps)), steps)
+        except AssertionError:
+            found += 1
+    assert found
+
+
+def test_log_that_began_again_is_copied_again(disks: Disks) -> None:
+    """If this fails, a follower that was behind the log start of its leader has old segments at its goal."""
+    disks.append(12)
+    disks.start()
+    for _ in range(4):
+        disks.step()
+    disks.manager.restart_at(disks.log, 100, 0, lambda: None)
+    disks.appended.clear()
+    disks.append(9)
+    disks.finish()
+    assert (disks.log.log_start_offset, disks.records()) == (100, b"".join(disks.appended))
+    assert {name[:20] for name in os.listdir(disks.log.directory) if name.endswith(".log")} == {
+        f"{each.base_offset:020d}" for each in disks.log.segments
+    }
+
+
+def test_deleted_records_stay_deleted_after_a_kill(disks: Disks) -> None:
+    """If this fails, DeleteRecords is undone by a move and a kill."""
+    disks.append(6)
+    disks.start()
+    while disks.move is not None and disks.move.state is not State.ACCEPTED:
+        disks.step()
+    disks.manager.delete_records_before(disks.log, 3)
+    save = disks.manager.moves._host.relocated
+    disks.manager.moves._host.relocated = lambda log, old_path: None  # type: ignore[method-assign]
+    disks.finish()
+    assert save is not None
+    assert read_entries(f"{disks.other}/{LOG_START_OFFSETS}").offsets == {KEY: 3}
+    disks.reopen()
+    assert os.path.dirname(disks.log.directory) == disks.other
+    assert disks.log.log_start_offset == 3
+
+
+def test_old_segments_do_not_come_along(disks: Disks) -> None:
+    """If this fails, retention during a move leaves segments at the goal that no log has."""
+    disks.append(24)
+    disks.start()
+    for _ in range(6):
+        disks.step()
+    disks.manager.delete_records_before(disks.log, 15)
+    disks.finish()
+    names = {name[:20] for name in os.listdir(disks.log.directory) if name.endswith(".log")}
+    assert names == {f"{each.base_offset:020d}" for each in disks.log.segments}
+    assert disks.log.log_start_offset == 15
+
+
+def test_epochs_and_producers_are_at_the_goal(disks: Disks) -> None:
+    """If this fails, followers of an idle partition leave the in-sync set for good after a move (KAFKA-15608)."""
+    for epoch in range(3):
+        disks.append(2, epoch=epoch)
+        disks.log.epochs.assign(epoch, disks.log.log_end_offset - 2)
+    data = batch(
+        disks.log.log_end_offset,
+        1,
+        timestamp=1_000,
+        leader_epoch=2,
+        size=100,
+        producer_id=7,
+        producer_epoch=0,
+        sequence=0,
+    )
+    disks.appended.append(data)
+    disks.log.append(data, 1_000)
+    entries = disks.log.epochs.entries
+    disks.start()
+    disks.finish()
+    assert disks.log.epochs.entries == entries
+    disks.reopen()
+    assert disks.log.epochs.entries == entries
+    assert [each[0] for each in disks.log.producers.describe()] == [7]
+
+
+def test_cancelled_after_it_was_accepted(disks: Disks) -> None:
+    """If this fails, the metadata name the wrong disk for ever (KAFKA-16297)."""
+    placed: list[tuple[str, int]] = []
+    disks.manager.on_placed = lambda topic, partition: placed.append((topic, partition))
+    disks.append(3)
+    disks.start()
+    while disks.move is not None and disks.move.state is not State.ACCEPTED:
+        disks.step()
+    assert placed == [KEY]
+    disks.manager.moves.cancel(KEY)
+    assert placed == [KEY, KEY]
+    assert disks.manager.place_of(*KEY) != disks.recorded
+    disks.jobs.answer()
+    assert [os.path.basename(each) for each in disks.copies()] == ["t-0"]
+
+
+def test_log_with_flush_messages_is_swapped_synced(tmp_path: Path) -> None:
+    """If this fails, a power loss after a move loses records that were acknowledged as synced."""
+    disks = Disks(tmp_path, LogConfig(segment_bytes=900, flush_messages=1, file_delete_delay_ms=0))
+    disks.append(5)
+    disks.start()
+    while disks.step():
+        if disks.move is not None and disks.move.state is State.ACCEPTED and disks.move.turns <= replica_moves.PATIENCE:
+            disks.append(1)
+    assert disks.log.synced_end_offset == disks.log.log_end_offset
+
+
+def test_full_target_is_tried_again(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a move to a disk that is full for a moment is lost, or takes the replica offline."""
+    right: Callable[..., dict[str, int]] = future_replica.copy
+
+    def full(*_: object, **__: object) -> dict[str, int]:
+        raise OSError(errno.ENOSPC, "No space left on device", disks.other)
+
+    disks.append(6)
+    monkeypatch.setattr(future_replica, "copy", full)
+    disks.start()
+    for _ in range(10):
+        disks.step()
+    assert disks.move is not None
+    assert "No space left" in disks.move.failure
+    assert disks.log.offline is None
+    monkeypatch.setattr(future_replica, "copy", right)
+    disks.finish()
+
+
+def test_compacted_log_is_not_cleaned_meanwhile(disks: Disks) -> None:
+    """If this fails, the copy of a compacted log has segments that were replaced; or after two changes of mind the log
+    is never cleaned again (KAFKA-16709); or the cleaner begins again from the start (KAFKA-8362).
+    """
+    cleaner = with_cleaner(disks.manager)
+    disks.append(20)
+    cleaner.policy.cleaned[KEY] = 7
+    disks.start()
+    disks.step()
+    disks.start()
+    disks.manager.moves.cancel(KEY)
+    assert cleaner._held == set()
+    disks.start()
+    assert cleaner._held == {KEY}
+    disks.finish()
+    assert cleaner._held == set()
+    entries = [read_entries(f"{path}/{CLEANED_OFFSETS}").offsets for path in (disks.here, disks.other)]
+    assert entries == [{}, {KEY: 7}]
+
+
+def test_deleted_partition_leaves_no_copy(disks: Disks) -> None:
+    """If this fails, the copy of a deleted topic fills a disk."""
+    disks.append(20)
+    disks.start()
+    for _ in range(4):
+        disks.step()
+    disks.manager.delete(*KEY)
+    disks.jobs.answer()
+    assert disks.copies() == []
+
+
+def test_moves_wait_for_each_other(tmp_path: Path) -> None:
+    """If this fails, a reassignment of a thousand replicas copies all at the same time."""
+    disks = Disks(tmp_path)
+    disks.append(9)
+    manager = disks.manager
+    for index in (1, 2):
+        manager.create("t", index, TOPIC_ID, SMALL, 0)
+        manager.get("t", index).append(batch(0, 1, size=2_000, timestamp=1_000), 1_000)  # type: ignore[union-attr]
+    for key, log in list(manager.logs.items()):
+        (target,) = (each for each in manager.data_directories if each.path != os.path.dirname(log.directory))
+        manager.moves.start(key, log, target)
+    most = 0
+    for _ in range(STEPS_MAX):
+        disks.jobs.run_due()
+        most = max(most, sum(move.is_begun and move.state is State.COPYING for move in manager.moves.moves.values()))
+        for move in list(manager.moves.moves.values()):
+            if move.state is State.REPORTED:
+                manager.moves.accepted(move.key, move.target.directory_id)
+        disks.jobs.answer()
+    assert (most, dict(manager.moves.moves)) == (1, {})
