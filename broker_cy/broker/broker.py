@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.network.node_tls import NodeTls
     from broker_cy.network.seams import Seams
+    from broker_cy.partitions.directory_moves import DirectoryMoves
     from broker_cy.partitions.openings import Openings
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.share_service.share_service import ShareService
@@ -102,6 +103,7 @@ class Broker:
         self.node_id: int = config.node_id
         self.cluster_id: str = ""
         self.log_manager: LogManager
+        self.directory_moves: DirectoryMoves
         self.partitions: PartitionTable
         self.openings: Openings
         self.controller: ControllerService

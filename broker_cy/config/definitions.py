@@ -108,7 +108,7 @@ GROUP_BOUNDS: dict[str, GroupBounds] = {
 }
 
 # Quotas that exist only as dynamic settings of a broker (QuotaConfig.brokerQuotaConfigs), in bytes per second. The last
-# one limits copies between the directories of a broker; this broker has only one directory.
+# one limits copies between the directories of a broker.
 _UNLIMITED = 2**63 - 1
 BROKER_QUOTAS: dict[str, Setting] = {
     name: Setting(
@@ -118,13 +118,13 @@ BROKER_QUOTAS: dict[str, Setting] = {
         False,
         from_column("[0,...]", ConfigType.LONG),
         None,
-        support,
+        Support.EFFECTIVE,
         UpdateMode.CLUSTER_WIDE,
     )
-    for name, support in (
-        ("leader.replication.throttled.rate", Support.EFFECTIVE),
-        ("follower.replication.throttled.rate", Support.EFFECTIVE),
-        ("replica.alter.log.dirs.io.max.bytes.per.second", Support.INERT),
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
 

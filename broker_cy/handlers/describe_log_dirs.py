@@ -19,6 +19,7 @@ from broker_cy.wire.frame import ApiKey
 
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
+    from broker_cy.storage.moves.replica_moves import Move
 
 Response = messages.DescribeLogDirsResponse
 
@@ -37,8 +38,12 @@ async def describe_log_dirs(
         if partition.offline is None:
             directory = os.path.dirname(partition.log.directory)
             by_directory[directory][partition.topic].append(partition)
+    futures = futures_of(ctx, request)
     failed = {each.path for each in ctx.broker.log_manager.data_directories if each.failure is not None}
-    results = [failure(path) if path in failed else describe(path, topics) for path, topics in by_directory.items()]
+    results = [
+        failure(path) if path in failed else describe(path, topics, futures.get(path, []))
+        for path, topics in by_directory.items()
+    ]
     paths = {os.path.abspath(path): str(path) for path in ctx.broker.config.log_dirs}
     for each in results:
         each.is_cordoned = is_cordoned(ctx.broker.config, paths[each.log_dir])
@@ -54,26 +59,43 @@ def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> lis
     return [partition for partition in found if partition is not None]
 
 
-def describe(path: str, topics: dict[str, list[Partition]]) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
+def futures_of(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> dict[str, list[Move]]:
+    """The requested partitions that are moved to another directory, by that directory."""
+    asked = None if request.topics is None else {(topic.topic, i) for topic in request.topics for i in topic.partitions}
+    found: dict[str, list[Move]] = {}
+    for key, move in ctx.broker.log_manager.moves.moves.items():
+        if asked is None or key in asked:
+            found.setdefault(move.target.path, []).append(move)
+    return found
+
+
+def describe(
+    path: str, topics: dict[str, list[Partition]], futures: list[Move]
+) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
     """Describe one directory, or return its error."""
     try:
         usable_bytes, total_bytes = room(path)
     except OSError:
         return failure(path)
+    found: dict[str, list[messages.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {
+        name: [
+            Response.DescribeLogDirsPartition(partition_index=each.index, partition_size=each.log.size_bytes)
+            for each in partitions
+        ]
+        for name, partitions in topics.items()
+    }
+    for move in futures:
+        copy = Response.DescribeLogDirsPartition(
+            partition_index=move.key[1],
+            partition_size=move.future.size_bytes,
+            # Of a copy: the offsets that it does not have yet.
+            offset_lag=move.log.log_end_offset - move.future.end_offset,
+            is_future_key=True,
+        )
+        found.setdefault(move.key[0], []).append(copy)
     return Response.DescribeLogDirsResult(
         log_dir=path,
-        topics=[
-            Response.DescribeLogDirsTopic(
-                name=name,
-                partitions=[
-                    Response.DescribeLogDirsPartition(
-                        partition_index=partition.index, partition_size=partition.log.size_bytes
-                    )
-                    for partition in partitions
-                ],
-            )
-            for name, partitions in topics.items()
-        ],
+        topics=[Response.DescribeLogDirsTopic(name=name, partitions=each) for name, each in found.items()],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )

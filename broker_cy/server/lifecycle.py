@@ -35,6 +35,7 @@ from broker_cy.handlers import load_handlers
 from broker_cy.metadata.image import Endpoint
 from broker_cy.network.sockets import Buffers
 from broker_cy.network.tls_listeners import HANDSHAKE_WORKERS, LOOK_S, TlsListeners
+from broker_cy.partitions.directory_moves import DirectoryMoves
 from broker_cy.partitions.openings import Openings
 from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.group_commit import GroupCommit
@@ -330,7 +331,8 @@ class BrokerServer:
             broker.outgoing,
             self._pools.metadata,
         )
-        broker.log_manager.on_placed = broker.controller.placed
+        broker.log_manager.on_placed = self._on_placed
+        broker.directory_moves = DirectoryMoves(self.config, broker.log_manager, broker.partitions)
         broker.auto_topics = AutoTopics(self.config, self.loop, broker.log_events)
         self._partitions = PartitionService(
             self.config,
@@ -390,7 +392,7 @@ class BrokerServer:
         )
         broker.report_rights()
         broker.groups.on_event = broker.transactions.on_event = broker.events.note
-        self._throttles = Throttles(self.config)
+        self._throttles = Throttles(self.config, broker.directory_moves.limit_to)
         self._core.leader_throttle = self._throttles.leader
         self._commit_sampler = CommitSampler(broker)
         broker.groups.on_commits = self._commit_sampler.note
@@ -437,6 +439,7 @@ class BrokerServer:
             self._loaded = True
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
+        self.broker.directory_moves.apply(delta, image)
         self._replication.apply(delta)
         self._throttles.apply(delta, image)
         self._coordinators.apply(delta, image)
@@ -456,6 +459,11 @@ class BrokerServer:
         self._partitions.lose_directory(directory.path)
         self.broker.share.lost_directory()
         self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
+
+    def _on_placed(self, topic: str, index: int) -> None:
+        """A log was created, or its place to report has changed."""
+        self.broker.controller.placed(topic, index)
+        self.broker.directory_moves.settle(topic, index, self.broker.image)
 
     def _on_creating(self, is_creating: bool) -> None:
         """Have requests wait for logs that are not created yet."""

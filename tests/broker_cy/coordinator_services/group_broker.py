@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import uvloop
 
@@ -37,7 +37,7 @@ class GroupBroker:
         properties = {"node.id": "1", "log.dirs": str(path), **SETTINGS, **(settings or {})}
         self.server = BrokerServer(BrokerConfig.from_properties(properties), of_the_machine(asyncio.get_running_loop()))
 
-    async def __aenter__(self) -> GroupBroker:
+    async def __aenter__(self) -> Self:
         await self.server.start()
         await self.server.broker.groups.loaded()
         return self
