@@ -15,11 +15,15 @@ from broker_cy.storage.producer_state cimport PRODUCER_INVALID_EPOCH, PRODUCER_O
 from broker_cy.wire.batch cimport ATTRIBUTE_TRANSACTIONAL, parse_header, stamp_offset_epoch
 from broker_cy.wire.marker cimport marker_batch
 
+import logging
 import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
 from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.log_deletion import delete_records_before
+
+logger = logging.getLogger(__name__)
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t CORRUPT_MESSAGE = ErrorCode.CORRUPT_MESSAGE
@@ -227,7 +231,12 @@ cdef class Partition(FlushedPartition):
             start = following.log_start(self.leader_start, self.replica.high.offset)
             if start > self.log.log_start_offset and self.log.staged_batches == 0:
                 # The files are removed by the next retention.
-                delete_records_before(self.log, start, max(self.log.last_append_ms, 0), 0)
+                try:
+                    delete_records_before(self.log, start, max(self.log.last_append_ms, 0), 0)
+                except OSError as error:
+                    # The log starts there now, and the deleted records stay in its last segment.
+                    logger.warning("could not replace the last segment of a follower by an empty one",
+                                   extra=facts(path=self.log.directory, reason=error))
         return 0
 
     def configure(self, settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import uuid
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica import follower_log
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.replica import Role
+from broker_cy.storage import disk
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.connections.harness import produce_request
 from tests.broker_cy.coordinator_services.group_broker import GroupBroker, run
@@ -205,5 +207,29 @@ def test_the_high_watermark_of_a_follower_is_checkpointed(tmp_path: Path) -> Non
             follower_log.learn(partition, 3, 0)
             assert partition.high_watermark == 3
             assert roles.service.high_watermark_of(TOPIC, 0) == 3
+
+    run(scenario)
+
+
+def test_a_follower_with_a_full_disk_follows_the_log_start(tmp_path: Path) -> None:
+    """If this fails, a follower whose disk is full stops replicating all partitions of its leader when the records of
+    one of them are deleted.
+    """
+
+    async def scenario() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            roles = Roles(broker)
+            partition = roles.led_by(1, 0, (1, 2))
+            assert partition is not None
+            assert partition.log is not None
+            partition.append_records(encode_batch([Record(each, 1, b"k", b"v", []) for each in range(5)]), 1)
+            roles.led_by(2, 1)
+            disk.set_write_budget(0, errno.ENOSPC)
+            try:
+                follower_log.learn(partition, 5, 5)
+            finally:
+                disk.set_write_budget(-1, 0)
+            assert partition.log.log_start_offset == partition.high_watermark == 5
+            assert partition.offline is None
 
     run(scenario)
