@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from broker_cy.control.quorum.metadata_log import MetadataLog
-from broker_cy.storage import data_directory, written_points
+from broker_cy.storage import open_directories, written_points
 from tests.history.checker import check
 from tests.history.operations import Compact, Recorder, Unclean
 from tests.sim.world import blocking, disks, faults
@@ -210,7 +210,7 @@ class World:
         return replaced(
             [
                 (written_points, "boot_id", lambda: machines[id(disks.current.disk)].boot_id()),
-                (data_directory, "DataDirectory", lambda path: machines[id(disks.current.disk)].directory(path)),
+                (open_directories, "DataDirectory", lambda path: machines[id(disks.current.disk)].directory(path)),
                 *((MetadataLog, name, disks.spared(getattr(MetadataLog, name))) for name in METADATA_WRITES),
             ]
         )
