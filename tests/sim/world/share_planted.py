@@ -47,6 +47,8 @@ SHARE_PLANTED: dict[str, Planted] = dict(
         _planted(share_defects.released_records_are_archived),
         _planted(share_defects.persisted_acknowledgements_are_undone),
         _planted(share_defects.old_connections_end_new_sessions),
+        # Few plans have the outage.
+        _planted(share_state_defects.old_leader_may_write, 10),
         _planted(share_state_defects.leader_epoch_of_a_read_is_not_written),
     ]
 )
