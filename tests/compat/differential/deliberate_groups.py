@@ -19,9 +19,6 @@ _MALFORMED = (
     "a classic group with a malformed assignment cannot become a consumer group, as one with a malformed subscription; "
     "Kafka's handler fails on it"
 )
-_OWN_INSTANCE = (
-    "a static member whose answer was lost may join again under its id; Kafka fences it by its own instance id"
-)
 _LATE = (
     "a share member that sends its previous epoch may have missed its assignment, and gets it; in Kafka it waits for "
     "the next one"
@@ -66,7 +63,6 @@ GROUPS: list[Difference] = [
         for field in ("acquired_records", "records")
     ),
     Difference("streams_joins_*: *user_endpoint=*", ".endpoint_information_epoch", ABSENT, 1, _ENDPOINTS),
-    Difference("static_consumers_that_left-v1: *group_id=*", "*", ANY, ANY, _OWN_INSTANCE),
     Difference("sharers_with_unusual_values-*: *member_epoch=2*", ".assignment", ABSENT, ANY, _LATE),
     Difference(
         "unusual_write_share_group_state-*: *state_batches=backwards*, known", "*.error_code", ABSENT, 42, _BACKWARDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker_cy.wire import messages
@@ -22,6 +22,14 @@ GROUP_IDS = pool("", " ", "\t\n", wide_space="\u2003", long="g" * 1_000)
 MEMBER_IDS = pool("", " ", "\0", "other", long=LONG, astral="\U0001f600" * 18, too_astral="\U0001f600" * 19)
 EPOCHS = pool(INT32_MIN, -3, -2, -1, 0, 1, 2, 3, INT32_MAX)
 TIMEOUTS = pool(INT32_MIN, -2, -1, 0, 1, INT32_MAX)
+
+
+def _cases(pools: Pools, seed: int, combinations: int) -> Iterator[tuple[int, str, Fields]]:
+    """The variants with their numbers, without those that make a group under a name that other scripts use."""
+    shared = {GROUP_IDS["wide_space"], GROUP_IDS["long"]}
+    for number, (label, fields) in enumerate(variants(pools, seed, combinations)):
+        if fields.get("group_id") not in shared:
+            yield number, label, fields
 
 
 def names_pool(topic: str) -> dict[str, Any]:
@@ -98,7 +106,7 @@ def _describe_consumer(group: str) -> Message:
 def consumer_joins_with_unusual_values(run: Run, version: int) -> None:
     """Each in a group that does not exist."""
     topic = run.topic(partitions=2)
-    for number, (label, fields) in enumerate(variants(consumer_pools(run, topic), 1, 60)):
+    for number, label, fields in _cases(consumer_pools(run, topic), 1, 60):
         ask_consumer(run, label, consumer_join(topic, f"{run.name}-{number}", **fields), version)
 
 
@@ -110,7 +118,7 @@ def _in_consumer_group(run: Run, version: int, instance: str | None, seed: int) 
         "subscribed_topic_names": None,
         "topic_partitions": None,
     }
-    for number, (label, fields) in enumerate(variants(consumer_pools(run, topic), seed, 60)):
+    for number, label, fields in _cases(consumer_pools(run, topic), seed, 60):
         group = f"{run.name}-{number}"
         joined = run.quietly(consumer_join(topic, group, instance_id=instance), 1)
         assert joined.error_code == 0, joined
@@ -136,7 +144,7 @@ def static_consumers_with_unusual_values(run: Run, version: int) -> None:
 def static_consumers_that_left(run: Run, version: int) -> None:
     """Each in a group whose static member has left for a time."""
     topic = run.topic(partitions=2)
-    for number, (label, fields) in enumerate(variants(consumer_pools(run, topic), 4, 40)):
+    for number, label, fields in _cases(consumer_pools(run, topic), 4, 40):
         group = f"{run.name}-{number}"
         for epoch in (0, -2):
             request = consumer_join(topic, group, instance_id="i", member_epoch=epoch)
@@ -237,7 +245,7 @@ def share_pools(topic: str) -> Pools:
 @script(ApiKey.SHARE_GROUP_HEARTBEAT, broker="newer groups")
 def sharers_that_join_with_unusual_values(run: Run, version: int) -> None:
     topic = run.topic(partitions=2)
-    for number, (label, fields) in enumerate(variants(share_pools(topic), 5, 60)):
+    for number, label, fields in _cases(share_pools(topic), 5, 60):
         valid = {"group_id": f"{run.name}-{number}", "member_id": "m", "subscribed_topic_names": [topic]}
         run.ask(label, messages.ShareGroupHeartbeatRequest(**{**valid, **fields}), version)
 
@@ -245,7 +253,7 @@ def sharers_that_join_with_unusual_values(run: Run, version: int) -> None:
 @script(ApiKey.SHARE_GROUP_HEARTBEAT, broker="newer groups")
 def sharers_with_unusual_values(run: Run, version: int) -> None:
     topic = run.topic(partitions=2)
-    for number, (label, fields) in enumerate(variants(share_pools(topic), 6, 60)):
+    for number, label, fields in _cases(share_pools(topic), 6, 60):
         group = f"{run.name}-{number}"
         valid = {"group_id": group, "member_id": "m", "member_epoch": share(run, topic, group)}
         run.ask(label, messages.ShareGroupHeartbeatRequest(**{**valid, **fields}), version)
@@ -359,7 +367,7 @@ def streams_pools(topic: str) -> Pools:
 @script(ApiKey.STREAMS_GROUP_HEARTBEAT, broker="newer groups")
 def streams_joins_with_unusual_values(run: Run, version: int) -> None:
     topic = run.topic(partitions=2)
-    for number, (label, fields) in enumerate(variants(streams_pools(topic), 7, 80)):
+    for number, label, fields in _cases(streams_pools(topic), 7, 80):
         group = f"{run.name}-{number}"
         run.ask(label, streams_join(topic, group, **fields), version)
         if "group_id" not in fields:
@@ -370,7 +378,7 @@ def streams_joins_with_unusual_values(run: Run, version: int) -> None:
 def streams_members_with_unusual_values(run: Run, version: int) -> None:
     topic = run.topic(partitions=2)
     missing: Fields = dict.fromkeys(("topology", "active_tasks", "standby_tasks", "warmup_tasks", "process_id"))
-    for number, (label, fields) in enumerate(variants(streams_pools(topic), 8, 80)):
+    for number, label, fields in _cases(streams_pools(topic), 8, 80):
         group = f"{run.name}-{number}"
         streams(run, topic, group)
         valid = {**missing, "member_epoch": 2, "rebalance_timeout_ms": -1}
