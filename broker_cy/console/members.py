@@ -10,7 +10,7 @@ from broker_cy.admin.group_values import CLASSIC, CONSUMER, GroupDescription, Gr
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.console.figures import Fact
 from broker_cy.console.rows import assignment_text, ranges
-from broker_cy.reporting.numbers import plural
+from broker_cy.reporting.numbers import count, plural
 from broker_cy.reporting.tone import Tone
 
 P = TypeVar("P", TopicPartition, Task)
@@ -191,7 +191,9 @@ def group_facts(group: GroupDescription) -> Iterator[Fact]:
         behind = sum(member.member_epoch not in (group.assignment_epoch, AWAY_EPOCH) for member in group.members)
         unsettled = sum(not row.is_settled for row in member_rows(group))
         if behind or unsettled:
-            yield Fact("reconciling", f"{max(behind, unsettled)} of {plural(len(group.members), 'member')}", Tone.WARN)
+            yield Fact(
+                "reconciling", f"{count(max(behind, unsettled))} of {plural(len(group.members), 'member')}", Tone.WARN
+            )
     protocols = group.protocols()
     if CLASSIC in protocols and group.group_type == CONSUMER:
         yield Fact("conversion", conversion_text(group), Tone.NOTED)
@@ -203,11 +205,11 @@ def group_facts(group: GroupDescription) -> Iterator[Fact]:
             covered = sum(row.is_covered for row in rows)
             yield Fact(
                 "standbys",
-                f"{covered} of {plural(len(rows), 'task')} with state",
+                f"{count(covered)} of {plural(len(rows), 'task')} with state",
                 Tone.GOOD if covered == len(rows) else Tone.PLAIN,
             )
 
 
 def conversion_text(group: GroupDescription) -> str:
     """Return the progress of a group from the classic to the consumer protocol: the members that have moved."""
-    return f"{group.protocols().get(CONSUMER, 0)} of {plural(len(group.members), 'member')}"
+    return f"{count(group.protocols().get(CONSUMER, 0))} of {plural(len(group.members), 'member')}"

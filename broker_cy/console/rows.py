@@ -18,7 +18,7 @@ from broker_cy.console.feed_values import GroupSummary, GroupView
 from broker_cy.console.figures import busiest, newest_of
 from broker_cy.console.hosts import by_host
 from broker_cy.metrics.sample import Sample
-from broker_cy.reporting.numbers import duration
+from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone
 
 LogDirs = Outcome[int, tuple[LogDir, ...]]
@@ -235,7 +235,7 @@ def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
 
 def _owner_text(client_ids: Sequence[str]) -> str:
     """Return the client id of the owner. The members of a share group share their partitions."""
-    return client_ids[0] if len(client_ids) == 1 else f"{len(client_ids)} members" if client_ids else "-"
+    return client_ids[0] if len(client_ids) == 1 else f"{count(len(client_ids))} members" if client_ids else "-"
 
 
 def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:

@@ -129,8 +129,8 @@ class Lag(GroupChannel, TableChannel[LagRow]):
         table_column(groups.TREND, 85),
         table_column(groups.CATCH_UP, 85),
         table_column(groups.STATUS, 90),
-        table_column(groups.OWNER, 105),
-        table_column(groups.LAST_COMMIT, 195),
+        table_column(groups.OWNER, 120),
+        table_column(groups.LAST_COMMIT, 180),
     )
 
     def rows(self) -> Iterable[LagRow] | None:

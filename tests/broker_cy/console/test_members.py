@@ -57,6 +57,8 @@ def test_the_head_of_a_group_shows_epochs_and_conversion(groups: dict[str, Group
         "reconciling": ("3 of 3 members", Tone.WARN),
         "conversion": ("2 of 3 members", Tone.NOTED),
     }
+    many = replace(groups[BILLING], members=groups[BILLING].members * 1_000)
+    assert {"2,000 of 3,000 members", "3,000 of 3,000 members"} <= {fact.value for fact in group_facts(many)}
     behind = {fact.name: fact.tone for fact in group_facts(replace(groups[BILLING], assignment_epoch=6))}
     assert behind["assignment epoch"] is Tone.WARN
     assert list(group_facts(groups[REPORTS])) == []
