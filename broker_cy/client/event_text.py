@@ -85,7 +85,10 @@ def line_of(event: Event) -> str:
     """Return a description of the event."""
     match event:
         case Rebalance():
-            reasons = ", ".join(dict.fromkeys(trigger.reason for trigger in event.triggers)) or "unknown reason"
+            reasons = (
+                ", ".join(dict.fromkeys(trigger.reason.replace("_", " ") for trigger in event.triggers))
+                or "unknown reason"
+            )
             name = "generation" if event.group_type == CLASSIC_GROUP else "epoch"
             moved = (
                 f", {plural(event.moves_total, 'partition')} moved, stall {duration(event.stall_max_ms)}"

@@ -21,6 +21,8 @@ def test_epochs_and_conversions_of_groups_are_told() -> None:
     assert line_of(GroupConverted("g", "classic", "consumer", 3, 2)) == (
         "from classic to consumer group, epoch 3: 2 members of the classic protocol"
     )
+    begun = Rebalance("g", 9, group_type="share", triggers=[Trigger("share_partitions"), Trigger("join")])
+    assert line_of(begun).startswith("epoch 9 (share partitions, join):")
     assert line_of(Rebalance("g", 9, group_type="consumer")) == (
         "epoch 9 (unknown reason): 0 -> 0 members in 0 ms, 0 partitions moved, stall 0 ms"
     )
