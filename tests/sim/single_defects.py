@@ -12,18 +12,20 @@ from broker_cy.control.active.active_controller import ActiveController
 from broker_cy.control.active.leadership import Leadership
 from broker_cy.control.image.metadata_snapshots import SnapshotKeeper
 from broker_cy.coordinator.assignors import streams_sticky, uniform_homogeneous
-from broker_cy.coordinator.consumer import downgrade, group, heartbeat, records, regex
+from broker_cy.coordinator.consumer import downgrade, heartbeat, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.modern import commits
 from broker_cy.coordinator.offsets import OffsetsBefore, OffsetStore
 from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
+from broker_cy.partitions import lost_logs
 from broker_cy.quorum import replication, snapshots, wire_log
 from broker_cy.quorum.state import QuorumState
 from broker_cy.quorum.step import Snapshotted
 from broker_cy.replica import following
 from broker_cy.replica.in_sync import ANY_BROKER_EPOCH, Altered, InSync, Proposal
 from broker_cy.share.share_partitions import SharePartitions
-from broker_cy.storage import data_directory, log_loader
+from broker_cy.storage import log_loader
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.log_manager import LogManager
 from tests.sim.defects import Patch, Planter
@@ -125,7 +127,7 @@ def woken_share_fetches_wait_on(patch: Patch) -> None:
 
 def producers_have_to_name_a_member(patch: Patch) -> None:
     """A producer that names no member cannot commit offsets of a consumer group in a transaction (KAFKA-18060)."""
-    patch.setattr(group, "names_member", lambda request: True)
+    patch.setattr(commits, "names_member", lambda request: True)
 
 
 def groups_with_open_transactions_are_deleted(patch: Patch) -> None:
@@ -224,17 +226,8 @@ def partition_is_made_again_elsewhere(patch: Patch) -> None:
 
 
 def failed_directory_is_left_out(patch: Patch) -> None:
-    """A start continues without an unusable directory, and creates its partitions in the others (KAFKA-16234)."""
-    right = data_directory.DataDirectory.lock
-
-    def lock(self: data_directory.DataDirectory) -> None:
-        try:
-            right(self)
-        except data_directory.DataDirectoryError:
-            self.path += ".new"
-            right(self)
-
-    patch.setattr(data_directory.DataDirectory, "lock", lock)
+    """A start without the disk of a partition creates it again, empty, on another one (KAFKA-16234)."""
+    patch.setattr(lost_logs, "reason", lambda *_, **__: None)
 
 
 # --- the metadata quorum
@@ -379,7 +372,7 @@ DEFECTS: dict[Planter, str] = {
     ),
     damaged_epochs_are_taken_for_none: "storage/test_log_loader.py::test_a_damaged_epoch_checkpoint_is_found_again",
     partition_is_made_again_elsewhere: "storage/test_failed_directories.py::test_a_partition_stays_in_its_directory",
-    failed_directory_is_left_out: "storage/test_failed_directories.py::test_a_start_needs_all_directories",
+    failed_directory_is_left_out: "partitions/test_lost_logs.py::test_a_partition_of_a_missing_disk",
     log_begins_behind_its_newest_snapshot: (
         "quorum/test_observers_and_snapshots.py::test_impossible_snapshots_are_refused"
     ),
