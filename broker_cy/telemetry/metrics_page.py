@@ -37,6 +37,8 @@ PARTITIONS_PER_SLICE = 2_000
 # Client ids that are listed; the connections of others are counted as OTHER_CLIENTS.
 CLIENT_IDS_MAX = 1_000
 OTHER_CLIENTS = "(others)"
+# Connections that are read in one turn of the loop, in about 3 ms.
+CONNECTIONS_PER_TURN = 2_000
 # Users and client ids whose waits are listed, those that waited longest.
 THROTTLED_MAX = 100
 # Share partitions whose records in flight are listed.
@@ -68,7 +70,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
         return page.encode()
     page.one("broker_cy_build_info", 1, __version__, str(broker.node_id), broker.cluster_id)
     _requests(page, core)
-    _connections(page, core)
+    await _connections(page, core)
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
     _tls(page, broker)
@@ -88,7 +90,7 @@ async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) 
     page = Page()
     page.one("broker_cy_build_info", 1, __version__, str(broker.node_id), broker.cluster_id)
     _requests(page, core)
-    _connections(page, core)
+    await _connections(page, core)
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
     _tls(page, broker)
@@ -127,10 +129,12 @@ def _requests(page: Page, core: ServerCore) -> None:
                 page.histogram("broker_cy_request_phase_seconds", snapshot, api_name(key), phase_name)
 
 
-def _connections(page: Page, core: ServerCore) -> None:
+async def _connections(page: Page, core: ServerCore) -> None:
     listeners: Counter[str] = Counter()
     clients: dict[str, list[int]] = {}
-    for connection in core.connections:
+    for number, connection in enumerate(list(core.connections), 1):
+        if number % CONNECTIONS_PER_TURN == 0:
+            await asyncio.sleep(0)
         listeners[connection.listener] += 1
         name = connection.client_id.decode("utf-8", "replace")
         if name not in clients and len(clients) >= CLIENT_IDS_MAX:
