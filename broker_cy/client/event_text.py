@@ -38,6 +38,7 @@ from broker_cy.metrics.events import (
     ShareLeaderChanged,
     Stamped,
     StaticReplacement,
+    StreamsStatus,
     TopicCreated,
     TopicDeleted,
     TransactionTimedOut,
@@ -114,6 +115,9 @@ def line_of(event: Event) -> str:
             held = plural(event.records, "record")
             shown = [f"{each.topic}-{each.partition} to broker {each.leader}" for each in event.partitions]
             return clean(f"{held} held: {_listed(shown, event.partitions_total, PARTITIONS_SHOWN_MAX)}")
+        case StreamsStatus():
+            found = "; ".join(f"{each.status}: {each.detail}" for each in event.statuses)
+            return clean(f"epoch {event.epoch}: {found or 'no problem any more'}")
         case StaticReplacement():
             return clean(f"instance {event.instance_id} returned as {event.new_member_id} from {event.host}")
         case TransactionTimedOut():

@@ -191,6 +191,32 @@ class ShareLeaderChanged(Event):
 
 
 @dataclass(slots=True)
+class GroupStatus:
+    """A status code of StreamsGroupHeartbeat by its name (KIP-1071), and the text that members get with it."""
+
+    status: str
+    detail: str
+
+
+@dataclass(slots=True)
+class StreamsStatus(Event):
+    """The status of a streams group changed: why it has no tasks, or is about to stop. Without `statuses`, all is well
+    again. A stale topology is a status of single members, and is not listed. If only the text changed, the event is
+    written at most once a minute.
+    """
+
+    TYPE: ClassVar[str] = "streams_status"
+    group: str = ""
+    epoch: int = 0
+    topology_epoch: int = 0
+    statuses: list[GroupStatus] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
 class StaticReplacement(Event):
     """A static member returned with a new member id, and took its place again without a rebalance."""
 
@@ -722,6 +748,7 @@ EVENTS: dict[str, type[Event]] = {
         GroupEpoch,
         GroupConverted,
         ShareLeaderChanged,
+        StreamsStatus,
         StaticReplacement,
         TransactionTimedOut,
         TopicCreated,
@@ -756,6 +783,7 @@ _NESTED: dict[type, dict[str, type]] = {
     Rebalance: {"triggers": Trigger, "moves": Move},
     GroupEpoch: {"trigger": Trigger},
     ShareLeaderChanged: {"partitions": HeldRecords},
+    StreamsStatus: {"statuses": GroupStatus},
     ConfigChanged: {"changes": ConfigChange},
     AclsCreated: {"acls": Acl},
     AclsDeleted: {"acls": Acl},

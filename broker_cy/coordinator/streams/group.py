@@ -5,7 +5,7 @@ what is named live.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
@@ -14,6 +14,9 @@ from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.streams.configure import ConfiguredTopology
 from broker_cy.coordinator.streams.member import HeldTasks, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.streams.status import Reported
 
 NO_TOPOLOGY_VALIDATED: Final = -1
 
@@ -34,6 +37,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
         "creation_errors",
         "endpoint_epoch",
         "readers",
+        "reported",
         "shutdown_by",
         "topology",
         "validated_epoch",
@@ -60,6 +64,8 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
         # Bounded by the topology.
         self.creating: frozenset[str] = frozenset()
         self.creation_errors: dict[str, tuple[str, int]] = {}
+        # Live state: the statuses of the last event.
+        self.reported: Reported | None = None
 
     def copied(self) -> Self:
         found = super().copied()

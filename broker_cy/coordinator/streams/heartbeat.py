@@ -18,11 +18,11 @@ from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.coordinator.streams import deadlines, fencing, records
-from broker_cy.coordinator.streams.configure import ConfiguredTopology, Status, configure
+from broker_cy.coordinator.streams.configure import ConfiguredTopology, configure
 from broker_cy.coordinator.streams.endpoints import partitions_by_endpoint
 from broker_cy.coordinator.streams.group import NO_TOPOLOGY_VALIDATED, StreamsGroup
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
-from broker_cy.coordinator.streams.internal_topics import MemberRights, create_missing
+from broker_cy.coordinator.streams.internal_topics import MemberRights
 from broker_cy.coordinator.streams.member import (
     NO_REBALANCE_TIMEOUT_MS,
     Endpoint,
@@ -30,6 +30,7 @@ from broker_cy.coordinator.streams.member import (
     StreamsMember,
 )
 from broker_cy.coordinator.streams.reconcile import Owned, Wanted, reconciled
+from broker_cy.coordinator.streams.status import status_of
 from broker_cy.coordinator.streams.steady import steady_heartbeat
 from broker_cy.coordinator.streams.target import assignment_configs, update_target
 from broker_cy.coordinator.streams.topology import Topology, of_request
@@ -110,7 +111,10 @@ def _heartbeat(
     response.endpoint_information_epoch = group.endpoint_epoch
     if request.endpoint_information_epoch != group.endpoint_epoch:
         response.partitions_by_user_endpoint = partitions_by_endpoint(group, machine.image)
-    response.status = _status(machine, step, group, updated, delay, rights, now)
+    response.status = [
+        Response.Status(status_code=code, status_detail=detail)
+        for code, detail in status_of(machine, step, group, updated, delay, rights, now)
+    ]
     return response
 
 
@@ -305,44 +309,6 @@ def _ids(tasks: Mapping[str, Any]) -> list[Response.TaskIds]:
         Response.TaskIds(subtopology_id=subtopology, partitions=sorted(partitions))
         for subtopology, partitions in tasks.items()
     ]
-
-
-def _status(
-    machine: GroupTable,
-    step: GroupStep,
-    group: StreamsGroup,
-    member: StreamsMember,
-    delay: str | None,
-    rights: MemberRights,
-    now: Now,
-) -> list[Response.Status]:
-    """What the member has to know besides its tasks; missing internal topics are created."""
-    found: list[tuple[Status, str]] = []
-    assert group.topology is not None
-    assert group.configured is not None
-    if member.topology_epoch < group.topology.epoch:
-        found.append(
-            (
-                Status.STALE_TOPOLOGY,
-                f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
-                f"{group.topology.epoch}.",
-            )
-        )
-    if delay is not None:
-        found.append((Status.ASSIGNMENT_DELAYED, delay))
-    problem = group.configured.problem
-    if problem is not None:
-        more = create_missing(machine, step, group, rights, now) if group.configured.missing else ""
-        found.append((problem.status, problem.detail + more))
-    if group.shutdown_by is not None:
-        found.append(
-            (
-                Status.SHUTDOWN_APPLICATION,
-                f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the "
-                "entire application.",
-            )
-        )
-    return [Response.Status(status_code=code, status_detail=detail) for code, detail in found]
 
 
 # ---- leave ----

@@ -14,6 +14,7 @@ from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.internal_topics import CreateInternalTopics, MemberRights, NotCreated, Requester
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import ImageDelta
+from broker_cy.metrics.events import Event
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.consumer_harness import Topics
 from tests.broker_cy.coordinator.harness import GROUP, Harness
@@ -78,6 +79,7 @@ class StreamsHarness(Harness):
 
     def __init__(self, topics: Topics | None = None, **settings: Any) -> None:
         self.calls: list[Call] = []
+        self.events: list[Event] = []
         self.may_create: Callable[[str], bool] | None = None
         super().__init__(**{"streams": AT_ONCE, **settings})
         self.topics = topics or Topics(t=4)
@@ -85,6 +87,7 @@ class StreamsHarness(Harness):
 
     def take(self, step: GroupStep) -> GroupStep:
         self.calls += step.calls
+        self.events += step.events
         return super().take(step)
 
     def streams(self, group_id: str = GROUP) -> StreamsGroup:

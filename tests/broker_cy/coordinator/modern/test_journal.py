@@ -202,21 +202,9 @@ def test_a_share_group_tells_of_partitions_that_were_initialized() -> None:
     ]  # fmt: skip
 
 
-class JournaledStreams(StreamsHarness):
-    """Keeps the events."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        super().__init__()
-
-    def take(self, step: Any) -> Any:
-        self.events += step.events
-        return super().take(step)
-
-
 def test_a_streams_group_tells_of_members_and_topics() -> None:
     """If this fails, the cause of an epoch of an application is not shown."""
-    h = JournaledStreams()
+    h = StreamsHarness()
     h.enter(1, "a")
     h.change(h.topics.put("t", 6))
     h.beat(2, "a", h.streams().members["a"].epoch)

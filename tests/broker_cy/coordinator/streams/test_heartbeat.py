@@ -13,6 +13,7 @@ from broker_cy.coordinator.streams.describe import describe
 from broker_cy.coordinator.streams.validation import check_request
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_GROUP
+from broker_cy.metrics.events import StreamsStatus
 from broker_cy.wire import messages
 from tests.broker_cy.coordinator.consumer_harness import Topics, topic_id
 from tests.broker_cy.coordinator.harness import GROUP, durable
@@ -217,6 +218,26 @@ def test_topics_that_are_missing_or_do_not_fit(h: StreamsHarness) -> None:
     h.beat("a 3", "A", 3)
     assert (h.statuses("a 3"), h.active("a 3")) == ({}, ALL)
     assert h.streams().state_name == "Stable"
+
+
+def test_each_change_of_the_status_is_an_event(h: StreamsHarness) -> None:
+    """If this fails, operators do not see why an application does nothing, or its heartbeats fill the log of events."""
+
+    def reported() -> list[dict[str, str]]:
+        found = [event for event in h.events if isinstance(event, StreamsStatus)]
+        return [{each.status: each.detail for each in event.statuses} for event in found]
+
+    h.enter("a", "A", topology(Part(["t", "u"], copartitions=[([0, 1], [])])))
+    h.beat("a 2", "A", 2)
+    missing = {"MISSING_SOURCE_TOPICS": "Source topics u are missing."}
+    assert reported() == [missing]
+    h.change(h.topics.put("u", 2))
+    h.beat("a 3", "A", 2)
+    assert [list(each) for each in reported()] == [list(missing), ["INCORRECTLY_PARTITIONED_TOPICS"]]
+    h.change(h.topics.put("u", 4))
+    h.beat("a 4", "A", 3)
+    h.beat("a 5", "A", h.answers["a 4"].member_epoch)
+    assert reported()[2:] == [{}]
 
 
 def test_more_partitions_are_processed(h: StreamsHarness) -> None:
