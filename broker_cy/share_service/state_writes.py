@@ -100,7 +100,9 @@ class StateWrites:
         if self.is_idle:
             idle, self._idle = self._idle, []
             for waiting in idle:
-                waiting.set_result(None)
+                # Those that wait may have been cancelled.
+                if not waiting.done():
+                    waiting.set_result(None)
 
 
 def _together(waiting: deque[_Entry]) -> list[_Entry]:

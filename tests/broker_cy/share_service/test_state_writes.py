@@ -100,3 +100,21 @@ def test_two_states_of_a_record_are_written_one_after_the_other() -> None:
         assert [batches for _, batches in persister.sent] == [[(0, 0, 1, 0)]] * 2
 
     uvloop.run(work())
+
+
+def test_those_that_wait_for_the_writes_may_be_cancelled() -> None:
+    """If this fails, the broker fails when a write ends after the request that waited for it was cancelled."""
+
+    async def work() -> None:
+        share, persister = partition(), Persister()
+        acquire(share, (0, 9))
+        writes, _ = await written(share, persister)
+        waits = [asyncio.ensure_future(writes.drained()) for _ in range(2)]
+        await asyncio.sleep(0)
+        waits[0].cancel()
+        await persister.answer()
+        await persister.answer()
+        await waits[1]
+        assert waits[0].cancelled()
+
+    uvloop.run(work())
