@@ -41,7 +41,11 @@ _DEAD: Final = "Dead"
 # `member_type` of ConsumerGroupDescribe; -1 is unknown.
 _MEMBER_PROTOCOLS: Final = {0: CLASSIC, 1: CONSUMER}
 
+# Groups whose API is remembered.
+REMEMBERED_MAX: Final = 10_000
+
 Described = dict[str, GroupDescription | Problem]
+_Describe = Callable[[Peer, list[str], Deadline], Awaitable[Described]]
 
 
 class _NewerType(NamedTuple):
@@ -63,27 +67,44 @@ class Descriptions:
         self._caller = caller
         # Groups of the classic protocol are the most frequent ones, but every broker that has consumer groups reports a
         # group in conversion as one.
-        self._by_api: tuple[tuple[ApiKey, Callable[[Peer, list[str], Deadline], Awaitable[Described]]], ...] = (
+        self._by_api: tuple[tuple[ApiKey, _Describe], ...] = (
             (ApiKey.CONSUMER_GROUP_DESCRIBE, partial(self._with_epochs, _CONSUMER_GROUP)),
             (ApiKey.DESCRIBE_GROUPS, self._classic),
             (ApiKey.SHARE_GROUP_DESCRIBE, partial(self._with_epochs, _SHARE_GROUP)),
             (ApiKey.STREAMS_GROUP_DESCRIBE, partial(self._with_epochs, _STREAMS_GROUP)),
         )
+        # The API that described a group the last time is asked first: a page that is refreshed each second would cause
+        # an error of each other API each second. At most REMEMBERED_MAX, the oldest goes.
+        self._answered_by: dict[str, ApiKey] = {}
 
     async def of(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
         link = await self._caller.pool.link(peer, deadline)
+        served = [(api, describe) for api, describe in self._by_api if api in link.versions]
         found: Described = {}
-        missing = keys
-        for api, describe in self._by_api:
-            if api not in link.versions or not missing:
-                continue
-            for key, answer in (await describe(peer, missing, deadline)).items():
-                if not _is_absent(answer):
-                    found[key] = answer
-                elif _code(answer) is ErrorCode.GROUP_ID_NOT_FOUND:
-                    found.setdefault(key, answer)
-            missing = [key for key in keys if _is_absent(found.get(key))]
+        for api, describe in served:
+            known = [key for key in keys if self._answered_by.get(key) is api]
+            await self._ask(found, known, api, describe, peer, deadline)
+        before = dict(self._answered_by)
+        for api, describe in served:
+            missing = [key for key in keys if _is_absent(found.get(key)) and before.get(key) is not api]
+            await self._ask(found, missing, api, describe, peer, deadline)
         return {key: found.get(key, Problem(ErrorCode.GROUP_ID_NOT_FOUND)) for key in keys}
+
+    async def _ask(
+        self, found: Described, keys: list[str], api: ApiKey, describe: _Describe, peer: Peer, deadline: Deadline
+    ) -> None:
+        """Add what one API answers to `found`."""
+        if not keys:
+            return
+        for key, answer in (await describe(peer, keys, deadline)).items():
+            if not _is_absent(answer):
+                found[key] = answer
+                self._answered_by.pop(key, None)
+                self._answered_by[key] = api
+            elif _code(answer) is ErrorCode.GROUP_ID_NOT_FOUND:
+                found.setdefault(key, answer)
+        while len(self._answered_by) > REMEMBERED_MAX:
+            del self._answered_by[next(iter(self._answered_by))]
 
     async def _classic(self, peer: Peer, keys: list[str], deadline: Deadline) -> Described:
         request = messages.DescribeGroupsRequest(groups=keys)
