@@ -9,8 +9,9 @@ configuration names, so each broker has its own. A simulation replaces the calls
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
@@ -19,6 +20,8 @@ from broker_cy.network.transport import Transport
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 
 class Incoming(Protocol):
@@ -71,12 +74,29 @@ class Workers(Protocol):
     def pool(self, name: str, workers_max: int) -> Executor:
         """Return an executor that runs up to `workers_max` calls at a time. The broker shuts it down."""
 
+    def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
+        """Run jobs, each with the name of its group, `threads` of a group at a time. Yields their results, or
+        exceptions, in the order of jobs, and blocks until each is there.
+        """
+
 
 class ThreadWorkers:
     """Threads of this process."""
 
     def pool(self, name: str, workers_max: int) -> Executor:
         return ThreadPoolExecutor(workers_max, thread_name_prefix=name)
+
+    def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
+        pools = {group: ThreadPoolExecutor(threads, thread_name_prefix="load") for group, _ in jobs}
+        try:
+            for future in [pools[group].submit(job) for group, job in jobs]:
+                try:
+                    yield future.result()
+                except Exception as error:
+                    yield error
+        finally:
+            for pool in pools.values():
+                pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Seams(NamedTuple):

@@ -89,6 +89,7 @@ def open_log_manager(config: BrokerConfig, clock: Clock, randomness: Randomness,
         check_jobs=pools.disk_jobs,
         metadata_directory=metadata_directory,
         disk_workers=pools.disk_workers,
+        run_all=pools.run_all,
     )
     logs.placement.is_cordoned = partial(is_cordoned, config)
     logs.cleaner = LogCleaner(

@@ -33,6 +33,8 @@ class NodePools:
         self.background = pool("background", BACKGROUND_WORKERS)
         self.metadata = pool("metadata", METADATA_WORKERS)
         self.background_jobs = LoopJobs(seams.loop, self.background)
+        # For the recovery of logs at a start.
+        self.run_all = seams.workers.run_all
 
     def stop(self) -> None:
         """Wait for work that has begun, and drop the rest. Blocks."""

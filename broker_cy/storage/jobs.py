@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -16,6 +16,22 @@ class Jobs(Protocol):
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop after a delay; not at all once the broker has stopped."""
+
+
+class RunAll(Protocol):
+    """Runs the jobs of a start, which waits for them, in threads: `threads` at a time for each group."""
+
+    def __call__(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
+        """Run the jobs, each with the name of its group. Yields their results, or exceptions, in the order of jobs."""
+
+
+def run_inline(jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
+    """RunAll without threads: for tools and tests."""
+    for _, job in jobs:
+        try:
+            yield job()
+        except Exception as error:
+            yield error
 
 
 class InlineJobs:

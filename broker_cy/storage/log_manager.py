@@ -47,7 +47,7 @@ from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.duplicates import Listing, superfluous
 from broker_cy.storage.errors import DISK_FAILURES, SHORTAGES, CorruptSegment, StorageError, errno_of
 from broker_cy.storage.flushers import Flushers
-from broker_cy.storage.jobs import Jobs
+from broker_cy.storage.jobs import Jobs, RunAll, run_inline
 from broker_cy.storage.last_end import previous_epoch
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -74,6 +74,8 @@ logger = logging.getLogger(__name__)
 
 OPEN_FILES_MIN = 16
 NO_TOPIC_ID = UUID(int=0)
+# A partition with the path of its directory, and a function that loads its log.
+Recovered = tuple[TopicPartition, str, Callable[[], Log]]
 # Returned instead of a reason why a partition cannot be loaded: the directory is that of no partition of this broker.
 STRAY = Exception("stray")
 
@@ -91,17 +93,20 @@ class LogManager:
         check_jobs: Jobs | None = None,
         metadata_directory: DataDirectory | None = None,
         disk_workers: DiskWorkers | None = None,
+        run_all: RunAll = run_inline,
     ) -> None:
         """`disk_workers` are the workers of each disk, otherwise `jobs` and `note_jobs`, a worker that never waits long
         for the disk, for the notes of the flushers; `open_jobs`: workers that open logs; `check_jobs`: those that look
         whether a disk has failed. `jobs` replaces those that are None.
-        `metadata_directory` has the metadata log, None: the first data directory.
+        `metadata_directory` has the metadata log, None: the first data directory. `run_all` recovers logs of several
+        disks at a start.
         """
         self.data_directories = directories
         self.metadata_directory = metadata_directory or directories[0]
         directory_failures.distrust(self.metadata_directory.path, directories)
         self.settings = settings
         self.jobs = jobs
+        self._run_all = run_all
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
         # Partitions that cannot be served, with the reason; and the directories of those that `reopen` may load again.
@@ -297,15 +302,17 @@ class LogManager:
         for path in superfluous(listings, topic_id_of, directory_id_of):
             logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
             self._rename_away(path, "stray", NO_TOPIC_ID, -1)
+        recovered: list[Recovered] = []
         for data_directory, names in listings:
             try:
-                self._load_directory(data_directory, names, config_of, now_ms, topic_id_of, late=late)
+                recovered += self._load_directory(data_directory, names, config_of, now_ms, topic_id_of, late=late)
                 data_directory.unmark_clean()
             except (StorageError, OSError) as error:
                 if errno_of(error) not in DISK_FAILURES:
                     raise
                 self.failures.fail(data_directory, error)
                 self._unload(data_directory)
+        self._recover([each for each in recovered if not self._has_failed(os.path.dirname(each[1]))])
         for each in usable(self.data_directories):
             with suppress(OSError):
                 self.placement.measured(each.path, *room(each.path))
@@ -330,8 +337,11 @@ class LogManager:
         topic_id_of: Callable[[str, int], UUID | None] | None,
         *,
         late: bool,
-    ) -> None:
-        """Load the logs of one data directory, which has these `names`. Raises StorageError."""
+    ) -> list[Recovered]:
+        """Load the logs of one data directory, which has these `names`, or return those that have to be recovered after
+        a power loss, for `_recover`. Raises StorageError.
+        """
+        recovered: list[Recovered] = []
         configs: dict[str, LogConfig] = {}
         context = with_cleaned(self._context(data_directory.path, now_ms), data_directory.path)
         for name in names:
@@ -363,7 +373,26 @@ class LogManager:
                 continue
             if key[0] not in configs:
                 configs[key[0]] = config_of(key[0])
-            self._load_one(key, path, configs[key[0]], context)
+            if context.power_lost and not context.clean:
+                recovered.append((key, path, self._loading.late(key, path, configs.__getitem__, context)))
+            else:
+                self._load_one(key, path, configs[key[0]], context)
+        return recovered
+
+    def _recover(self, recovered: Sequence[Recovered]) -> None:
+        """Recover logs after a power loss, in threads for each disk."""
+        jobs = [(os.path.dirname(path), load) for _, path, load in recovered]
+        results = self._run_all(jobs, self.settings.recovery_threads)
+        for (key, path, _), found in zip(recovered, results, strict=True):
+            if self.on_progress is not None:
+                self.on_progress(len(self.logs))
+            if isinstance(found, Log):
+                self._loading.adopt(found)
+                self._add(key, found)
+            elif isinstance(found, (StorageError, OSError, ValueError)):
+                self._take_offline(key, path, found)
+            else:
+                raise found
 
     def _unload(self, data_directory: DataDirectory) -> None:
         """The disk of a data directory has failed while its logs were loaded."""

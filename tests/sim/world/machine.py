@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broker_cy.config import BrokerConfig
 from broker_cy.core.randomness import Randomness
@@ -19,6 +19,7 @@ from broker_cy.network.sockets import Buffers
 from broker_cy.server.controller_lifecycle import ControllerServer
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.storage.data_directory import DataDirectory
+from broker_cy.storage.jobs import run_inline
 from tests.sim.world import blocking, disks
 from tests.sim.world.checks import check_partitions
 from tests.sim.world.clock import MachineClock
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tests.sim.world.network import Listening
     from tests.sim.world.world import World
 
+T = TypeVar("T")
 # Turns between two checks of the coordinators, and of the state that a start would find, also while the disk fails.
 COORDINATORS_EVERY, RELOADS_EVERY, RELOADS_EVERY_BROKEN = 10, 500, 10
 # A clean stop may take this long, and a broker that failed to start is started again after this time.
@@ -479,3 +481,6 @@ class Machine:
             self.world.at(self.world.time.now_us + self.draw.randint(1, delay_us), run)
 
         return Workers(workers_max, start)
+
+    def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
+        return run_inline(jobs, threads)
