@@ -438,6 +438,10 @@ class LogManager:
             self._short_of_room[key] = partition.path
         elif log is None:
             self._take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
+        elif self._has_failed(partition.root):
+            # The worker has found it in the page cache, or before the disk failed.
+            log_flush.mark_closed(log)
+            self.offline[key] = f"the data directory {partition.root} failed while the log was opened"
         else:
             self._loading.adopt(log)
             self._add_late(key, log)

@@ -14,7 +14,7 @@ import pytest
 from broker_cy.storage import checkpoints, directory_failures, offset_checkpoints
 
 from .batches import SMALL, fill, overwrite
-from .managing import TOPIC_ID, open_manager, with_cleaner
+from .managing import TOPIC_ID, HeldJobs, open_manager, with_cleaner
 
 
 def filled(*paths: Path) -> list[str]:
@@ -120,6 +120,26 @@ def test_logs_that_were_not_open_when_the_disk_failed(tmp_path: Path) -> None:
     assert manager.offline == {("t", 1): f"the data directory {paths[1]} failed: [Errno 5] Input/output error"}
     manager.opener.start()
     assert (list(manager.logs), dict(manager.unopened)) == ([("t", 0)], {})
+    manager.crash()
+
+
+def test_a_log_that_is_opened_while_the_disk_fails(tmp_path: Path) -> None:
+    """If this fails, a log that a worker could still read from the page cache is served on a dead disk."""
+    paths = tmp_path / "a", tmp_path / "b"
+    filled(*paths)
+    jobs = HeldJobs()
+    manager = open_manager(*paths, config=SMALL, late=True, jobs=jobs)
+    jobs.held.clear()
+    opened: list[Any] = []
+    manager.on_opened = opened.append
+    manager.opener.ask(("t", 1))
+    manager.failures.fail(manager.data_directories[1], OSError(errno.EIO, "Input/output error"))
+    assert (opened, list(manager.unopened)) == ([], [("t", 0), ("t", 1)])
+    while jobs.held:
+        jobs.held.pop(0)()
+    assert opened == [("t", 1)]
+    assert manager.logs == {}
+    assert manager.offline == {("t", 1): f"the data directory {paths[1]} failed while the log was opened"}
     manager.crash()
 
 
