@@ -123,15 +123,18 @@ class DataDirectory:
         """Return whether the directory has a meta.properties."""
         return os.path.exists(f"{self.path}/{META_PROPERTIES}")
 
+    def names(self) -> list[str]:
+        """All names in the directory, sorted. Raises DirectoryUnavailable."""
+        try:
+            return sorted(os.listdir(self.path))
+        except OSError as error:
+            raise DirectoryUnavailable(f"data directory {self.path} cannot be read: {error.strerror}") from error
+
     def partitions(self) -> list[str]:
         """Names of the directories of partitions in use, sorted; the metadata log is one. Raises
         DirectoryUnavailable.
         """
-        try:
-            names = sorted(os.listdir(self.path))
-        except OSError as error:
-            raise DirectoryUnavailable(f"data directory {self.path} cannot be read: {error.strerror}") from error
-        return [name for name in names if parse_partition(name) and os.path.isdir(f"{self.path}/{name}")]
+        return [name for name in self.names() if parse_partition(name) and os.path.isdir(f"{self.path}/{name}")]
 
     def refuse_logs_without_meta(self) -> None:
         """Raise DataDirectoryError if there are logs, because logs of an unknown cluster must not get a new cluster

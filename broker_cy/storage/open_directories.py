@@ -207,7 +207,7 @@ def _open(directory: DataDirectory, content: Content | OSError) -> None:
         try:
             directory.lock()
             directory.read_meta()
-            directory.partitions()
+            directory.names()
         except DirectoryUnavailable as error:
             directory.close()
             directory.failure = str(error)
