@@ -319,3 +319,40 @@ def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
     finally:
         node.close()
         kafka.close()
+
+
+def test_each_shard_uses_all_disks(tmp_path: Path) -> None:
+    """If this fails, shards use only the first disk of a host; or the host does not start when another disk is
+    missing, or makes its directories on the disk below the mount point.
+    """
+    paths = tmp_path / "node/data", tmp_path / "node/more"
+    node = ShardedNode(tmp_path / "node", settings={"log.dirs": ",".join(map(str, paths))})
+    try:
+        node.start()
+        make_topic(node, "singles", 8, 1)
+        places = {
+            each.name: (shard, number)
+            for number, path in enumerate(paths)
+            for shard in range(node.count)
+            for each in path.glob(f"shard-{shard}/singles-*")
+        }
+        assert sorted(places.values()) == sorted(2 * [(shard, number) for shard in (0, 1) for number in (0, 1)])
+        send(node, "singles", [b"a"], next(int(name[8:]) for name, place in places.items() if place[1] == 0))
+        assert node.stop() == 0
+        paths[1].rename(tmp_path / "away")
+        node.restart()
+        kept = sorted(int(name[8:]) for name, place in places.items() if place[1] == 0)
+        until(lambda: led(node, "singles") == kept, "the partitions of the other disk", WAIT_S, 0.1)
+        assert not paths[1].exists()
+        assert node.stop() == 0
+        (tmp_path / "away").rename(paths[1])
+        node.restart()
+        until(lambda: led(node, "singles") == list(range(8)), "all partitions", WAIT_S, 0.1)
+        assert node.stop() == 0
+    finally:
+        node.close()
+
+
+def led(node: ShardedNode, topic: str) -> list[int]:
+    """The partitions with a leader."""
+    return sorted(part.partition_index for part in topics(node.port)[topic].partitions if part.leader_id >= 0)

@@ -54,7 +54,9 @@ LOST = "its log may be in /b, which is offline: the disk failed"
     ],
 )
 def test_the_log_that_is_not_replaced(image: PartitionImage, is_start: bool, reason: str | None) -> None:
-    """If this fails, a replica whose disk has failed may lead without any record; or a new topic is not created."""
+    """If this fails, a replica whose disk has failed may lead without any record (KAFKA-16234, KAFKA-16157); or a
+    partition that is new to a broker with a failed disk is not created on its other disks (KAFKA-10314).
+    """
     directories = [DataDirectory("/a"), DataDirectory("/b")]
     directories[0].directory_id = A
     # Its meta.properties cannot be read.
