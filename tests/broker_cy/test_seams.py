@@ -194,6 +194,8 @@ DISK_MODULES = {
             "log_flush",
             "log_loader",
             "metadata_check",
+            "moves.future_replica",
+            "moves.replica_moves",
             "noted_state",
             "open_directories",
             "recovery",
