@@ -1,4 +1,6 @@
-"""One group: members with their assignment, lag of each partition in records and in time; reset, delete."""
+"""One group: members with their assignment, lag of each partition in records and in time; reset, delete; release,
+reject and redrive records in flight.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, STREAMS, GroupMember, StreamsFacts
+from broker_cy.admin.share_records import EVERY_OFFSET, by_partition
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.share_records import Wanted, plan_redrive, plan_share_records, redrive_form
 from broker_cy.console.columns import groups, in_flight
 from broker_cy.console.feed_values import GroupView as Answer
 from broker_cy.console.members import MemberRow, TaskRow, group_facts, holder_name, member_rows, task_rows
@@ -25,6 +29,7 @@ from broker_cy.console.rows import LagRow, catch_up_text, lag_rows
 from broker_cy.console.session import now_ms
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import count, duration
+from broker_cy.wire.share_operations import OperatorAction
 
 
 def _member(row: MemberRow) -> GroupMember:
@@ -114,13 +119,20 @@ class GroupView(View):
     time, and its trend. `tab` switches between the tables.
 
 The time lag is the age of the first record that the group has not read. `=`: the timestamp of that record comes from
-the broker's event of the commit (`__cluster_events`). `~`: the timestamp was just read from the log."""
-    CHANGES = frozenset({"reset", "delete", "forget"})
+the broker's event of the commit (`__cluster_events`). `~`: the timestamp was just read from the log.
+
+The records in flight of a share group can be changed, those that are marked, or the one under the cursor: *release*
+ends their locks, so that other members get them; *reject* archives them; *redrive* delivers archived ones again, or
+copies them to a topic. In the table of the members, *release* means all that the member holds."""
+    CHANGES = frozenset({"reset", "delete", "forget", "release", "reject", "redrive"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "messages", "Records", id="group.messages"),
         Binding("b", "rebalances", "Rebalances", id="group.rebalances"),
         Binding("r", "reset", "Reset", id="group.reset"),
         Binding("x", "forget", "Delete offsets", id="group.forget"),
+        Binding("u", "release", "Release", id="group.release"),
+        Binding("a", "reject", "Reject", id="group.reject"),
+        Binding("w", "redrive", "Redrive", id="group.redrive"),
         Binding("ctrl+d", "delete", "Delete", id="group.delete"),
     ]
     DEFAULT_CSS = """
@@ -182,6 +194,7 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
             noun="range",
             title="Records in flight",
             sort="Partition",
+            can_mark=True,
             id="in-flight",
         )
         yield Grid[LagRow](
@@ -197,6 +210,10 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
     @property
     def _lag_grid(self) -> Grid[Any]:
         return self.query_one("#lag", Grid)
+
+    @property
+    def _flight_grid(self) -> Grid[Any]:
+        return self.query_one("#in-flight", Grid)
 
     def connect(self) -> None:
         feed = self.session.group(self.group_id)
@@ -216,7 +233,7 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
         tasks = self.query_one("#tasks", Grid)
         tasks.display = group.group_type == STREAMS
         tasks.set_rows(task_rows(group))
-        flight = self.query_one("#in-flight", Grid)
+        flight = self._flight_grid
         flight.display = view.in_flight is not None
         if view.in_flight is not None:
             flight.set_rows(list(in_flight.run_rows(view.in_flight, group)))
@@ -229,6 +246,8 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("messages", "forget") and (not self.query("#lag") or self._lag_grid.selected is None):
+            return False
+        if action in ("release", "reject", "redrive") and not (self.query("#in-flight") and self._flight_grid.display):
             return False
         return super().check_action(action, parameters)
 
@@ -266,6 +285,36 @@ the broker's event of the commit (`__cluster_events`). `~`: the timestamp was ju
             return await plan_delete_offsets(self.client, self.command, self.group_id, keys)
 
         self.act(plan, then=self._lag_grid.marks.clear)
+
+    def _change(self, action: OperatorAction, wanted: Wanted, member_id: str = "") -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_share_records(self.client, self.command, self.group_id, action, wanted, member_id)
+
+        self.act(plan, then=self._flight_grid.marks.clear)
+
+    def _chosen(self) -> Wanted:
+        """The records of the ranges that are marked, or of the one under the cursor."""
+        runs = [row.run for row in self._flight_grid.chosen]
+        return by_partition((run.partition, run.first_offset, run.last_offset) for run in runs)
+
+    def action_release(self) -> None:
+        members = self.query_one("#members", Grid)
+        if self.focused is members and members.selected is not None:
+            partitions = sorted(row.part.partition for row in self._lag_grid.rows)
+            member_id = members.selected.member.member_id
+            self._change(OperatorAction.RELEASE, dict.fromkeys(partitions, EVERY_OFFSET), member_id)
+        else:
+            self._change(OperatorAction.RELEASE, self._chosen())
+
+    def action_reject(self) -> None:
+        self._change(OperatorAction.REJECT, self._chosen())
+
+    def action_redrive(self) -> None:
+        self.act(
+            lambda values: plan_redrive(self.client, self.command, self.group_id, values),
+            form=redrive_form(self.group_id, self._chosen()),
+            then=self._flight_grid.marks.clear,
+        )
 
     def action_delete(self) -> None:
         async def plan(values: Mapping[str, Any]) -> Plan:

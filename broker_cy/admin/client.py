@@ -33,6 +33,7 @@ from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.scram_users import ScramUserCalls
 from broker_cy.admin.share_offsets import ShareOffsetCalls
+from broker_cy.admin.share_records import ShareRecordCalls
 from broker_cy.admin.throttles import ThrottleCalls
 from broker_cy.admin.tokens import TokenCalls
 from broker_cy.admin.topic_log import LogSettings, Take, TopicLog
@@ -96,6 +97,7 @@ class AdminClient:
         self.groups = GroupCalls(caller, groups)
         self.group_offsets = GroupOffsetCalls(caller, groups)
         self.share_offsets = ShareOffsetCalls(caller, groups)
+        self.share_records = ShareRecordCalls(caller)
         self.positions = PositionCalls(self.groups, self.group_offsets, self.share_offsets)
         self.reset = ResetCalls(self.groups, self.positions, self.offsets)
         self.log_dirs = LogDirCalls(caller)

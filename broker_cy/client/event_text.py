@@ -36,6 +36,7 @@ from broker_cy.metrics.events import (
     RecordsDeleted,
     ScramUsersChanged,
     ShareLeaderChanged,
+    ShareRecordsChanged,
     Stamped,
     StaticReplacement,
     StreamsStatus,
@@ -130,6 +131,10 @@ def line_of(event: Event) -> str:
             return f"{event.before} -> {plural(event.after, 'partition')}"
         case RecordsDeleted():
             return f"partition {event.partition}: log start {count(event.before)} -> {count(event.after)}"
+        case ShareRecordsChanged():
+            who = f" of member {event.member_id}" if event.member_id else ""
+            where = f"{event.topic}-{event.partition}, offsets {event.first_offset} to {event.last_offset}"
+            return clean(f"{event.action} of {plural(event.records, 'record')}{who}: {where}")
         case ConfigChanged():
             changes = (f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in event.changes)
             return clean(f"{event.resource_type.lower()}: {'; '.join(changes)}")
@@ -253,7 +258,7 @@ def topics_of(event: Event) -> frozenset[str]:
             return frozenset(name.rpartition("-")[0] for name in event.partitions)
         case ConfigChanged():
             return frozenset({event.resource} if event.resource_type == "topic" else ())
-        case TopicCreated() | TopicDeleted() | PartitionsAdded() | RecordsDeleted():
+        case TopicCreated() | TopicDeleted() | PartitionsAdded() | RecordsDeleted() | ShareRecordsChanged():
             return frozenset({event.topic})
         case AccessDenied():
             return frozenset({event.resource} if event.resource_type == "TOPIC" else ())

@@ -32,6 +32,7 @@ from broker_cy.commands.context import (
     yes_option,
 )
 from broker_cy.commands.group_description import group_fields, print_group
+from broker_cy.commands.group_records import redrive, reject, release
 from broker_cy.commands.output import confirm, plain, print_json
 from broker_cy.commands.topics import match_option
 from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
@@ -48,6 +49,7 @@ examples:
   broker-cy groups list --state Stable --json
   broker-cy groups describe billing
   broker-cy groups in-flight checkout --json
+  broker-cy groups release checkout --member till-3
   broker-cy groups reset billing --to-time 2026-01-31T12:00 --topic orders:0-3
   broker-cy groups reset billing --shift-by -100 --dry-run
   broker-cy groups reset billing-test --from-group billing --yes
@@ -120,7 +122,12 @@ _STEPS: Final[tuple[Column[ResetStep], ...]] = (
 
 @click.group("groups", epilog=EPILOG)
 def command() -> None:
-    """List, describe, reset and delete groups."""
+    """List, describe, reset and delete groups, and change the records in flight of share groups."""
+
+
+command.add_command(release)
+command.add_command(reject)
+command.add_command(redrive)
 
 
 @command.command("list", epilog=EPILOG)

@@ -24,6 +24,7 @@ from broker_cy.metrics.events import (
     LoginFailed,
     RecordsDeleted,
     ScramUsersChanged,
+    ShareRecordsChanged,
     Stamped,
     TopicDeleted,
     TransactionTimedOut,
@@ -85,7 +86,7 @@ def tone_of(event: Event) -> Tone:
     """Return the tone of an event."""
     if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted | LoginFailed | AccessDenied):
         return Tone.WARN
-    if isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged):
+    if isinstance(event, AclsCreated | AclsDeleted | ScramUsersChanged | ShareRecordsChanged):
         return Tone.WARN
     match event:
         case DelegationTokensChanged():

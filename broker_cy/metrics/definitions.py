@@ -293,15 +293,16 @@ _TABLE: tuple[Metric, ...] = (
         "counter",
         ("group", "cause"),
         "Records that are not delivered again although no member accepted them: `reject`, `limit` (of deliveries),"
-        " `missing` (no longer in the log), `aborted` (transaction). For the 100 share groups with most causes.",
+        " `missing` (no longer in the log), `aborted` (transaction), `operator`. For the 100 share groups with most"
+        " causes.",
     ),
     Metric(
         "broker_cy_share_group_returned_records_total",
         "counter",
         ("group", "cause"),
         "Records that became available again after a delivery: by `release`, `timeout` of their lock, the end of the"
-        " `session`, or because another broker became the `leader` (counted by the former one, unless it failed). For"
-        " the same share groups.",
+        " `session`, an `operator`, the `redrive` of archived ones, or because another broker became the `leader`"
+        " (counted by the former one, unless it failed). For the same share groups.",
     ),
     # storage
     Metric("broker_cy_fetches_from_memory_total", "counter", (), "Fetches whose records were all in the page cache."),

@@ -312,6 +312,29 @@ class RecordsDeleted(Event):
 
 
 @dataclass(slots=True)
+class ShareRecordsChanged(Event):
+    """An operator changed records of a share group in flight. `action` is release (they are available again, or
+    archived after their last delivery), reject (archived) or redrive (archived records are available again). The
+    `records` are between the two offsets. `member_id`: only those that this member had locked; empty: of any member.
+    """
+
+    TYPE: ClassVar[str] = "share_records_changed"
+    group: str = ""
+    topic: str = ""
+    partition: int = 0
+    action: str = ""
+    records: int = 0
+    first_offset: int = 0
+    last_offset: int = 0
+    member_id: str = ""
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
 class ConfigChange:
     """One setting; `before` or `after` is None if it was not set before or is not set now."""
 
@@ -755,6 +778,7 @@ EVENTS: dict[str, type[Event]] = {
         TopicDeleted,
         PartitionsAdded,
         RecordsDeleted,
+        ShareRecordsChanged,
         ConfigChanged,
         BrokerStarted,
         BrokerStopped,

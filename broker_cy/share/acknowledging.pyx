@@ -8,14 +8,6 @@ from broker_cy.share.share_partition cimport SharePartition
 from broker_cy.core.errors import ErrorCode
 from broker_cy.share.state_write import AcknowledgeError, StateWrite
 
-cdef enum:
-    # Kafka's ids of acknowledge types.
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
 INVALID_RECORD_STATE = ErrorCode.INVALID_RECORD_STATE
 INVALID_REQUEST = ErrorCode.INVALID_REQUEST
 
@@ -236,6 +228,10 @@ cdef bint settle(SharePartition partition, int64_t first, int64_t last, bint is_
         elif run.flags & EXPIRED:
             partition.unlock(run)
             partition.release_state(run)
+        elif run.holder == 0:
+            index = cut_at_start(partition, index)
+            run = partition.runs.at(index)
+            undo_operation(partition, run)
         else:
             partition.set_state(run, ACQUIRED)
             if partition.next_deadline_ms == 0 or run.deadline_ms < partition.next_deadline_ms:
@@ -246,3 +242,12 @@ cdef bint settle(SharePartition partition, int64_t first, int64_t last, bint is_
         index += 1
     partition.runs.join(first, last)
     return has_any
+
+
+cdef void undo_operation(SharePartition partition, Run* run) noexcept:
+    """Take back the tentative state that an operator gave to records without a lock (operating.operate)."""
+    if run.state == AVAILABLE:
+        run.deliveries -= 1
+        partition.set_state(run, ARCHIVED)
+    elif run.last >= partition.start_offset:
+        partition.set_state(run, AVAILABLE)

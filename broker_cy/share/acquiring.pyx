@@ -11,6 +11,8 @@ cdef enum:
     THROTTLED_DELIVERIES_MIN = 2
     # From this limit on, a record is delivered alone on its last attempt.
     ALONE_LIMIT_MIN = 3
+    # Records that an operator redrives may have been delivered any number of times.
+    SHIFT_MAX = 62
 
 
 # One call of `acquire`.
@@ -175,7 +177,7 @@ cdef bint acquire_part(
             is_full = True
         if run.deliveries >= throttled_from and most < 0:
             # Each further attempt halves the number of records, from the batch's on.
-            most = max(1, (batch_last - batch_first + 1) >> (run.deliveries - throttled_from + 1))
+            most = max(1, (batch_last - batch_first + 1) >> min(run.deliveries - throttled_from + 1, <int>SHIFT_MAX))
         # As in Kafka, records that were acquired before the first throttled one may exceed `most`, and then it is no limit.
         if count < most <= count + records:
             records = most - count

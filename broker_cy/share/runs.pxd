@@ -9,7 +9,7 @@ cdef enum:
 
 cdef enum:
     BATCH_START = 1                 # the first run of a batch
-    PENDING = 2                     # `state` is tentative until the write of it ends; it was ACQUIRED by `holder` before
+    PENDING = 2                     # `state` is tentative until the write of it ends; it was ACQUIRED by `holder` before, if any
     EXPIRED = 4                     # the lock ended while the run was PENDING
     STAYS = 8                       # archived while it was PENDING: it stays so even if the write fails
 

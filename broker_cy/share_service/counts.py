@@ -11,6 +11,7 @@ from typing import Final
 from broker_cy.metrics.histogram import Histogram
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.state_write import AcknowledgeType, StateWrite
+from broker_cy.wire.share_operations import OperatorAction
 
 _ARCHIVED: Final = 4
 _ARCHIVING: Final = (AcknowledgeType.GAP, AcknowledgeType.REJECT)
@@ -30,6 +31,7 @@ class Archived(Enum):
     MISSING = "missing"
     # Of an aborted transaction.
     ABORTED = "aborted"
+    OPERATOR = "operator"
 
 
 class Returned(Enum):
@@ -40,6 +42,9 @@ class Returned(Enum):
     SESSION = "session"
     # The next leader takes locked records for available ones, and does not count their delivery.
     LEADER = "leader"
+    OPERATOR = "operator"
+    # An operator made archived records available again.
+    REDRIVE = "redrive"
 
 
 class GroupCounts:
@@ -118,6 +123,15 @@ class ShareCounts:
     def released(self, group_id: str, write: StateWrite) -> None:
         self.released_by_sessions += _records(write)
         self._given_back(group_id, write, Returned.SESSION)
+
+    def operated(self, group_id: str, action: OperatorAction, write: StateWrite) -> None:
+        """An operator has changed records."""
+        if action is OperatorAction.RELEASE:
+            self._given_back(group_id, write, Returned.OPERATOR)
+        elif action is OperatorAction.REJECT:
+            self._group(group_id).archived[Archived.OPERATOR] += _records(write)
+        else:
+            self._group(group_id).returned[Returned.REDRIVE] += _records(write)
 
     def dropped(self, group_id: str, share: SharePartition, held: int, cause: Returned) -> None:
         """Keep the counts of a share partition that this broker no longer serves, while members held records of it."""

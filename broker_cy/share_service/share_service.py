@@ -115,7 +115,7 @@ class ShareService:
         """Return a share partition, which may still be loading, and its partition. Raises KafkaError."""
         share = self.table.get(key)
         try:
-            partition = self._leading(key.topic)
+            partition = self.leading(key.topic)
         except KafkaError:
             self._drop(self.table.keys_of(key.topic))
             raise
@@ -139,7 +139,7 @@ class ShareService:
         places = self._partitions.by_id.get(topic.topic_id.bytes, ())
         return places[topic.partition] if 0 <= topic.partition < len(places) else None
 
-    def _leading(self, topic: TopicPartition) -> Partition:
+    def leading(self, topic: TopicPartition) -> Partition:
         """Return the partition, which this broker leads. Raises KafkaError."""
         partition = self._place(topic)
         if partition is None:
@@ -274,7 +274,7 @@ class ShareService:
             known[1][fetch] = None
             return
         try:
-            partition = self._leading(topic)
+            partition = self.leading(topic)
         except KafkaError:
             # The fetch gets the error with its answer.
             return
@@ -286,7 +286,7 @@ class ShareService:
         """A partition has new records, or another role."""
         if not is_served:
             try:
-                self._leading(topic)
+                self.leading(topic)
             except KafkaError:
                 self._drop(self.table.keys_of(topic))
                 return
@@ -329,20 +329,21 @@ class ShareService:
                 self.counts.acknowledged(group_id, batches, None)
             else:
                 waiting[topic] = write, self.loop.create_future()
-                self._write(key, share, write, settled(waiting[topic][1]))
+                self.write(key, share, write, settled(waiting[topic][1]))
         for topic, (write, future) in waiting.items():
             results[topic] = await future
             if results[topic] is None:
                 self.counts.acknowledged(group_id, wanted[topic], write)
         return results
 
-    def _write(
+    def write(
         self,
         key: ShareKey,
         share: SharePartition,
         write: StateWrite,
         done: Callable[[KafkaError | None], None] | None = None,
     ) -> None:
+        """Persist new states of records, and call `done(error)` at the end."""
         writes = self._writes.get(key)
         if writes is None:
             writes = self._writes[key] = StateWrites(key, self.persister, self._written)
@@ -370,7 +371,7 @@ class ShareService:
         self._locks.arm(key, share.next_deadline_ms)
         if write is not None:
             self.counts.expired(key.group_id, write)
-            self._write(key, share, write)
+            self.write(key, share, write)
             self._resume(self.table.wake(key))
 
     # ---- sessions
@@ -396,7 +397,7 @@ class ShareService:
                 share = self.table.get(key)
                 if share is not None:
                     self.counts.released(key.group_id, write)
-                    self._write(key, share, write)
+                    self.write(key, share, write)
             if closed.is_group_empty:
                 self._configs.pop(closed.key.group_id, None)
                 self._drop(self.table.keys_of_group(closed.key.group_id), Returned.SESSION)
@@ -424,7 +425,7 @@ class ShareService:
     def _check(self, topic: TopicPartition) -> None:
         """Drop the share partitions of a partition that this broker no longer leads."""
         try:
-            self._leading(topic)
+            self.leading(topic)
         except KafkaError:
             self._drop(self.table.keys_of(topic))
 

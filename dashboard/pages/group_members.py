@@ -25,6 +25,7 @@ from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
 from dashboard.components.panel import table
 from dashboard.context import Context
+from dashboard.pages.group_records import member_buttons, record_buttons, run_id
 from dashboard.pages.groups import seen_view
 
 
@@ -185,7 +186,7 @@ class TopologyTable(GroupChannel, TableChannel[Subtopology]):
 
 @channel("group-in-flight")
 class InFlight(GroupChannel, TableChannel[in_flight.RunRow]):
-    """The records of a share group that are delivered and not finished."""
+    """The records of a share group that are delivered and not finished, and archived ones after those."""
 
     SUBJECT = frozenset({"group"})
     SORT = "partition"
@@ -213,7 +214,7 @@ class InFlight(GroupChannel, TableChannel[in_flight.RunRow]):
         return Health(health.age_ms, "No broker reports records in flight (brokercy.metrics.listener).", True)
 
     def row_id(self, row: in_flight.RunRow) -> str:
-        return f"{row.run.partition} {row.run.first_offset}"
+        return run_id(row)
 
     def row_text(self, row: in_flight.RunRow) -> str:
         return f"{row.run.partition} {row.run.state} {row.holder or ''}"
@@ -247,8 +248,10 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
             cluster=cluster,
             params=subject,
             noun="member",
+            can_mark=kind == SHARE,
             height_rows=6,
             empty="The group has no members.",
+            actions=member_buttons(subject["group"]) if kind == SHARE else (),
         )
     ]
     if kind == SHARE:
@@ -260,9 +263,11 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
                 cluster=cluster,
                 params=subject,
                 noun="range",
+                can_mark=True,
                 height_rows=8,
                 empty="No records are in flight.",
                 note="At the last attempt, records without an acknowledgement are archived when their lock ends.",
+                actions=record_buttons(subject["group"]),
             )
         )
     if kind == STREAMS:

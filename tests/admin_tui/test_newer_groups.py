@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.admin.share_in_flight import GroupInFlight
+from broker_cy.wire.share_operations import OperatorAction
 from tests.admin_tui.conftest import Terminal, drive
 from tests.support.fake_cluster import FakePool
 from tests.support.fake_groups import FakeGroups, in_flight
@@ -89,6 +90,43 @@ def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypat
         await terminal.shows("1: 2, 2: 2, 5: 2", "3 rejected", "40 released")
         await terminal.command("group billing")
         await terminal.hides("Records in flight")
+
+    drive("127.0.0.1:1", job, size=SIZE)
+
+
+def test_records_in_flight_are_released_rejected_and_redriven(
+    groups: FakeGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, an operator sees records that hang, and has to leave the console to free them."""
+
+    async def report(*_: object) -> GroupInFlight:
+        return in_flight()
+
+    monkeypatch.setattr("broker_cy.console.session.in_flight_of", report)
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("group checkout")
+        await terminal.shows("Records in flight", "acquired, last attempt")
+        terminal.app.screen.query_one("#in-flight").focus()
+        await terminal.press("u")
+        await terminal.shows("2 records: available again at once", "groups release checkout", "orders:0:40-41")
+        await terminal.press("right", "enter")
+        await terminal.shows("released 2 records of group checkout")
+        await terminal.press("down", "a")
+        await terminal.shows("archived, and not delivered to the group again", "orders:0:42-43")
+        await terminal.press("escape")
+        await terminal.press("w")
+        await terminal.shows("Copy to topic", "orders:0:42-43")
+        await terminal.fill(topic="")
+        await terminal.shows("delivered to the group again, at least once")
+        await terminal.press("escape")
+        terminal.app.screen.query_one("#members").focus()
+        await terminal.press("u")
+        await terminal.shows("--member s-0")
+        await terminal.press("escape")
+        assert groups.changed == [(OperatorAction.RELEASE, 0, [(40, 41)], "")]
+        await terminal.command("group billing")
+        await terminal.hides("Redrive")
 
     drive("127.0.0.1:1", job, size=SIZE)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from broker_cy.share import acknowledging, acquiring
+from broker_cy.share import acknowledging, acquiring, operating
 from broker_cy.share.sessions import Closed, SessionKey, ShareSession, ShareSessions, TopicPartition
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey, SharePartitions
 from broker_cy.share.state_write import AcknowledgeType, StateWrite
+from broker_cy.wire.share_operations import OperatorAction
 from tests.sim.defects import Patch, Planter
 
 
@@ -178,6 +179,47 @@ def acknowledgements_count_without_a_lock(patch: Patch) -> None:
     patch.setattr(acknowledging, "acknowledge", acknowledge)
 
 
+def redriven_records_keep_their_count(patch: Patch) -> None:
+    """A record that an operator redrives is written with the delivery count that it had, so that the share coordinator
+    keeps it archived, and the next leader does not deliver it.
+    """
+    right = operating.operate
+
+    def operate(partition: SharePartition, action: int, *rest: Any) -> tuple[StateWrite | None, int, int]:
+        write, records, archived = right(partition, action, *rest)
+        if write is not None and action == OperatorAction.REDRIVE:
+            batches = tuple((first, last, count - 1, state) for first, last, count, state in write.batches)
+            write = write._replace(batches=batches)
+        return write, records, archived
+
+    patch.setattr(operating, "operate", operate)
+
+
+def rejections_are_not_persisted(patch: Patch) -> None:
+    """A record that an operator rejected is available at the next leader."""
+    right = operating.operate
+
+    def operate(partition: SharePartition, action: int, *rest: Any) -> tuple[StateWrite | None, int, int]:
+        write, records, archived = right(partition, action, *rest)
+        if write is not None and action == OperatorAction.REJECT:
+            write = write._replace(batches=tuple((first, last, count, 0) for first, last, count, _ in write.batches))
+        return write, records, archived
+
+    patch.setattr(operating, "operate", operate)
+
+
+def operators_change_locks_of_others(patch: Patch) -> None:
+    """Records are released for all members, although the operator named one that holds nothing of them."""
+    right = operating.operate
+
+    def operate(
+        partition: SharePartition, action: int, member_id: str | None, ranges: Any, is_preview: bool
+    ) -> tuple[StateWrite | None, int, int]:
+        return right(partition, action, None if is_preview else member_id, ranges, is_preview)
+
+    patch.setattr(operating, "operate", operate)
+
+
 DEFECTS: tuple[Planter, ...] = (
     ended_locks_are_lost_during_a_write,
     locks_of_released_records_run_on,
@@ -194,4 +236,7 @@ DEFECTS: tuple[Planter, ...] = (
     persisted_acknowledgements_are_undone,
     released_records_are_archived,
     acknowledgements_count_without_a_lock,
+    redriven_records_keep_their_count,
+    rejections_are_not_persisted,
+    operators_change_locks_of_others,
 )

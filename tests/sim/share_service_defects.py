@@ -128,6 +128,16 @@ def fenced_writes_keep_the_share_partition(patch: Patch) -> None:
     patch.setattr(SharePartitions, "drop", lambda self, key: self.wake(key))
 
 
+def operators_are_answered_before_the_write(patch: Patch) -> None:
+    """An operator is told that records were rejected, and they come again because the write failed."""
+
+    def settled(future: Any) -> Any:
+        future.set_result(None)
+        return lambda error: None
+
+    patch.setattr("broker_cy.share_service.operations.settled", settled)
+
+
 DEFECTS: tuple[Planter, ...] = (
     new_records_wake_no_fetch,
     new_records_wake_fetches_of_full_partitions,
@@ -141,4 +151,5 @@ DEFECTS: tuple[Planter, ...] = (
     acknowledgements_are_answered_before_the_write,
     writes_overtake_each_other,
     fenced_writes_keep_the_share_partition,
+    operators_are_answered_before_the_write,
 )

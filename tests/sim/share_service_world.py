@@ -1,6 +1,7 @@
 """The world of the share service simulation: the service and the handlers of one broker, with one share group on one
 partition, on a real log. Members send requests, hang, die and come back on other connections; the share coordinator
-answers late, with errors, or executes a write and loses the answer; the partition moves to another leader and back.
+answers late, with errors, or executes a write and loses the answer; the partition moves to another leader and back; an
+operator changes records in flight.
 
 The world keeps the records that members were given and that were settled, apart from the service, and compares both
 after each step. tests/sim/share_world.py has the state machines alone, with more turns of the log.
@@ -31,6 +32,7 @@ from broker_cy.storage.log_deletion import delete_records_before
 from broker_cy.wire import messages as m
 from broker_cy.wire.records import Record, encode_batch
 from tests.sim.real_partitions import Partitions
+from tests.sim.share_service_operator import Operator
 
 GROUP, NAME, TOPIC_ID = "g", "t", UUID(int=1)
 TOPIC = TopicPartition(TOPIC_ID, 0)
@@ -121,6 +123,8 @@ class CountingService(ShareService):
 class World:
     """`root` is an empty directory."""
 
+    group_id, topic_id = GROUP, TOPIC_ID
+
     def __init__(self, seed: int, root: str) -> None:
         self.rng = random.Random(seed)
         self.store = Partitions(root, {NAME: 1})
@@ -164,6 +168,7 @@ class World:
         self.failed_ms = -LOCK_MS
         self.end = 0
         self.counts = dict.fromkeys(("delivered", "settled", "redelivered", "moves", "refused"), 0)
+        self.operator = Operator(self)
         self._produce()
 
     def image(self) -> Any:
@@ -177,12 +182,16 @@ class World:
             brokers={},
         )
 
+    @property
+    def share(self) -> SharePartition | None:
+        return self.service.table.get(KEY)
+
     # ---- steps
 
     def step(self) -> None:
         acts = {
             self._request: 20, self._answer: 20, self.loop.turn: 20, self._produce: 5, self._tick: 6, self._die: 2,
-            self._disconnect: 3, self._close: 2, self._move: 2, self._move_log_start: 1,
+            self._disconnect: 3, self._close: 2, self._move: 2, self._move_log_start: 1, self.operator.act: 2,
         }  # fmt: skip
         self.rng.choices(list(acts), list(acts.values()))[0]()
         self.check()
@@ -392,16 +401,18 @@ class World:
     def _delivered(self, member: Member, acquired: list[tuple[int, int, int]], *, is_gone: bool) -> None:
         now_ms = self.service.now_ms()
         for first, last, count in acquired:
-            assert count <= self.limit, f"offsets {first} to {last} are delivered the {count}th time of {self.limit}"
             for offset in range(first, last + 1):
+                redrives = self.operator.redrives.get(offset, 0)
+                most = self.limit + 2 * redrives
+                assert count <= most, f"offset {offset} is delivered the {count}th time of {most}"
                 assert offset not in self.settled, f"{offset} is delivered after its acknowledgement was answered"
                 holder, until = self.locks.get(offset, (member, 0))
                 assert until <= now_ms or holder.name == member.name, f"{holder.name} has the lock of {offset}"
                 self.deliveries[offset] = self.deliveries.get(offset, 0) + 1
-                assert self.deliveries[offset] <= self.limit, f"offset {offset} is delivered too often"
+                assert self.deliveries[offset] <= self.limit + redrives, f"offset {offset} is delivered too often"
                 self.counts["delivered"] += 1
                 self.counts["redelivered"] += count > 1
-                if count == self.limit:
+                if count >= self.limit:
                     self.excused.add(offset)
                 if not is_gone:
                     self.locks[offset] = (member, now_ms + LOCK_MS)

@@ -1,6 +1,6 @@
 """The world of the share simulation: one share group on one partition, with members that fetch, acknowledge, hang, die
 and come back on another connection; a log that grows, is compacted and loses its start; a share coordinator whose
-writes succeed, fail, or succeed without an answer; and leaders that change.
+writes succeed, fail, or succeed without an answer; leaders that change; and an operator (share_operator).
 
 The world knows what clients were told, and compares it with the share partition after each step.
 """
@@ -18,6 +18,7 @@ from broker_cy.share.sessions import Closed, SessionKey, ShareSessions, TopicPar
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey, SharePartitions
 from broker_cy.share.state_write import AcknowledgeError, AcknowledgeType, StateWrite
+from tests.sim.share_operator import Operator
 
 ACQUIRED = 1
 LOCK_MS = 100
@@ -58,11 +59,12 @@ class Store:
 
 
 class Sent(NamedTuple):
-    """A write under way, and the records that its acknowledgement settles."""
+    """A write under way, the records that its answer settles, and those that the group gets again after it."""
 
     partition: SharePartition
     write: StateWrite
     settles: frozenset[int]
+    owes: frozenset[int]
 
 
 class Member:
@@ -75,6 +77,8 @@ class Member:
 
 
 class World:
+    key = KEY
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.now_ms = 1
@@ -94,14 +98,15 @@ class World:
         # The lock of an offset: its member, and when it ends. Only while the client has not answered.
         self.locks: dict[int, tuple[Member, int]] = {}
         self.deliveries: dict[int, int] = {}
-        self.counts = dict.fromkeys(("delivered", "settled", "redelivered", "leaders", "waits"), 0)
+        self.counts = dict.fromkeys(("delivered", "settled", "redelivered", "leaders", "waits", "operated"), 0)
+        self.operator = Operator(self)
         self._produce()
 
     def step(self) -> None:
         acts = {
             self._fetch: 10, self._acknowledge: 10, self._end_write: 12, self._produce: 4, self._tick: 4,
             self._close: 1, self._die: 1, self._disconnect: 2, self._stray: 1,
-            self._move_log_start: 1, self._compact: 1, self._lead: 1,
+            self._move_log_start: 1, self._compact: 1, self._lead: 1, self.operator.act: 3,
         }  # fmt: skip
         self.rng.choices(list(acts), list(acts.values()))[0]()
         self.check()
@@ -201,16 +206,19 @@ class World:
         return partition.can_acquire() and partition.next_fetch_offset() < self.end
 
     def _deliver(self, member: Member, first: int, last: int, count: int) -> None:
-        assert count <= self.limit, f"offsets {first} to {last} are delivered the {count}th time of {self.limit}"
         for offset in range(first, last + 1):
+            limit = self.limit + self.operator.attempts(offset)
+            most = limit + self.operator.attempts(offset)
+            assert count <= most, f"offset {offset} is delivered the {count}th time of {most}"
             assert offset not in self.settled, f"offset {offset} is delivered after its acknowledgement was answered"
             holder, until = self.locks.get(offset, (member, 0))
             assert until <= self.now_ms, f"offset {offset} is delivered while {holder.key.member_id} has its lock"
             self.deliveries[offset] = self.deliveries.get(offset, 0) + 1
-            assert self.deliveries[offset] <= self.limit, f"offset {offset} is delivered too often"
+            assert self.deliveries[offset] <= limit, f"offset {offset} is delivered too often"
+            self.operator.owed.discard(offset)
             self.counts["delivered"] += 1
             self.counts["redelivered"] += count > 1
-            if count == self.limit:
+            if count >= self.limit:
                 self.excused.add(offset)
             self.locks[offset] = (member, self.now_ms + LOCK_MS)
             member.held.add(offset)
@@ -246,7 +254,7 @@ class World:
             if kind == AcknowledgeType.RENEW and lock is not None and lock[0] is member:
                 self.locks[offset] = (member, self.now_ms + LOCK_MS)
                 member.held.add(offset)
-        self._send(partition, write, settles)
+        self.send(partition, write, settles)
 
     def _stray(self) -> None:
         """A request for records that the member does not hold, also below the first ones in flight."""
@@ -289,7 +297,7 @@ class World:
             partition = self.table.get(KEY)
             for _key, write in self.table.release(closed):
                 assert partition is not None
-                self._send(partition, write, frozenset())
+                self.send(partition, write)
             self.locks = {
                 offset: lock for offset, lock in self.locks.items() if lock[0].key.member_id != closed.key.member_id
             }
@@ -298,9 +306,15 @@ class World:
 
     # ---- the share coordinator
 
-    def _send(self, partition: SharePartition, write: StateWrite | None, settles: frozenset[int]) -> None:
+    def send(
+        self,
+        partition: SharePartition,
+        write: StateWrite | None,
+        settles: frozenset[int] = frozenset(),
+        owes: frozenset[int] = frozenset(),
+    ) -> None:
         if write is not None:
-            self.sent.append(Sent(partition, write, settles))
+            self.sent.append(Sent(partition, write, settles, owes))
 
     def _end_write(self, fate: str = "") -> None:
         if not self.sent:
@@ -310,6 +324,7 @@ class World:
         is_current = fate == "failed" or self.store.write(sent.write)
         if fate == "written" and is_current:
             self.settled |= sent.settles
+            self.operator.owed |= sent.owes
             self.counts["settled"] += len(sent.settles)
             wakes = acknowledging.written(sent.partition, sent.write)
         else:
@@ -328,7 +343,7 @@ class World:
         write = acknowledging.expire(partition, self.now_ms)
         self._check_locks(partition)
         if write is not None:
-            self._send(partition, write, frozenset())
+            self.send(partition, write)
             self._serve_all(self.table.wake(KEY))
 
     # ---- what must hold
@@ -353,7 +368,9 @@ class World:
             return
         in_log = {offset for base, last in self.log for offset in range(base, last + 1) if offset >= self.log_start}
         for offset in range(self.verified, partition.start_offset):
-            assert offset in self.settled | self.excused or offset not in in_log, f"the start offset passes {offset}"
+            if offset in in_log:
+                assert offset in self.settled | self.excused, f"the start offset passes {offset}"
+                self.operator.check(offset)
         self.verified = max(self.verified, partition.start_offset)
         assert not waiting or not self._is_ready(partition), f"{waiting} wait although there are records"
 

@@ -13,6 +13,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.codec import Message
+from broker_cy.wire.share_operations import Changed, OperatorAction, changed_tags, read_operation
 from tests.support.fake_cluster import VERSIONS, FakeCluster, Part
 
 COORDINATOR = 1
@@ -139,7 +140,7 @@ class FakeGroups(FakeCluster):
         **VERSIONS, ApiKey.FIND_COORDINATOR: 6, ApiKey.LIST_GROUPS: 5, ApiKey.DESCRIBE_GROUPS: 6,
         ApiKey.CONSUMER_GROUP_DESCRIBE: 1, ApiKey.SHARE_GROUP_DESCRIBE: 1, ApiKey.STREAMS_GROUP_DESCRIBE: 0,
         ApiKey.OFFSET_FETCH: 9, ApiKey.LIST_OFFSETS: 9, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
-        ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0, ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0, ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0, ApiKey.SHARE_ACKNOWLEDGE: 2,
     }  # fmt: skip
 
     def __init__(self) -> None:
@@ -150,6 +151,9 @@ class FakeGroups(FakeCluster):
         self.streams = streams_group()
         self.share = {TopicPartition(ORDERS, 0): (40, 12), TopicPartition(ORDERS, 1): (-1, -1)}
         self.ends = 60
+        self.changes_records = True
+        # Changes of records in flight: (action, partition, ranges, member id).
+        self.changed: list[tuple[OperatorAction, int, list[tuple[int, int]], str]] = []
 
     def on_ListGroups(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
         listed = messages.ListGroupsResponse.ListedGroup
@@ -283,6 +287,29 @@ class FakeGroups(FakeCluster):
                 for name in sorted(names)
             ]
         )
+
+    def on_ShareAcknowledge(self, request: messages.ShareAcknowledgeRequest) -> messages.ShareAcknowledgeResponse:
+        """An operator's change: two records of each range in partitions 0 and 1, one of them at its last delivery."""
+        answer = messages.ShareAcknowledgeResponse
+        operation = read_operation(request._unknown_tags)
+        if operation is None or not self.changes_records:
+            return answer(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND, responses=[], node_endpoints=[])
+        responses = []
+        for topic in request.topics:
+            parts = []
+            for part in topic.partitions:
+                result = answer.PartitionData(partition_index=part.partition_index)
+                ranges = [(batch.first_offset, batch.last_offset) for batch in part.acknowledgement_batches]
+                if part.partition_index > 1:
+                    result.error_code, result.error_message = ErrorCode.INVALID_RECORD_STATE, "nothing is in flight"
+                else:
+                    is_release = operation.action is OperatorAction.RELEASE
+                    result._unknown_tags = changed_tags(Changed(2 * len(ranges), int(is_release)))
+                    if not operation.is_preview:
+                        self.changed.append((operation.action, part.partition_index, ranges, request.member_id or ""))
+                parts.append(result)
+            responses.append(answer.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=parts))
+        return answer(responses=responses, node_endpoints=[])
 
 
 def in_flight(brokers: tuple[int, ...] = (1,)) -> GroupInFlight:

@@ -22,6 +22,8 @@ _CAUSES: Final[Mapping[str, str]] = {
     "timeout": "lock ended",
     "session": "session ended",
     "leader": "leader changed",
+    "operator": "by operators",
+    "redrive": "redriven",
 }
 
 
@@ -33,10 +35,10 @@ class RunRow(NamedTuple):
 
 
 def run_rows(flight: GroupInFlight, group: GroupDescription) -> Iterator[RunRow]:
-    """Yield a row for each run that is not finished. A member that has left is shown by its id."""
+    """Yield a row for each run that is not acknowledged. A member that has left is shown by its id."""
     names = {member.member_id: holder_name(member) for member in group.members}
     for run in flight.runs:
-        if run.is_unfinished:
+        if run.state != "acknowledged":
             yield RunRow(run, None if run.member_id is None else names.get(run.member_id, run.member_id))
 
 

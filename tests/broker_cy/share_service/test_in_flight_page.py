@@ -49,8 +49,9 @@ def test_the_page_has_holders_locks_and_causes(tmp_path: Path, monkeypatch: pyte
             ]
             assert 50_000 < runs[0]["lock_left_ms"] <= 60_000
             assert runs[1]["lock_left_ms"] is None
-            assert page["archived"] == {"reject": 1, "limit": 0, "missing": 0, "aborted": 0}
-            assert page["returned"] == {"release": 1, "timeout": 0, "session": 0, "leader": 0}
+            assert page["archived"] == {"reject": 1, "limit": 0, "missing": 0, "aborted": 0, "operator": 0}
+            causes = ("timeout", "session", "leader", "operator", "redrive")
+            assert page["returned"] == {"release": 1} | dict.fromkeys(causes, 0)
 
             monkeypatch.setattr(pages, "RUNS_MAX", 2)
             (partition,) = json.loads(await pages.in_flight_page(broker.share, "g"))["partitions"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from broker_cy.admin.share_in_flight import GroupInFlight
+from broker_cy.client.errors import ClientError
 from dashboard.pages.groups import _seen_in_flight
-from dashboard.security.roles import EVERYTHING, Scope
+from dashboard.security.roles import EVERYTHING, Role, Scope
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, VIEWER, Desk
 from tests.support.fake_cluster import FakePool
@@ -79,9 +81,10 @@ def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypat
         rows = await desk.rows("group-in-flight", group="checkout")
         shown = {key: (row["state"], row["deliveries"], row["holder"], row["lock"]) for key, row in rows.items()}
         assert shown == {
-            "orders-0 40": ("acquired", "1", "till-0", "21.0 s"),
-            "orders-0 44": ("available", "2", "-", "-"),
-            "payments-1 7": ("acquired, last attempt", "5", "gone", "21.0 s"),
+            "orders-0 40-41": ("acquired", "1", "till-0", "21.0 s"),
+            "orders-0 42-43": ("archived", "3", "-", "-"),
+            "orders-0 44-45": ("available", "2", "-", "-"),
+            "payments-1 7-8": ("acquired, last attempt", "5", "gone", "21.0 s"),
         }
         facts = {name: value for name, value, _ in (await desk.state("group-facts", group="checkout"))["facts"]}
         assert facts["in flight"] == "6"
@@ -112,6 +115,57 @@ def test_no_records_in_flight_are_told_apart_from_no_report(
         assert looker.is_absent is not is_reported
 
     drive("127.0.0.1:1", job, ADMIN)
+
+
+def test_records_in_flight_are_released_rejected_and_redriven(groups: FakeGroups) -> None:
+    """If this fails, an operator sees records that hang, and has to leave the dashboard to free them."""
+
+    async def job(desk: Desk) -> None:
+        rows = ["orders-0 40-41", "orders-0 42-43"]
+        plan = (await desk.open("release-share-records", rows=rows, group="checkout"))["plan"]
+        assert plan["changes"] == ["orders-0, offsets 40 to 43: 2 records; 1 of them archived, after the last delivery"]
+        assert "groups release checkout --records orders:0:40-43" in plan["command"]
+        assert (await desk.execute(plan))["said"] == "released 2 records of group checkout"
+        plan = (await desk.open("reject-share-records", rows=rows[:1], group="checkout"))["plan"]
+        assert plan["destructive"]
+        assert (await desk.execute(plan))["said"] == "rejected 2 records of group checkout"
+        form = (await desk.open("redrive-share-records", rows=rows[1:], group="checkout"))["form"]
+        assert [field["value"] for field in form["fields"]] == ["orders:0:42-43", ""]
+        answer = await desk.plan("redrive-share-records", {}, rows=rows[1:], group="checkout")
+        assert (await desk.execute(answer["plan"]))["said"] == "redrove 2 records of group checkout"
+        plan = (await desk.open("release-member-records", rows=["s-0"], group="checkout"))["plan"]
+        await desk.execute(plan)
+        assert [(action.name, partition, member) for action, partition, _, member in groups.changed] == [
+            ("RELEASE", 0, ""), ("REJECT", 0, ""), ("REDRIVE", 0, ""), ("RELEASE", 0, "s-0"), ("RELEASE", 1, "s-0"),
+        ]  # fmt: skip
+        with pytest.raises(ClientError, match="2 members are marked"):
+            await desk.open("release-member-records", rows=["s-0", "s-1"], group="checkout")
+        with pytest.raises(ClientError, match="two offsets are expected"):
+            await desk.open("reject-share-records", rows=["orders-0"], group="checkout")
+
+    drive("127.0.0.1:1", job, ADMIN)
+
+
+def test_records_in_flight_of_others_cannot_be_changed(groups: FakeGroups) -> None:
+    """If this fails, a user changes records of topics or groups that it may not see, or without the role."""
+
+    async def refused(desk: Desk) -> None:
+        for act in ("release-share-records", "reject-share-records", "redrive-share-records"):
+            with pytest.raises(ClientError):
+                await desk.open(act, rows=["orders-0 40-41"], group="checkout")
+        with pytest.raises(ClientError):
+            await desk.open("release-member-records", rows=["s-0"], group="checkout")
+        assert groups.changed == []
+
+    async def limited(desk: Desk) -> None:
+        values = {"records": "orders:0:1", "topic": "payments"}
+        with pytest.raises(ClientError):
+            await desk.plan("redrive-share-records", values, group="checkout")
+        await refused(desk)
+
+    drive("127.0.0.1:1", refused, VIEWER)
+    scope = Scope(topics=("payments",), groups=EVERYTHING)
+    drive("127.0.0.1:1", limited, replace(ADMIN, role=Role.OPERATOR, scope=scope))
 
 
 def test_records_in_flight_of_hidden_topics_are_hidden() -> None:
