@@ -86,7 +86,8 @@ class Chart(Widget):
             return Strip([Segment(text, axis)]).adjust_cell_length(width, base)
         plot = width - _AXIS_WIDTH
         if y == height - 1:
-            back = f"-{duration(min(len(self._values), plot * self._share(plot)) * self._interval_ms)}"
+            # The time of the left edge. A short history starts right of it, under its first column.
+            back = f"-{duration(plot * self._share(plot) * self._interval_ms)}"
             foot = f"{back:<{max(1, plot - 3)}}now"
             return Strip([Segment(" " * _AXIS_WIDTH + foot, axis)]).adjust_cell_length(width, base)
         columns, _ = self.columns_of(self._values, plot)

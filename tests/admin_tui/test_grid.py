@@ -135,6 +135,28 @@ def test_a_chart_never_hides_a_value_nor_overflows() -> None:
     assert Chart.columns_of([], 10) == ([], 1)
 
 
+def test_a_column_of_a_chart_is_at_its_time_on_the_axis() -> None:
+    """If this fails, a short history appears to begin with an outage, or a peak is read at a wrong time."""
+
+    class Shown(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Chart("In", str)
+
+    async def inside() -> tuple[str, str]:
+        # The border takes two columns and the labels ten, so that 28 are left for values.
+        async with Shown().run_test(size=(40, 12)) as pilot:
+            chart = pilot.app.query_one(Chart)
+            chart.set_values([1.0] * 61, interval_ms=1_000)
+            await pilot.pause()
+            bars, foot = ("".join(part.text for part in chart.render_line(chart.size.height - up)) for up in (2, 1))
+            return bars[10:], foot[10:]
+
+    bars, foot = asyncio.run(inside())
+    # 61 values of a second in columns of three: the oldest is 21 columns from the right, and the edge is at 28 * 3 s.
+    assert bars == " " * 7 + "█" * 21
+    assert foot == "-1 m 24 s" + " " * 16 + "now"
+
+
 class Drawing(Grid[tuple[int, str]]):
     """Counts the lines that are drawn."""
 
