@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey
 from broker_cy.share_service.counts import GroupCounts, add_archived
+from broker_cy.share_service.leader_changes import ACQUIRED
 
 if TYPE_CHECKING:
     from broker_cy.share_service.share_service import ShareService
 
-STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 4: "archived"}
+STATES: Final = {0: "available", ACQUIRED: "acquired", 2: "acknowledged", 4: "archived"}
 UNFINISHED: Final = frozenset({"available", "acquired"})
 
 
@@ -56,13 +57,6 @@ def most_in_flight(service: ShareService, limit: int) -> list[tuple[ShareKey, st
     found = [(share.unfinished_records, key) for key in service.table if (share := service.table.get(key)) is not None]
     largest = heapq.nlargest(limit, (each for each in found if each[0]))
     return [(key, name, records) for records, key in largest if (name := service.topic_name(key.topic)) is not None]
-
-
-def held_records(share: SharePartition) -> int:
-    """The number of records of a share partition that members hold. A state that is being persisted counts as it is to
-    be.
-    """
-    return sum(last - first + 1 for first, last, state, _, _, _, _ in share.in_flight() if STATES[state] == "acquired")
 
 
 class GroupFlight:

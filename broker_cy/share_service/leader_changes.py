@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Event, HeldRecords, ShareLeaderChanged
+from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey
+
+# The state of records that a member holds.
+ACQUIRED: Final = 1
+
+
+def held_records(share: SharePartition) -> int:
+    """The number of records of a share partition that members hold. A state that is being persisted counts as it is to
+    be.
+    """
+    return sum(last - first + 1 for first, last, state, _, _, _, _ in share.in_flight() if state == ACQUIRED)
 
 
 class LeaderChanges:

@@ -24,8 +24,7 @@ from broker_cy.share.share_partitions import ShareKey, SharePartitions
 from broker_cy.share.state_write import AcknowledgeError, StateWrite, is_fencing
 from broker_cy.share_service.advance_wait import AdvanceWait
 from broker_cy.share_service.counts import Returned, ShareCounts
-from broker_cy.share_service.inspection import held_records
-from broker_cy.share_service.leader_changes import LeaderChanges
+from broker_cy.share_service.leader_changes import LeaderChanges, held_records
 from broker_cy.share_service.loading import load
 from broker_cy.share_service.lock_timer import LockTimer
 from broker_cy.share_service.share_fetch import FetchRequest, FetchResult, Pause, ShareFetch

@@ -5,22 +5,26 @@ what is named live.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
-from broker_cy.coordinator.streams.configure import ConfiguredTopology
+from broker_cy.coordinator.streams.configure import ConfiguredTopology, Status
 from broker_cy.coordinator.streams.member import HeldTasks, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology
-
-if TYPE_CHECKING:
-    from broker_cy.coordinator.streams.status import Reported
 
 NO_TOPOLOGY_VALIDATED: Final = -1
 
 Task = tuple[str, int]
+
+
+class Reported(NamedTuple):
+    """The statuses of the last event of a group, and its time (monotonic)."""
+
+    statuses: tuple[tuple[Status, str], ...]
+    at_ms: int
 
 
 class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):

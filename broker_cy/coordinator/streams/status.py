@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.journal import Noted
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams.configure import Status
-from broker_cy.coordinator.streams.group import StreamsGroup
+from broker_cy.coordinator.streams.group import Reported, StreamsGroup
 from broker_cy.coordinator.streams.internal_topics import MemberRights, create_missing
 from broker_cy.coordinator.streams.member import StreamsMember
 from broker_cy.core.step import Now
@@ -16,13 +16,6 @@ from broker_cy.metrics.events import GroupStatus, StreamsStatus
 
 # Members with other rights get other texts: then the text changes with each heartbeat.
 TEXT_INTERVAL_MS: Final = 60_000
-
-
-class Reported(NamedTuple):
-    """The statuses of the last event of a group, and its time (monotonic)."""
-
-    statuses: tuple[tuple[Status, str], ...]
-    at_ms: int
 
 
 def status_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID, uuid5
 
 from broker_cy.core.logs import facts
@@ -16,9 +16,34 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.moves.replica_moves import RETRY_MS
 
 if TYPE_CHECKING:
-    from broker_cy.storage.log_manager import LogManager
+    from broker_cy.storage.cleaner.log_cleaner import LogCleaner
+    from broker_cy.storage.data_directory import DataDirectory
+    from broker_cy.storage.directory_failures import DirectoryFailures
+    from broker_cy.storage.flushers import Flushers
+    from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+    from broker_cy.storage.placement import Placement
+    from broker_cy.storage.removal import Removal
+    from broker_cy.storage.truncations import Truncations
 
 logger = logging.getLogger(__name__)
+
+
+class Managed(Protocol):
+    """The parts of the log manager that moves use."""
+
+    data_directories: list[DataDirectory]
+    logs: dict[TopicPartition, Log]
+    offline: dict[TopicPartition, str]
+    cleaner: LogCleaner | None
+    checkpoints: OffsetCheckpoints
+    failures: DirectoryFailures
+    flusher: Flushers
+    placement: Placement
+    removal: Removal
+    truncations: Truncations
+    on_placed: Callable[[str, int], None]
+
+    def rename_unused(self, path: str, delay_ms: int = 0) -> None: ...
 
 
 class LogMoves:
@@ -26,7 +51,7 @@ class LogMoves:
     name the new one.
     """
 
-    def __init__(self, manager: LogManager, workers: DiskWorkers) -> None:
+    def __init__(self, manager: Managed, workers: DiskWorkers) -> None:
         self._manager = manager
         self._workers = workers
         self._copies = 0
