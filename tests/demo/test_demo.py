@@ -68,7 +68,7 @@ async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int]
     """Return committed offsets and lag by group, and the rebalances so far."""
     async with AdminClient(bootstrap, timeout_s=30) as client:
         lags = (await client.lag.of([QUICK.group_id, SLOW.group_id])).whole()
-        committed = {name: sum(part.committed for part in lag.partitions) for name, lag in lags.items()}
+        committed = {name: sum(part.committed or 0 for part in lag.partitions) for name, lag in lags.items()}
         span = await client.events.span(Start.earliest())
         entries = await client.events.read_range(span.start, span.end) or []
         told = [entry.item.event for entry in entries if entry.item is not None]
