@@ -100,11 +100,18 @@ class ShareGroups:
     ) -> list[Response.DescribeShareGroupOffsetsResponseTopic]:
         """The start offsets of the partitions of these topics, by name, and the number of records that the group has
         still to finish (KIP-1226). As in Kafka, a partition has no error if the share coordinator cannot be asked, or
-        if it does not exist: it has no start offset.
+        if it does not exist: it has no start offset. Kafka answers that after it has asked the coordinator five times,
+        15 s later; here a partition without metadata is not asked for.
         """
         topics = self._image().topics
-        ids = {name: topic.topic_id for name in wanted if (topic := topics.by_name(name)) is not None}
-        places = [TopicPlace(name, partition) for name in ids for partition in wanted[name]]
+        known = {name: topic for name in wanted if (topic := topics.by_name(name)) is not None}
+        ids = {name: topic.topic_id for name, topic in known.items()}
+        places = [
+            TopicPlace(name, partition)
+            for name, topic in known.items()
+            for partition in wanted[name]
+            if partition in topic.partitions
+        ]
         keys = {place: SharePartitionKey(group_id, ids[place.topic], place.partition) for place in places}
         reads = await asyncio.gather(*(self._persister.read_summary(key) for key in keys.values()))
         found = dict(zip(keys, reads, strict=True))

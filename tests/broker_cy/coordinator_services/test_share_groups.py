@@ -29,9 +29,11 @@ class Persister:
     def __init__(self) -> None:
         self.summaries: dict[int, SummaryRead] = {}
         self.asked: list[tuple[object, ...]] = []
+        self.read: list[int] = []
         self.code = ErrorCode.NONE
 
     async def read_summary(self, key: SharePartitionKey) -> SummaryRead:
+        self.read.append(key.partition)
         return self.summaries.get(key.partition, SummaryRead(start_offset=-1))
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Outcome:
@@ -148,6 +150,15 @@ def test_missing_topics_have_no_offsets(f: Fixture) -> None:
     assert (topic.topic_name, topic.topic_id.int) == ("missing", 0)
     assert [(each.partition_index, each.start_offset, each.lag) for each in topic.partitions] == [(3, -1, -1)]
     assert f.calls.asked == []
+
+
+def test_missing_partitions_are_not_asked_for(f: Fixture) -> None:
+    """If this fails, an administrator who names a partition that does not exist waits 15 s: the request to the share
+    coordinator is repeated, since a partition that was just created may be unknown there.
+    """
+    f.persister.summaries[0] = SummaryRead(state_epoch=2, start_offset=10)
+    assert f.lags(0, 4) == {0: (10, 0, -1, ErrorCode.NONE), 4: (-1, 0, -1, ErrorCode.NONE)}
+    assert f.persister.read == [0]
 
 
 def test_state_that_is_there_is_kept_if_that_is_asked_for(f: Fixture) -> None:
