@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -56,3 +57,30 @@ def test_the_tools_of_kafka_work(share_broker: Target) -> None:
     # The persisted start offset is one write behind; the lag knows the finished records after it.
     rows = [line.split() for line in shown if line.startswith(GROUP)]
     assert [(row[1], row[2], row[5]) for row in rows] == [(topic, str(partition), "0") for partition in range(2)]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_the_verifiable_share_consumer_acknowledges_each_record(share_broker: Target, mode: str) -> None:
+    """If this fails, the program of Kafka's system tests does not get each record once, or cannot acknowledge it."""
+    topic = new_topic(share_broker, 2)
+    for partition in range(2):
+        send(share_broker, topic, [b"%d" % number for number in range(300)], partition)
+    shown = run(
+        share_broker,
+        "VerifiableShareConsumer",
+        *("--topic", topic, "--group-id", f"verifiable-{mode}", "--max-messages", "600"),
+        *("--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest"),
+    )
+    events = [json.loads(line) for line in shown]
+    assert events[-1]["name"] == "shutdown_complete"
+    for name in ("records_consumed", "offsets_acknowledged"):
+        found = [
+            (part["partition"], offset)
+            for event in events
+            if event["name"] == name
+            for part in event["partitions"]
+            for offset in part["offsets"]
+        ]
+        assert sorted(found) == [(partition, offset) for partition in range(2) for offset in range(300)]
+    assert all(event.get("success", True) for event in events)
