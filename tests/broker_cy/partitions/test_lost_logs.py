@@ -37,7 +37,10 @@ LOST = "its log may be in /b, which is offline: the disk failed"
 @pytest.mark.parametrize(
     ("image", "is_start", "reason"),
     [
-        (part(A), True, None),
+        (part(A), False, None),
+        # Its log is missing: the report that it was moved to the other disk may be under way.
+        (part(A), True, LOST),
+        (part(A, isr=(2,)), True, None),
         (part(B), True, LOST),
         (part(B), False, LOST),
         # Another broker's report, or a directory that was offline earlier and has another id by now.
