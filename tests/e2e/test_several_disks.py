@@ -34,6 +34,8 @@ SETTINGS = {
     # A disk is replaced: the replicas there must come back without an operator.
     "broker.heartbeat.interval.ms": "500",
 }
+# A request that was sent before the in-sync set changed is answered late.
+RETRIES_SOON = {"request.timeout.ms": 2_000}
 
 
 def places(*paths: Path, topic: str = "t") -> dict[str, int]:
@@ -158,7 +160,7 @@ def test_a_node_loses_and_gets_a_disk(disk: list[DyingDirectory], tmp_path: Path
         disk[0].die()
         until(lambda: 1 not in {led_by(nodes, nodes[1].port)[each] for each in lost}, "other leaders", WAIT_S)
         for index in range(PARTITIONS):
-            send(cast("Target", nodes[1]), "t", [b"without the disk"], index)
+            send(cast("Target", nodes[1]), "t", [b"without the disk"], index, **RETRIES_SOON)
         until(lambda: in_sync_of(nodes[1].port, 1) == set(range(PARTITIONS)) - lost, "the other replicas", WAIT_S)
         assert victim.alive()
         # The disk is gone at the next start.
