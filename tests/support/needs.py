@@ -52,7 +52,7 @@ jq = _mark(_program("jq", "jq"))
 make = _mark(_program("make", "make"))
 prlimit = _mark(_program("prlimit", "util-linux"))
 compiler = _mark(_program("cc", "gcc") and _program("gcc", "gcc"))
-librdkafka_suite = _mark(_program("cargo", "cargo") or _program("make", "make") or _program("g++", "g++"))
+librdkafka_suite = _mark(_program("npm", "npm") or _program("make", "make") or _program("g++", "g++"))
 """The programs that compile librdkafka's own tests."""
 ansible = _mark(
     None
