@@ -29,12 +29,12 @@ class Producers(TableChannel[Row]):
     SORT = "partition"
     COLUMNS = (
         table_column(transactions.PARTITION, 100),
-        table_column(transactions.PARTITION_PRODUCER_ID, 140),
+        table_column(transactions.PARTITION_PRODUCER_ID, 120),
         table_column(transactions.EPOCH, 90),
         table_column(transactions.LAST_SEQUENCE, 130),
         table_column(transactions.LAST_WRITE, 190, is_flex=True),
-        table_column(transactions.IDLE, 120),
-        table_column(transactions.START_OFFSET, 150, hint="First offset of the open transaction; opens its record"),
+        table_column(transactions.IDLE, 100),
+        table_column(transactions.START_OFFSET, 120, hint="First offset of the open transaction; opens its record"),
         table_column(transactions.COORDINATOR_EPOCH, 150),
     )
 

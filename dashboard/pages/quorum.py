@@ -143,7 +143,7 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
                 QuorumReplicas.COLUMNS,
                 cluster=cluster,
                 rows=REPLICAS_SHOWN,
-                note="Behind: records of the metadata log that a replica lacks.",
+                note="Lag: records of the metadata log that a replica lacks.",
                 actions=[
                     act_button("Add voter", "add-voter", role=Role.ADMIN),
                     act_button("Remove voter", "remove-voter", role=Role.ADMIN, destructive=True),

@@ -219,7 +219,7 @@ def layout(
     apis = (
         table("APIs", "apis", Apis.COLUMNS, cluster=cluster, params=one, noun="API", height_rows=ROWS_HIGH,
               note="Over the last ten seconds. p99 and Max are those of the worst second, at most 1/16 too high. "
-                   "The wait of a Fetch for records is not counted as latency. A name links to its phases.")
+                   "The latency of a Fetch includes its wait for records. A name links to its phases.")
         if is_live
         else table("APIs", "apis-range", ApisOfRange.COLUMNS, cluster=cluster, params=chosen, noun="API",
                    height_rows=ROWS_HIGH, note="Over the range: mean rates, the highest rate, the mean of all "

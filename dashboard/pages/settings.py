@@ -95,10 +95,10 @@ class Settings(OfResource, TableChannel[ConfigEntry]):
     SUBJECT = frozenset({*KINDS, "own"})
     SORT = "name"
     COLUMNS = (
-        table_column(columns.SETTING, 300),
-        table_column(columns.VALUE, 260, is_flex=True),
+        table_column(columns.SETTING, 405),
+        table_column(columns.VALUE, 220, is_flex=True),
         table_column(columns.SOURCE, 110),
-        Column("default", "Default", lambda row: Cell(clean(default_of(row)), Tone.MUTED), width=200),
+        Column("default", "Default", lambda row: Cell(clean(default_of(row)), Tone.MUTED), width=190),
         Column("changed", "Change", lambda row: "restart" if row.is_read_only else "at once",
                lambda row: row.is_read_only, width=90, hint="restart: only in the broker's configuration file"),
     )  # fmt: skip

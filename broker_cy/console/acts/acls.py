@@ -59,7 +59,7 @@ def new_acl_form(like: Binding | None = None) -> Form:
         [
             Field("permission", "Permission", parse_permission, "allow", choices=("allow", "deny")),
             Field("principal", "Principal", parse_principal, like.principal if like else "", "User:alice, or User:*"),
-            Field("operation", "Operation", parse_operation, hint="read, write, describe, .., or all"),
+            Field("operation", "Operation", parse_operation, hint="read, write, describe … or all"),
             Field(
                 "resource",
                 "Resource",
@@ -157,8 +157,8 @@ def explain_form(asked: Mapping[str, str] | None = None) -> Form:
         "Explain a decision",
         [
             Field("principal", "Principal", parse_principal, texts.get("principal", ""), "User:alice"),
-            Field("operation", "Operation", _one_operation, texts.get("operation", ""), "read, write, describe, .."),
-            Field("resource", "Resource", parse_resource, texts.get("resource", ""), RESOURCE_HELP),
+            Field("operation", "Operation", _one_operation, texts.get("operation", ""), "read, write, describe …"),
+            Field("resource", "Resource", parse_resource, texts.get("resource", ""), "topic:orders, or cluster"),
             Field("host", "Host", parse_host, texts.get("host", WILDCARD), "an IP address, or * for any"),
         ],
         note="Decided here, from the current ACLs. Brokers do not list super users, who may do everything.",
