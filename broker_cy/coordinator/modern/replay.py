@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
-from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS, EpochGroup, EpochMember, ModernGroup
+from broker_cy.coordinator.modern.group import (
+    NO_ASSIGNMENT_EPOCH,
+    UNKNOWN_TIME_MS,
+    EpochGroup,
+    EpochMember,
+    ModernGroup,
+)
 from broker_cy.coordinator.modern.records import KEY_TYPES, GroupRecords
 from broker_cy.coordinator.records import KeyType
 from broker_cy.core.step import UNCHANGED, Before
@@ -25,9 +31,6 @@ T = TypeVar("T")
 # Applies the record at an offset, which may belong to the transaction of a producer: table, offset, producer id, key,
 # value.
 Change = Callable[[Any, int, int, bytes, bytes | None], Before]
-
-# The epoch of the target after a tombstone of its record.
-TARGET_DELETED_EPOCH: Final = -1
 
 
 # ---- state that a record replaced ----
@@ -238,7 +241,8 @@ class ModernReplay(Generic[E, T]):
         before = EpochsBefore.of(group)
         group.shown = None
         if value is None:
-            group.assignment_epoch, group.assigned_at_ms = TARGET_DELETED_EPOCH, UNKNOWN_TIME_MS
+            # As in a new group, which this one is if its own tombstone was compacted away: another group has its id.
+            group.assignment_epoch, group.assigned_at_ms = NO_ASSIGNMENT_EPOCH, UNKNOWN_TIME_MS
         else:
             data, _ = codec.decode_versioned(self.records.target_epoch_value, value)
             group.assignment_epoch, group.assigned_at_ms = data.assignment_epoch, data.assignment_timestamp

@@ -110,6 +110,6 @@ def test_the_tombstones_of_a_group_leave_nothing_that_kafka_refuses() -> None:
     assert [int.from_bytes(record.key[:2], "big") for record in found] == [14, 13, 12, 10, 15, 11]
     for record in found[:-1]:
         h.machine.apply(20, -1, *record)
-    assert (group(h).members, group(h).target, group(h).assignment_epoch) == ({}, {}, -1)
+    assert (group(h).members, group(h).target, group(h).assignment_epoch) == ({}, {}, 1)
     h.machine.apply(30, -1, *found[-1])
     assert not h.machine.groups
