@@ -27,10 +27,16 @@ def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
     hasher.update(_text(topic.name))
     count = len(topic.partitions)
     hasher.update(_I32.pack(count))
+    # A topic has many partitions, on few sets of brokers.
+    of_brokers: dict[tuple[int, ...], bytes] = {}
+    parts: list[bytes] = []
     for index in range(count):
-        hasher.update(_I32.pack(index))
-        for rack in sorted(_racks(topic.partitions[index].replicas, image), key=_units):
-            hasher.update(_I32.pack(len(_units(rack)) // 2) + _text(rack))
+        replicas = topic.partitions[index].replicas
+        racks = of_brokers.get(replicas)
+        if racks is None:
+            racks = of_brokers[replicas] = _racks(replicas, image)
+        parts += (_I32.pack(index), racks)
+    hasher.update(b"".join(parts))
     return _signed(hasher.intdigest())
 
 
@@ -42,9 +48,11 @@ def group_hash(hashes: Mapping[str, int]) -> int:
     return _signed(xxhash.xxh3_64_intdigest(b"".join(_I64.pack(hashes[name]) for name in ordered)))
 
 
-def _racks(replicas: Iterable[int], image: MetadataImage) -> list[str]:
+def _racks(replicas: Iterable[int], image: MetadataImage) -> bytes:
+    """What the racks of a partition add to the hash."""
     brokers = (image.brokers.get(replica) for replica in replicas)
-    return [broker.rack for broker in brokers if broker is not None and broker.rack is not None]
+    racks = [broker.rack for broker in brokers if broker is not None and broker.rack is not None]
+    return b"".join(_I32.pack(len(_units(rack)) // 2) + _text(rack) for rack in sorted(racks, key=_units))
 
 
 def _units(text: str) -> bytes:
