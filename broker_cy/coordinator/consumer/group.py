@@ -176,8 +176,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         return not self.by_name and all(count == 1 for count in self.by_regex.values())
 
     def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members with a preference want; `default` if none has one."""
-        return max(self.assignors, key=self.assignors.__getitem__) if self.assignors else default
+        """The assignor that most members with a preference want; `default` if none has one. A tie goes to "uniform",
+        as in Kafka: any coordinator gets the same one.
+        """
+        return max(sorted(self.assignors, reverse=True), key=self.assignors.__getitem__, default=default)
 
 
 def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:

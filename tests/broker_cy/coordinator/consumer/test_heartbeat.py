@@ -297,6 +297,16 @@ def test_malformed_requests(fields: dict[str, object], version: int, code: Error
         assert error.value.code is code
 
 
+@pytest.mark.parametrize("names", [("uniform", "range"), ("range", "uniform")])
+def test_of_two_assignors_that_as_many_want_it_is_one(h: ConsumerHarness, names: tuple[str, str]) -> None:
+    """If this fails, a group is assigned by another assignor after its coordinator moved."""
+    assert h.enter("a", "A", assignor=names[0]).error_code == ErrorCode.NONE
+    assert h.enter("b", "B", assignor=names[1]).error_code == ErrorCode.NONE
+    assert h.consumers().preferred_assignor("range") == "uniform"
+    h.enter("c", "C", assignor="range")
+    assert h.consumers().preferred_assignor("uniform") == "range"
+
+
 def test_describe(h: ConsumerHarness) -> None:
     """If this fails, tools show groups that do not exist, or not who reads what."""
     two_members(h)
