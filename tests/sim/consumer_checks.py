@@ -167,8 +167,9 @@ def is_current(client: Consumer, group: Group | None) -> bool:
     member = group.members.get(client.member_id) if isinstance(group, ConsumerGroup) else None
     if member is None or not client.is_classic:
         return member is not None
-    # One that was removed, and joined again before it knew, gives up the rest with its next assignment.
-    return client.phase != "sync" and client.epoch == member.epoch
+    # One that was removed, and joined again before it knew, gives up the rest with its next assignment. It reads on, as
+    # with Kafka, if its SyncGroup only tells it to join again.
+    return not client.was_removed and client.epoch == member.epoch
 
 
 # ---- compacted logs ----

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from broker_cy.coordinator.classic.group import ClassicGroup
+from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import codec, messages
 from tests.broker_cy.coordinator.consumer_harness import Place
@@ -86,6 +88,9 @@ def send_join(world: ConsumerWorld, client: Consumer) -> None:
     if client.group_id != COOPERATIVE:
         client.owned, client.lost = set(), set()
     client.must_join = False
+    group = world.harness.machine.groups.get(client.group_id)
+    if isinstance(group, ConsumerGroup | ClassicGroup) and client.member_id not in group.members:
+        client.was_removed = True
     world.harness.join(
         client.waiting,
         client.member_id,
@@ -152,6 +157,7 @@ def answered(world: ConsumerWorld, client: Consumer, answer: Any) -> None:
         # Before, a classic generation is not in the log.
         world.learned(client)
         places = {place for place in decoded_assignment(answer.assignment) if world.exists(place)}
+        client.was_removed = False
         # It hands over what it has lost, and tells so when it joins again.
         client.must_join = bool(client.owned - places)
         client.owned = places

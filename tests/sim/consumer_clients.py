@@ -63,6 +63,8 @@ class Consumer:
     """"sync" after a join by the classic protocol."""
     sent: str = ""
     """The request of the classic protocol that it waits for, or sent last."""
+    was_removed: bool = False
+    """Its last join was one of a member that the coordinator had removed: it has no assignment since."""
     must_join: bool = False
     members: dict[str, bytes] = field(default_factory=dict)
     """The members with their subscriptions, if it is the leader of a classic group."""
@@ -76,6 +78,7 @@ class Consumer:
         self.epoch, self.is_full = 0, True
         self.owned, self.lost = set(), set()
         self.phase, self.must_join, self.members = "", False, {}
+        self.was_removed = False
 
 
 @dataclass(frozen=True)

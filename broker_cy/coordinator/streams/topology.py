@@ -68,7 +68,7 @@ class Topology(NamedTuple):
         return found
 
     def readers(self) -> dict[str, str]:
-        """The subtopology that reads each topic; of several, one."""
+        """The subtopology that reads each topic; of several, the last one, as with Kafka."""
         return {topic: each.subtopology_id for each in self.subtopologies for topic in each.inputs()}
 
 

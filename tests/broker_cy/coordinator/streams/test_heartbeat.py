@@ -10,6 +10,7 @@ from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
 from broker_cy.coordinator.settings import StreamsGroupSettings
 from broker_cy.coordinator.streams.configure import Status
 from broker_cy.coordinator.streams.describe import describe
+from broker_cy.coordinator.streams.member import HeldTasks
 from broker_cy.coordinator.streams.validation import check_request
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import RESOURCE_GROUP
@@ -231,6 +232,7 @@ def test_each_change_of_the_status_is_an_event(h: StreamsHarness) -> None:
     h.beat("a 2", "A", 2)
     missing = {"MISSING_SOURCE_TOPICS": "Source topics u are missing."}
     assert reported() == [missing]
+    assert [event.topics for event in h.events if isinstance(event, StreamsStatus)] == [["u"]]
     h.change(h.topics.put("u", 2))
     h.beat("a 3", "A", 2)
     assert [list(each) for each in reported()] == [list(missing), ["INCORRECTLY_PARTITIONED_TOPICS"]]
@@ -356,6 +358,30 @@ def test_offsets_are_committed_by_the_owners_of_tasks(h: StreamsHarness) -> None
     assert h.delete_offsets("subscribed", "t", kept).topics[0].partitions[0].error_code == (
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     )
+
+
+def test_commits_in_a_topic_that_two_subtopologies_read() -> None:
+    """If this fails, commits with a former epoch get another code than from Kafka, which looks at the tasks of one of
+    the subtopologies alone.
+    """
+    h = StreamsHarness(Topics(t=4), streams=AT_ONCE)
+    shared = topology(Part(["t"]), Part(["t"]))
+    h.enter("a", "A", shared)
+    h.enter("b", "B", shared)
+    h.beat("a revokes", "A", 2, owned={**ALL, "1": ALL["0"]})
+    kept = h.active("a revokes")
+    assert kept is not None
+    assert kept["0"] == kept["1"]
+    h.beat("a has revoked", "A", 2, owned=kept)
+    member = h.streams().members["A"]
+    mine = min(kept["0"])
+    assert (member.epoch, member.active_since("0", mine), member.active_since("1", mine)) == (3, 2, 2)
+    how: dict[str, Any] = {"member_id": "A", "topic_id": topic_id("t"), "partition": mine}
+    assert h.commit("both", 1, generation=2, **how) is ErrorCode.NONE
+    h.streams().put_member("A", member._replace(assigned=HeldTasks({"1": {mine: 2}}, {}, {})))
+    assert h.commit("the last one", 2, generation=2, **how) is ErrorCode.NONE
+    h.streams().put_member("A", member._replace(assigned=HeldTasks({"0": {mine: 2}}, {}, {})))
+    assert h.commit("the first one", 3, generation=2, **how) is ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_a_group_takes_the_place_of_an_empty_classic_one_and_back(h: StreamsHarness) -> None:
