@@ -27,6 +27,7 @@ from broker_cy.metrics.events import (
     Event,
     GroupConverted,
     GroupEpoch,
+    GroupStatus,
     InSyncBelowMin,
     LeadersElected,
     LoginFailed,
@@ -117,7 +118,7 @@ def line_of(event: Event) -> str:
             shown = [f"{each.topic}-{each.partition} to broker {each.leader}" for each in event.partitions]
             return clean(f"{held} held: {_listed(shown, event.partitions_total, PARTITIONS_SHOWN_MAX)}")
         case StreamsStatus():
-            found = "; ".join(f"{each.status}: {each.detail}" for each in event.statuses)
+            found = "; ".join(status_text(each) for each in event.statuses)
             return clean(f"epoch {event.epoch}: {found or 'no problem any more'}")
         case StaticReplacement():
             return clean(f"instance {event.instance_id} returned as {event.new_member_id} from {event.host}")
@@ -245,6 +246,11 @@ def _value(value: str | None) -> str:
     return "(unset)" if value is None else value
 
 
+def status_text(status: GroupStatus) -> str:
+    """A status of a streams group; it has no text for viewers who may not see the topics that it names."""
+    return clean(f"{status.status}: {status.detail}" if status.detail else status.status)
+
+
 def topics_of(event: Event) -> frozenset[str]:
     """The topics that the event is about."""
     match event:
@@ -252,6 +258,8 @@ def topics_of(event: Event) -> frozenset[str]:
             return frozenset(move.topic for move in event.moves)
         case Commits():
             return frozenset(each.topic for each in event.offsets)
+        case StreamsStatus():
+            return frozenset(event.topics)
         case ShareLeaderChanged():
             return frozenset(each.topic for each in event.partitions)
         case TransactionTimedOut() | LeadersElected() | InSyncBelowMin():

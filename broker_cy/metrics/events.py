@@ -202,7 +202,8 @@ class GroupStatus:
 class StreamsStatus(Event):
     """The status of a streams group changed: why it has no tasks, or is about to stop. Without `statuses`, all is well
     again. A stale topology is a status of single members, and is not listed. If only the text changed, the event is
-    written at most once a minute.
+    written at most once a minute. `topics` are those that the texts may name: who may not see one of them is not shown
+    the texts.
     """
 
     TYPE: ClassVar[str] = "streams_status"
@@ -210,6 +211,7 @@ class StreamsStatus(Event):
     epoch: int = 0
     topology_epoch: int = 0
     statuses: list[GroupStatus] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> str:

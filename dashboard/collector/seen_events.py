@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from broker_cy.metrics.events import ConfigChanged, Rebalance, Stamped
+from broker_cy.metrics.events import ConfigChanged, Rebalance, ShareLeaderChanged, Stamped, StreamsStatus
 from dashboard.security.roles import EVERYTHING, Scope
 
 # `kept` of a rebalance if only some of its topics are visible: events have only the sum over all topics.
@@ -29,13 +29,22 @@ def may_see(event: Stamped, scope: Scope) -> bool:
 
 
 def shown_to(stamped: Stamped, scope: Scope) -> Stamped:
-    """Return an event that may_see allows with the moves of partitions of visible topics only.
+    """Return an event that may_see allows, with the partitions of visible topics only and no text about hidden ones.
 
     For a viewer who may see only some topics, `kept` is KEPT_UNKNOWN, `moves_total` counts what is listed, and
     `stall_max_ms` is the longest stall of that; as in every event it is 0 if no partition had an owner before.
     """
     event = stamped.event
-    if scope.topics == EVERYTHING or not isinstance(event, Rebalance):
+    if scope.topics == EVERYTHING:
+        return stamped
+    if isinstance(event, StreamsStatus) and not all(map(scope.sees_topic, event.topics)):
+        statuses = [replace(each, detail="") for each in event.statuses]
+        topics = [topic for topic in event.topics if scope.sees_topic(topic)]
+        return replace(stamped, event=replace(event, statuses=statuses, topics=topics))
+    if isinstance(event, ShareLeaderChanged):
+        partitions = [each for each in event.partitions if scope.sees_topic(each.topic)]
+        return replace(stamped, event=replace(event, partitions=partitions, partitions_total=len(partitions)))
+    if not isinstance(event, Rebalance):
         return stamped
     moves = [move for move in event.moves if scope.sees_topic(move.topic)]
     # The stall of a partition that had no owner before is -1.

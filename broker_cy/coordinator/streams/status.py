@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from broker_cy.coordinator.group import GroupTable
@@ -16,6 +17,8 @@ from broker_cy.metrics.events import GroupStatus, StreamsStatus
 
 # Members with other rights get other texts: then the text changes with each heartbeat.
 TEXT_INTERVAL_MS: Final = 60_000
+# Characters of names of topics.
+_NAMES: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def status_of(
@@ -72,4 +75,7 @@ def _report(step: GroupStep, group: StreamsGroup, found: tuple[tuple[Status, str
     group.reported = Reported(found, now.mono_ms)
     assert group.topology is not None
     statuses = [GroupStatus(code.name, detail) for code, detail in found]
-    step.then(Noted(group.group_id, (StreamsStatus(group.group_id, group.epoch, group.topology.epoch, statuses),)))
+    words = {word for _, detail in found for part in _NAMES.findall(detail) for word in (part, part.rstrip("."))}
+    topics = sorted(group.topology.required_topics() & words)
+    event = StreamsStatus(group.group_id, group.epoch, group.topology.epoch, statuses, topics)
+    step.then(Noted(group.group_id, (event,)))

@@ -20,6 +20,7 @@ from broker_cy.metrics.events import (
     ConfigChange,
     ConfigChanged,
     Stamped,
+    StreamsStatus,
 )
 from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic
 
@@ -123,3 +124,4 @@ def test_every_event_is_shown_in_a_line() -> None:
     changed = ConfigChanged("topic", "t", [ConfigChange("retention.ms", None, "1")])
     assert line_of(changed) == "topic: retention.ms: (unset) -> 1"
     assert topics_of(changed) == {"t"}
+    assert topics_of(StreamsStatus("g", 1, 1, [], ["t", "u"])) == {"t", "u"}

@@ -6,7 +6,19 @@ import pytest
 
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
-from broker_cy.metrics.events import BrokerStarted, ConfigChanged, Move, Rebalance, Stamped, TopicCreated
+from broker_cy.client.event_text import line_of
+from broker_cy.metrics.events import (
+    BrokerStarted,
+    ConfigChanged,
+    GroupStatus,
+    HeldRecords,
+    Move,
+    Rebalance,
+    ShareLeaderChanged,
+    Stamped,
+    StreamsStatus,
+    TopicCreated,
+)
 from dashboard.collector.charts import marks
 from dashboard.collector.seen_events import KEPT_UNKNOWN, may_see, shown_to
 from dashboard.pages.events import KINDS, id_of
@@ -76,6 +88,18 @@ def test_scopes_of_each_kind_of_event() -> None:
     assert (seen.moves, seen.moves_total, seen.stall_max_ms) == (moves[:1], 1, 10)
     assert seen.kept == KEPT_UNKNOWN
     assert shown_to(rebalance, Scope()) is rebalance
+    for topics in (["orders"], ["orders", "secret"]):
+        status = Stamped(
+            1, 1, StreamsStatus("billing", 1, 1, [GroupStatus("MISSING", f"{topics} are missing")], topics)
+        )
+        assert ("missing" in line_of(shown_to(status, scope).event)) == (topics == ["orders"])
+        assert "MISSING" in line_of(shown_to(status, scope).event)
+        assert "secret" not in str(shown_to(status, scope))
+        assert shown_to(status, Scope()) is status
+    held = [HeldRecords(topic, 0, 2, 5) for topic in ("orders", "secret")]
+    changed = shown_to(Stamped(1, 1, ShareLeaderChanged("billing", 5, held, 2)), scope).event
+    assert isinstance(changed, ShareLeaderChanged)
+    assert (changed.partitions, changed.partitions_total) == (held[:1], 1)
     assert not may_see(Stamped(1, 1, Rebalance(group="other")), scope)
     assert not may_see(Stamped(1, 1, TopicCreated(topic="secret")), scope)
     assert not may_see(Stamped(1, 1, BrokerStarted()), scope)
