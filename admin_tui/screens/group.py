@@ -4,7 +4,7 @@ reject and redrive records in flight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -24,9 +24,11 @@ from broker_cy.console.acts.plan import Plan
 from broker_cy.console.acts.share_records import Wanted, plan_redrive, plan_share_records, redrive_form
 from broker_cy.console.columns import groups, in_flight
 from broker_cy.console.feed_values import GroupView as Answer
+from broker_cy.console.group_status import status_facts
 from broker_cy.console.members import MemberRow, TaskRow, group_facts, holder_name, member_rows, task_rows
 from broker_cy.console.rows import LagRow, catch_up_text, lag_rows
 from broker_cy.console.session import now_ms
+from broker_cy.metrics.events import Stamped
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.numbers import count, duration
 from broker_cy.wire.share_operations import OperatorAction
@@ -242,7 +244,7 @@ copies them to a topic. In the table of the members, *release* means all that th
         self._lag_grid.set_rows(lag_rows(view, self.session.lag_history))
         facts = self.query_one(Facts)
         facts.set_class(view.in_flight is not None, "in-flight")
-        facts.set_facts(_facts(view))
+        facts.set_facts(_facts(view, self.session.events.items))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("messages", "forget") and (not self.query("#lag") or self._lag_grid.selected is None):
@@ -323,7 +325,7 @@ copies them to a topic. In the table of the members, *release* means all that th
         self.act(plan, then=lambda: self.console_app.show_view("groups", keep=False))
 
 
-def _facts(view: Answer) -> list[Any]:
+def _facts(view: Answer, events: Iterable[Stamped]) -> list[Any]:
     group, lag = view.description, view.lag
     times = [time for time in view.times_ms.values() if time is not None]
     lost = sum(part.lost for part in lag.partitions)
@@ -338,7 +340,8 @@ def _facts(view: Answer) -> list[Any]:
         ("type", f"{group.group_type} {group.assignor}".strip()),
         ("coordinator", str(group.coordinator_id)),
     ]
-    facts += [(fact.name, fact.value, STYLES[fact.tone]) for fact in group_facts(group)]
+    found = (*group_facts(group), *status_facts(group, events))
+    facts += [(fact.name, fact.value, STYLES[fact.tone]) for fact in found]
     if view.in_flight is not None:
         facts += [(fact.name, fact.value, STYLES[fact.tone]) for fact in in_flight.in_flight_facts(view.in_flight)]
     if lost:

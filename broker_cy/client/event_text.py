@@ -103,11 +103,8 @@ def line_of(event: Event) -> str:
                 f"{plural(event.members_after, 'member')} in {duration(event.total_ms)}{moved}"
             )
         case GroupEpoch():
-            who = event.trigger.client_id or event.trigger.instance_id or event.trigger.member_id
-            cause = event.trigger.reason.replace("_", " ") + (f" of {who}" if who else "")
-            return clean(
-                f"epoch {event.epoch} of a {event.group_type} group with {plural(event.members, 'member')}: {cause}"
-            )
+            members = plural(event.members, "member")
+            return clean(f"epoch {event.epoch} of a {event.group_type} group with {members}: {cause_of(event)}")
         case GroupConverted():
             left = plural(event.members, "member")
             return clean(
@@ -244,6 +241,12 @@ def _partitions(event: LeadersElected | InSyncBelowMin) -> str:
 
 def _value(value: str | None) -> str:
     return "(unset)" if value is None else value
+
+
+def cause_of(event: GroupEpoch) -> str:
+    """The cause of an epoch, with the member that it came from."""
+    who = event.trigger.client_id or event.trigger.instance_id or event.trigger.member_id
+    return clean(event.trigger.reason.replace("_", " ") + (f" of {who}" if who else ""))
 
 
 def status_text(status: GroupStatus) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Final, TypeVar
 
 import click
@@ -13,7 +14,9 @@ from broker_cy.admin.share_offsets import ShareOffset, ShareOffsets
 from broker_cy.commands.output import plain
 from broker_cy.console.columns import groups as columns
 from broker_cy.console.columns import topics as topic_columns
+from broker_cy.console.group_status import newest_of, status_facts
 from broker_cy.console.members import MemberRow, group_facts, member_rows, task_rows
+from broker_cy.metrics.events import Stamped
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, plural
 from broker_cy.reporting.terminal import print_rows
@@ -91,10 +94,14 @@ _SHARE_OFFSETS: Final[tuple[Column[ShareRow], ...]] = (
 )
 
 
-def group_fields(group: GroupDescription, offsets: Mapping[str, ShareOffsets]) -> object:
+def group_fields(group: GroupDescription, offsets: Mapping[str, ShareOffsets], events: Sequence[Stamped]) -> object:
     """Return the fields of a group for programs."""
     fields = plain(group)
     assert isinstance(fields, dict)
+    if group.group_type == STREAMS:
+        newest = newest_of(group, events)
+        fields["statuses"] = [asdict(each) for each in newest.statuses]
+        fields["epoch_trigger"] = None if newest.epoch is None else asdict(newest.epoch.trigger)
     if group.group_id in offsets:
         fields["offsets"] = [
             {**key._asdict(), "start": each.start, "leader_epoch": each.leader_epoch, "lag": each.lag}
@@ -103,14 +110,16 @@ def group_fields(group: GroupDescription, offsets: Mapping[str, ShareOffsets]) -
     return fields
 
 
-def print_group(group: GroupDescription, offsets: ShareOffsets) -> None:
-    """Print a group; `offsets` are those of a share group."""
+def print_group(group: GroupDescription, offsets: ShareOffsets, events: Sequence[Stamped]) -> None:
+    """Print a group; `offsets` are those of a share group, `events` those of streams groups."""
     assignor = f", {group.assignor}" if group.assignor else ""
     facts = "".join(f", {fact.name} {fact.value}" for fact in group_facts(group))
     click.echo(
         f"group {group.group_id}: {group.group_type}, {group.state}{assignor}, coordinator {group.coordinator_id}, "
         f"{plural(len(group.members), 'member')}{facts}"
     )
+    for fact in status_facts(group, events):
+        click.echo(f"{fact.name}: {fact.value}")
     if group.topology is not None and group.topology.subtopologies:
         print_rows(_used(_SUBTOPOLOGIES, group.topology.subtopologies), group.topology.subtopologies)
     if group.members:

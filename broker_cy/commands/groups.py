@@ -32,6 +32,7 @@ from broker_cy.commands.context import (
     yes_option,
 )
 from broker_cy.commands.group_description import group_fields, print_group
+from broker_cy.commands.group_events import newest_events
 from broker_cy.commands.group_records import redrive, reject, release
 from broker_cy.commands.output import confirm, plain, print_json
 from broker_cy.commands.topics import match_option
@@ -169,17 +170,18 @@ async def list_groups(
 async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -> int:
     """Show the state and the members of groups, their assignment, and the changes that are planned.
 
-    For a share group, also shows the start offset and the lag of each partition; for a streams group, its topology and
-    its tasks.
+    For a share group, also shows the start offset and the lag of each partition; for a streams group, its topology,
+    its tasks, why it has none, and the cause of its last epoch.
     """
     outcome = await client.groups.describe(groups)
     shared = [group.group_id for group in outcome.found.values() if group.group_type == SHARE]
     offsets = await client.share_offsets.describe(shared)
+    events = await newest_events(client, outcome.found.values())
     if target.as_json:
-        print_json([group_fields(group, offsets.found) for group in outcome.found.values()])
+        print_json([group_fields(group, offsets.found, events) for group in outcome.found.values()])
         return target.tell_failures([outcome, offsets])
     for group in outcome.found.values():
-        print_group(group, offsets.found.get(group.group_id, {}))
+        print_group(group, offsets.found.get(group.group_id, {}), events)
     return target.tell_failures([outcome, offsets])
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from dash.development.base_component import Component
 
 from broker_cy.admin.group_lag import GroupLag
-from broker_cy.admin.group_values import SHARE
+from broker_cy.admin.group_values import SHARE, STREAMS
 from broker_cy.admin.lag import sum_of, worst
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
@@ -23,6 +23,7 @@ from broker_cy.console.columns.in_flight import in_flight_facts
 from broker_cy.console.feed_values import GroupView
 from broker_cy.console.fields import Form
 from broker_cy.console.figures import Fact
+from broker_cy.console.group_status import status_facts
 from broker_cy.console.members import group_facts
 from broker_cy.console.rows import STATUS_TONES, LagRow, catch_up_text, lag_rows
 from broker_cy.console.rows import ranges as number_ranges
@@ -34,6 +35,7 @@ from dashboard.acts import Act, Call, act
 from dashboard.collector.channel import Column, FactsChannel, TableChannel, channel, linked
 from dashboard.collector.columns import table_column
 from dashboard.collector.patches import State
+from dashboard.collector.seen_events import seen_events
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
@@ -92,7 +94,9 @@ def facts_of(view: GroupView, session: Session, scope: Scope) -> list[Fact]:
         Fact("type", clean(f"{group.group_type} {group.assignor}".strip()) or "-"),
         Fact("coordinator", str(group.coordinator_id)),
     ]
-    facts += [Fact(fact.name, clean(fact.value), fact.tone) for fact in group_facts(group)]
+    about = seen_events(session.events.items, scope) if group.group_type == STREAMS else []
+    found = (*group_facts(group), *status_facts(group, about))
+    facts += [Fact(fact.name, clean(fact.value), fact.tone) for fact in found]
     if view.in_flight is not None:
         facts += [Fact(fact.name, clean(fact.value), fact.tone) for fact in in_flight_facts(view.in_flight)]
     if lost:

@@ -9,8 +9,10 @@ from typing import Any
 
 from confluent_kafka import Producer, ShareConsumer
 
+from broker_cy.wire import messages as m
 from tests.broker_cy.commands.conftest import Cli, NewTopic, in_terminal
-from tests.support.broker import Target
+from tests.support.broker import Target, target_is_kafka
+from tests.support.cluster import ask
 from tests.support.confluent import close_consumer, new_consumer, take
 from tests.support.wait import until
 
@@ -227,6 +229,48 @@ def test_a_share_group_with_members(broker_cy: Cli, broker: Target, new_topic: N
     assert broker_cy("lag", name, "--json").json[0]["lag"] == 5
     assert broker_cy("groups", "delete-offsets", name, "--topic", topic, "--yes").out == "deleted 1 committed offset\n"
     assert broker_cy("groups", "delete", name, "--yes", "--json").json == {"deleted": [name]}
+
+
+def test_a_streams_group_shows_its_status(broker_cy: Cli, broker: Target, name: str) -> None:
+    """If this fails, operators do not see why an application of Kafka Streams does nothing."""
+    heartbeat = m.StreamsGroupHeartbeatRequest(
+        group_id=name,
+        member_id="m",
+        rebalance_timeout_ms=10_000,
+        topology=m.StreamsGroupHeartbeatRequest.Topology(
+            subtopologies=[m.StreamsGroupHeartbeatRequest.Subtopology(subtopology_id="0", source_topics=["absent"])]
+        ),
+        process_id="p",
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    # It lets the broker create the topic with the group.
+    coordinator = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[name])
+    until(
+        lambda: ask(broker.port, coordinator, m.FindCoordinatorResponse).coordinators[0].error_code == 0,
+        "the coordinator",
+        interval_s=0.1,
+    )
+    until(
+        lambda: ask(broker.port, heartbeat, m.StreamsGroupHeartbeatResponse).error_code == 0,
+        "the member",
+        interval_s=0.1,
+    )
+    status = "streams status: MISSING_SOURCE_TOPICS: Source topics absent are missing."
+
+    def shown() -> list[str]:
+        return broker_cy("groups", "describe", name).out.splitlines()
+
+    # Events are written a moment later; Apache Kafka has none.
+    if not target_is_kafka():
+        until(lambda: status in shown(), "the status", interval_s=0.1)
+        (epoch,) = (line for line in shown() if line.startswith("last epoch: "))
+        assert epoch == "last epoch: join of test"
+        (fields,) = broker_cy("groups", "describe", name, "--json").json
+        assert [each["status"] for each in fields["statuses"]] == ["MISSING_SOURCE_TOPICS"]
+        assert fields["epoch_trigger"]["reason"] == "join"
+    assert "NotReady" in shown()[0]
 
 
 def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
