@@ -26,6 +26,7 @@ from tests.sim.modern_defects import (
     answers_are_sent_before_the_write,
     changed_topics_are_not_noticed,
     commits_need_the_newest_epoch,
+    later_parts_of_targets_are_lost,
     members_whose_removal_failed_have_no_session,
     silent_members_stay,
     slow_members_stay,
@@ -260,4 +261,5 @@ DEFECTS: list[Planter] = [
     replaced_targets_are_assigned_again,
     undone_handovers_have_no_deadline,
     replaced_static_members_keep_the_protocol,
+    later_parts_of_targets_are_lost,
 ]

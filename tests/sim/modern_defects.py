@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_cy.coordinator.modern import assigning
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.modern.removal import MembersRemoved
@@ -42,6 +43,14 @@ def commits_need_the_newest_epoch(patch: Patch) -> None:
 def stale_members_commit(patch: Patch) -> None:
     """A member commits in a partition that another one has since its epoch."""
     patch.setattr(CommittingGroup, "_commit_check", lambda self, member, epoch: None)
+
+
+def later_parts_of_targets_are_lost(patch: Patch) -> None:
+    """Of a result that is appended in parts, members get the first part alone."""
+    patch.setattr(assigning, "TARGETS_PER_TURN", 1)
+    patch.setattr(assigning, "unchanged", lambda rest: [])
+    for world in ("consumer_world", "streams_world"):
+        patch.setattr(f"tests.sim.{world}.assigned_at_once_max", lambda _: 0)
 
 
 def silent_members_stay(patch: Patch) -> None:

@@ -28,6 +28,7 @@ from tests.sim.modern_defects import (
     answers_are_sent_before_the_write,
     changed_topics_are_not_noticed,
     commits_need_the_newest_epoch,
+    later_parts_of_targets_are_lost,
     members_whose_removal_failed_have_no_session,
     silent_members_stay,
     slow_members_stay,
@@ -195,4 +196,5 @@ DEFECTS: list[Planter] = [
     answers_are_sent_before_the_write,
     failed_creations_are_final,
     lost_creations_are_final,
+    later_parts_of_targets_are_lost,
 ]

@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from broker_cy.coordinator.modern import assigning
 from tests.sim.consumer_defects import DEFECTS
 from tests.sim.consumer_world import ConsumerWorld
 from tests.sim.defects import Planter, must_find
@@ -17,6 +18,9 @@ from tests.sim.seeds import repeatable
 
 STEPS = 1_000
 SEEDS = [int(os.environ["CONSUMER_SIM_SEED"])] if "CONSUMER_SIM_SEED" in os.environ else list(range(1, 5))
+
+# In every fourth world, from 3 on, each group is assigned in the background.
+PARTS_SEED = 3
 
 
 def run(seed: int, steps: int = STEPS) -> ConsumerWorld:
@@ -42,6 +46,14 @@ def test_members_come_and_go_and_no_partition_has_two_readers(seed: int) -> None
     assert world.assignments > 50, "the run was idle"
     assert world.settled > 5, "the run was idle"
     assert world.moves > 3 or not world.move_weight, "the coordinator stayed where it was"
+
+
+def test_targets_that_are_appended_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a partition of a group with thousands of members has two owners or none: requests come between
+    the parts of its targets, and some of the parts are lost.
+    """
+    monkeypatch.setattr(assigning, "TARGETS_PER_TURN", 1)
+    assert run(PARTS_SEED).settled > 5, "the run was idle"
 
 
 @pytest.mark.parametrize("plant", DEFECTS)
