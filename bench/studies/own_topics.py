@@ -67,7 +67,7 @@ def commits(number: int, at_ms: int, source: random.Random) -> tuple[bytes, byte
         offset += number * 1000
         parts.append(
             f'{{"topic":"{topic}","partition":{part},"offset":{offset},"commit_ms":{at_ms - age_ms},'
-            f'"record_time_ms":{at_ms - lag},"end":{offset + lag}}}'
+            f'"record_time_ms":{at_ms - lag},"end":{offset + lag},"completed":0}}'
         )
     head = f'"type":"{Commits.TYPE}","version":{Commits.VERSION},"time_ms":{at_ms},"broker":{1 + number % BROKERS}'
     return group.encode(), f'{{{head},"group":"{group}","offsets":[{",".join(parts)}]}}'.encode()

@@ -399,6 +399,13 @@ def describe_log_dirs(v: int, w: World) -> Any:
     return m.DescribeLogDirsRequest(topics=None)
 
 
+@asks(ApiKey.ALTER_REPLICA_LOG_DIRS)
+def alter_replica_log_dirs(v: int, w: World) -> Any:
+    request = m.AlterReplicaLogDirsRequest
+    topic = request.AlterReplicaLogDirTopic(name=OPEN, partitions=[0])
+    return request(dirs=[request.AlterReplicaLogDir(path="/elsewhere", topics=[topic])])
+
+
 @asks(ApiKey.ELECT_LEADERS)
 def elect_leaders(v: int, w: World) -> Any:
     topic = m.ElectLeadersRequest.TopicPartitions(topic=OPEN, partitions=[0])

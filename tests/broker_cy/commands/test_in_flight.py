@@ -2,72 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 
-from bench.launch.nodes import free_ports
 from tests.broker_cy.commands.conftest import Cli
-from tests.support.broker import Target, new_target
-from tests.support.confluent import TIMEOUT_S, send
+from tests.support.broker import Target
 from tests.support.fake_cluster import FakePool
 from tests.support.fake_groups import FakeGroups
+from tests.support.share_holder import GROUP, TOPIC, holding
 from tests.support.topics import create_topic
-
-TOPIC, GROUP = "orders", "checkout"
-LIMIT = 3
 
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Target]:
     """A broker with a share group that holds two records of four: one was accepted, and one rejected."""
-    settings = {
-        "brokercy.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}",
-        "group.share.min.heartbeat.interval.ms": "200",
-        "group.share.heartbeat.interval.ms": "200",
-        "group.share.delivery.count.limit": str(LIMIT),
-    }
-    target = new_target(tmp_path, settings)
-    consumer: ShareConsumer | None = None
-    try:
-        target.start()
-        create_topic(target.bootstrap, TOPIC, 1)
-        consumer = ShareConsumer(
-            {
-                "bootstrap.servers": target.bootstrap,
-                "client.id": "till",
-                "group.id": GROUP,
-                "share.acknowledgement.mode": "explicit",
-            }
-        )
-        consumer.subscribe([TOPIC])
-        yield _Held(target, consumer).take()
-    finally:
-        if consumer is not None:
-            consumer.close()
-        target.close()
-
-
-class _Held:
-    def __init__(self, target: Target, consumer: ShareConsumer) -> None:
-        self.target, self.consumer = target, consumer
-
-    def take(self) -> Target:
-        """Get records until four of one poll arrived, and acknowledge the first two."""
-        deadline = time.monotonic() + TIMEOUT_S
-        found: list[Message] = []
-        # The group begins at the end of the log, once the member has its partitions.
-        while not found:
-            assert time.monotonic() < deadline
-            send(self.target, TOPIC, [b"a", b"b", b"c", b"d"])
-            found = list(self.consumer.poll(1.0))
-        self.consumer.acknowledge(found[0], AcknowledgeType.ACCEPT)
-        self.consumer.acknowledge(found[1], AcknowledgeType.REJECT)
-        assert all(error is None for error in self.consumer.commit_sync(TIMEOUT_S).values())
-        return self.target
+    with holding(tmp_path) as target:
+        yield target
 
 
 def test_holders_and_causes_are_shown(bare: Cli, held: Target) -> None:

@@ -29,6 +29,8 @@ TESTED = {
     "create-topic", "add-partitions", "clone-topic", "produce-record", "reproduce-records", "delete-records",
     "delete-topics", "change-setting", "reset-setting", "reset-group", "delete-group-offsets", "delete-groups",
     "abort-transaction",
+    # test_share_records.py, with a share group that holds records:
+    "release-share-records", "release-member-records", "reject-share-records", "redrive-share-records",
     # test_operating.py, with several nodes:
     "cordon-broker", "uncordon-broker", "drain-broker", "decommission-broker", "fill-broker", "balance-brokers",
     "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
