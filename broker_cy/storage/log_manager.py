@@ -45,7 +45,14 @@ from broker_cy.storage.data_directory import (
 from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.duplicates import Listing, superfluous
-from broker_cy.storage.errors import DISK_FAILURES, SHORTAGES, CorruptSegment, StorageError, errno_of
+from broker_cy.storage.errors import (
+    DISK_FAILURES,
+    SHORTAGES,
+    CorruptSegment,
+    StorageError,
+    errno_of,
+    rights_advice,
+)
 from broker_cy.storage.flushers import Flushers
 from broker_cy.storage.jobs import Jobs, RunAll, run_inline
 from broker_cy.storage.last_end import previous_epoch
@@ -178,11 +185,12 @@ class LogManager:
             error = self.checkpoints.unreadable.get(directory.path)
             if error is not None:
                 self.failures.fail(directory, error)
-        reason = self.metadata_directory.failure
-        if reason is None and not usable(self.data_directories):
-            reason = self.data_directories[0].failure
-        if reason is not None:
-            raise DataDirectoryError(reason)
+        needed = self.metadata_directory
+        if needed.failure is None and not usable(self.data_directories):
+            needed = self.data_directories[0]
+        if needed.failure is not None:
+            error = self.checkpoints.unreadable.get(needed.path)
+            raise DataDirectoryError(needed.failure + ("" if error is None else rights_advice(error)))
 
     @property
     def directories(self) -> list[str]:

@@ -270,7 +270,6 @@ class TestRefusals:
             (["--set", "listeners=SSL://:0", "--set", "inter.broker.listener.name=SSL"], "SSL"),
             (["--set", "advertised.listeners=OUTER://a:1"], "OUTER"),
             (["--set", "advertised.listeners=PLAINTEXT://0.0.0.0:1"], "0.0.0.0"),
-            (["--set", "log.dirs=a,b"], "a,b"),
             (["--set", "authorizer.class.name=x.Y"], "authorizer.class.name"),
         ],
     )
