@@ -50,7 +50,7 @@ def test_a_group_that_is_named_like_a_time(broker: Target) -> None:
         state = await desk.state("groups", lambda state: state["rows"])
         cell = state["rows"][0]["cells"][0]
         assert (cell["t"], cell["literal"]) == (NAME, True)
-        assert cell["href"].endswith("group?group=%401700000000000&type=classic")
+        assert cell["href"].endswith("group?group=%401700000000000")
 
     drive(broker.bootstrap, job)
 
