@@ -1,8 +1,8 @@
 """One host of a lab: a systemd-nspawn container with systemd as its first process, and with its own address and disk.
 
-Its files: `up` (the layer over the base), `data.img` (mounted at /srv/data), `blank.img` (a device without a file
-system, if asked for) and `console.log`. All its processes are in one control group. A power cut kills all of them at
-the same time.
+Its files: `up` (the layer over the base), `data.img` (mounted at /srv/data), `blank1.img` and on (devices without a
+file system, if asked for: /dev/vdb, /dev/vdc and on) and `console.log`. All its processes are in one control group. A
+power cut kills all of them at the same time.
 """
 
 from __future__ import annotations
@@ -30,10 +30,14 @@ echo $$ >"$GROUP/cgroup.procs"
 mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$D/up,workdir=$D/work" "$D/root"
 mount -o loop,noatime "$D/data.img" "$D/data"
 set -- --bind="$D/data:/srv/data"
-if [ -f "$D/blank.img" ]; then
-    device=$(losetup --find --show "$D/blank.img")
-    set -- "$@" --bind="$device" --bind="$device:/dev/vdb"
-fi
+devices=
+for image in "$D"/blank*.img; do
+    [ -f "$image" ] || continue
+    letter=$(basename "$image" .img | tr -d a-z | tr 1-8 b-i)
+    device=$(losetup --find --show "$image")
+    devices="$devices $device"
+    set -- "$@" --bind="$device" --bind="$device:/dev/vd$letter"
+done
 umount -R /sys/fs/cgroup
 mount -t cgroup2 none /sys/fs/cgroup
 export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes
@@ -45,7 +49,7 @@ while :; do
     code=$?
     [ $code = 133 ] || break
 done
-[ -z "$device" ] || losetup -d "$device"
+[ -z "$devices" ] || losetup -d $devices
 exit $code
 """
 
@@ -115,6 +119,8 @@ class Shape:
     # Sizes in the format of truncate. The files are sparse.
     disk: str = "2G"
     blank: str = ""
+    # How many devices of the size `blank` a host has, at most 8.
+    blanks: int = 1
     packages: tuple[str, ...] = field(default=())
 
 
@@ -145,9 +151,9 @@ class Host:
             (self.directory / part).mkdir(parents=True, exist_ok=True)
         (self.directory / "up/etc/hostname").write_text(self.name + "\n")
         (self.directory / "up/etc/hosts").write_text(names_file(self.name))
-        for file, size in (("data.img", shape.disk), ("blank.img", shape.blank)):
-            if size:
-                do("truncate", "-s", size, self.directory / file)
+        do("truncate", "-s", shape.disk, self.directory / "data.img")
+        for each in range(1, shape.blanks + 1) if shape.blank else ():
+            do("truncate", "-s", shape.blank, self.directory / f"blank{each}.img")
         do("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", "-m", "0", self.directory / "data.img")
         do("ip", "netns", "add", self.space)
         do(
@@ -248,9 +254,8 @@ class Host:
         self._release()
 
     def _release(self) -> None:
-        """Release the device of the blank disk, which no mount holds."""
-        blank = self.directory / "blank.img"
-        if blank.exists():
+        """Release the devices of the blank disks, which no mount holds."""
+        for blank in self.directory.glob("blank*.img"):
             for line in do("losetup", "--noheadings", "--output", "NAME", "--associated", blank).splitlines():
                 do("losetup", "-d", line.strip())
 
@@ -285,7 +290,7 @@ class Host:
 def _loop_devices(root: Path) -> None:
     """Create enough device files for the disks: without udev, they are not created automatically."""
     with locked(root / "devices.lock"):
-        for minor in range(2 * MOST):
+        for minor in range(4 * MOST):
             path = f"/dev/loop{minor}"
             if not os.path.exists(path):
                 os.mknod(path, 0o600 | 0o060000, os.makedev(7, minor))

@@ -295,6 +295,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     up.add_argument("--suite", help="a release of Debian (default: bookworm)")
     up.add_argument("--disk", help="the size of each new data disk (default: 2G)")
     up.add_argument("--blank", help="the size of a second disk /dev/vdb without a file system (default: none)")
+    up.add_argument("--blanks", type=int, help="how many such disks: /dev/vdb, /dev/vdc and on (default: 1)")
     up.add_argument("--packages", help="further packages of the base, with commas between them")
     for name in ONE_HOST:
         commands.add_parser(name).add_argument("host")
@@ -317,7 +318,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def _run(lab: Lab, given: argparse.Namespace) -> int:
     command: str = given.command
     if command == "up":
-        wanted = {name: getattr(given, name) for name in ("suite", "disk", "blank") if getattr(given, name)}
+        wanted = {name: getattr(given, name) for name in ("suite", "disk", "blank", "blanks") if getattr(given, name)}
         if given.packages:
             wanted["packages"] = tuple(given.packages.split(","))
         lab.up(given.count, replace(lab.shape, **wanted))
