@@ -205,7 +205,15 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
         "log_directories",
         ["n2: ", "logs", "absolute"],
     ),
-    ("two directories", _variable(broker_log_dirs=["/a", "/b"]), "log_directories", ["n2: ", "/a", "/b", "has one"]),
+    (
+        "a disk put before that of the metadata log",
+        lambda cluster: (
+            _directory(metadata=True)(cluster),
+            _variable(broker_log_dirs=["/srv/new", "/srv/data/broker-cy"])(cluster),
+        ),
+        "log_directories",
+        ["n2: ", "put /srv/data/broker-cy first", "the inventory says /srv/new"],
+    ),
     ("the same directory twice", _variable(broker_log_dirs=["/a", "/a"]), "log_directories", ["n2: ", "twice", "/a"]),
     ("a disk with a file system", _disk(state="other", content="TYPE ext4"), "disks", ["ext4", "wipefs", "/dev/sdb"]),
     (
@@ -213,6 +221,24 @@ FAULTS: list[tuple[str, Callable[[Cluster], object], str, list[str]]] = [
         _disk(state="absent", content="No such file"),
         "disks",
         ["n2: ", "/dev/sdb", "No such"],
+    ),
+    (
+        "a disk that failed",
+        _disk(state="dead", content="mounted at /srv/data, Input/output error", mounted=["/srv/data"]),
+        "disks",
+        ["n2: ", "Input/output error", "replace_disk.yml -e broker_replace_disk=n2 -e broker_replace_path=/srv/data"],
+    ),
+    (
+        "one device for two paths",
+        _variable(os_tuning_disks=[{"device": "/dev/sdb", "path": "/a"}, {"device": "/dev/sdb", "path": "/b"}]),
+        "disks",
+        ["n2: ", "a device twice: /dev/sdb"],
+    ),
+    (
+        "two devices for one path",
+        _variable(os_tuning_disks=[{"device": "/dev/sdb", "path": "/a"}, {"device": "/dev/sdc", "path": "/a"}]),
+        "disks",
+        ["n2: ", "a path twice: /a"],
     ),
     ("a disk that is mounted", _disk(state="xfs", mounted=["/home"]), "disks", ["/home", "/srv/data"]),
     ("a port in use", _taken("nginx.service"), "ports", ["n2: ", "nginx (process 12, nginx.service)", "9092"]),
@@ -387,7 +413,12 @@ def test_a_check_that_is_skipped_only_warns(
 
 
 def test_what_is_fine_is_not_refused(cluster: Cluster) -> None:
-    """The ports of the running broker, a full disk of a node in use, a disk that will be mounted, and a blank disk."""
+    """The ports of the running broker, a full disk of a node in use, a disk that will be mounted, a blank disk, and
+    several disks.
+    """
+    for found in (cluster.answers["n1"]["directories"], cluster.answers["n2"]["directories"]):
+        found.append(directory("/srv/more/broker-cy", 2050))
+    cluster.variables["n1"]["broker_log_dirs"] = ["/srv/data/broker-cy", "/srv/more/broker-cy"]
     _taken(UNIT)(cluster)
     _directory(free_bytes=GIB, node_id="2", cluster_id="x")(cluster)
     _disk(state="blank")(cluster)

@@ -164,6 +164,20 @@ def check_directories(host: Host, limits: dict[str, Any], findings: Findings) ->
             )
 
 
+def check_metadata(host: Host, findings: Findings) -> None:
+    """A node whose metadata log is not in the directory that the inventory gives it, because a disk was put first."""
+    directories = host.variables.get("broker_log_dirs") or []
+    wanted = host.variables.get("broker_metadata_log_dir") or next(iter(directories), "")
+    holds = [found["path"] for found in (host.answer or {}).get("directories", []) if found.get("metadata")]
+    if holds and wanted and wanted not in holds:
+        findings.fail(
+            "log_directories",
+            f"the metadata log is in {listed(holds)}, and the inventory says {wanted}: put {holds[0]} first in "
+            "broker_log_dirs, or set broker_metadata_log_dir to it.",
+            host.name,
+        )
+
+
 def check_disks(host: Host, findings: Findings) -> None:
     """Only a blank device is formatted, and only XFS is mounted."""
     wanted = planned(host)
@@ -171,7 +185,19 @@ def check_disks(host: Host, findings: Findings) -> None:
         device = found["device"]
         path = next((at for at, disk in wanted.items() if disk.get("device") == device), "")
         if found["state"] == "absent":
-            findings.fail("disks", f"os_tuning_disks names {device}: {found['content']}. Correct the name.", host.name)
+            findings.fail(
+                "disks",
+                f"os_tuning_disks names {device}: {found['content']}. Correct the name. If the disk failed, replace it "
+                "(playbooks/replace_disk.yml).",
+                host.name,
+            )
+        elif found["state"] == "dead":
+            findings.fail(
+                "disks",
+                f"os_tuning_disks names {device}, which does not answer ({found['content']}): replace the disk, and "
+                f"run playbooks/replace_disk.yml -e broker_replace_disk={host.name} -e broker_replace_path={path}.",
+                host.name,
+            )
         elif found["state"] == "xfs" and (elsewhere := [at for at in found["mounted"] if at.rstrip("/") != path]):
             findings.fail(
                 "disks",
@@ -361,6 +387,7 @@ def check_replies(hosts: list[Host], options: dict[str, Any], findings: Findings
     for host in answered:
         check_system(host, options, findings)
         check_directories(host, options, findings)
+        check_metadata(host, findings)
         check_disks(host, findings)
         check_ports(host, options["unit"], findings)
     check_identity(answered, findings)

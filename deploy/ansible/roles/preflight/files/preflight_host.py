@@ -2,8 +2,8 @@
 
 `ask` describes the host, and opens listeners on the free ports of the broker, so that the other hosts can try them;
 they end after `listen_s`. `reach` tries the listeners of other hosts and compares the clocks. `stop` ends the
-listeners. `disks` describes devices for os_tuning. The file uses only the standard library and runs with Python 3.8,
-because it must be able to report that a host is too old.
+listeners. `disks` describes devices for os_tuning, and `place` the mount point of a new disk. The file uses only the
+standard library and runs with Python 3.8, because it must be able to report that a host is too old.
 """
 
 from __future__ import annotations
@@ -131,6 +131,9 @@ def directory(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
     existing = os.path.realpath(path)
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)
+    at = [each["path"] for each in mounted if within(os.path.realpath(path), each["path"])][-1]
+    if error := unreadable(at):
+        return {"path": path, "error": f"{at} does not answer ({error})"}
     if not os.path.isdir(existing):
         return {"path": path, "error": f"{existing} is not a directory"}
     space = os.statvfs(existing)
@@ -146,13 +149,28 @@ def directory(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
         "device": os.stat(existing).st_dev,
         "on_root": os.stat(existing).st_dev == os.stat("/").st_dev or mount["path"] == "/",
         "free_bytes": space.f_bavail * space.f_frsize,
+        "metadata": os.path.isdir(os.path.join(path, "__cluster_metadata-0")),
         "node_id": meta.get("node.id"),
         "cluster_id": meta.get("cluster.id"),
     }
 
 
+def unreadable(path: str) -> str:
+    """Why the file system of a directory does not answer; empty if it does."""
+    try:
+        os.listdir(path)
+        os.statvfs(path)
+    except PermissionError:
+        return ""
+    except OSError as error:
+        return error.strerror
+    return ""
+
+
 def disk(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
-    """A device that os_tuning will format or mount. `state` is blank, xfs, other or absent; `content` says why."""
+    """A device that os_tuning will format or mount. `state` is blank, xfs, dead, other or absent; `content` says why.
+    A dead one is mounted, and its file system does not answer.
+    """
     try:
         found = os.stat(path)
     except OSError as error:
@@ -173,6 +191,9 @@ def disk(path: str, mounted: list[dict[str, str]]) -> dict[str, Any]:
     if code not in (0, 2):
         content.append(said or f"blkid ended with {code}")
     state = "xfs" if tags.get("TYPE") == "xfs" and not parts else "other" if content else "blank"
+    errors = [error for error in map(unreadable, at) if error]
+    if errors:
+        state, content = "dead", [f"mounted at {at[0]}, {errors[0]}"]
     return {"device": path, "state": state, "content": ", ".join(content), "uuid": tags.get("UUID", ""), "mounted": at}
 
 
@@ -391,6 +412,37 @@ def disks(options: dict[str, Any]) -> dict[str, Any]:
     return {"disks": [{**each, **disk(str(each["device"]), mounted)} for each in options["disks"]]}
 
 
+def place(options: dict[str, Any]) -> dict[str, Any]:
+    """For replace_disk: the mount point `path` of a failed disk. `disk` is the new device, None if the operator mounts
+    it; `is_new` says whether it is mounted there. `foreign` has everything there that is not from the node.
+    """
+    mounted, path, device = mounts(), options["path"], options["device"]
+    at = [each for each in mounted if each["path"] == path][-1:]
+    error = unreadable(path) if at else ""
+    found = disk(device, mounted) if device else None
+    return {
+        "path": path,
+        "source": at[0]["source"] if at else "",
+        "error": error,
+        "disk": found,
+        "is_new": bool(at) and (found is None or path in found.get("mounted", [])),
+        "foreign": sorted(foreign(path, options["directories"], str(options["node_id"]))) if at and not error else [],
+    }
+
+
+def foreign(path: str, directories: list[str], node_id: str) -> Iterator[str]:
+    """The files below a mount point that are not in directories of a node."""
+    for directory in directories:
+        names = set(os.listdir(directory)) - {"lost+found"} if os.path.isdir(directory) else set()
+        owner = assignments(text_of(os.path.join(directory, "meta.properties"))).get("node.id")
+        if names and owner != node_id:
+            yield f"{directory} of node {owner}" if owner else directory
+    for name in os.listdir(path):
+        entry = os.path.join(path, name)
+        if name != "lost+found" and not any(within(each, entry) or each == path for each in directories):
+            yield entry
+
+
 if __name__ == "__main__":
-    acts = {"ask": ask, "disks": disks, "reach": reach, "stop": stop}
+    acts = {"ask": ask, "disks": disks, "place": place, "reach": reach, "stop": stop}
     print(json.dumps(acts[sys.argv[1]](json.load(sys.stdin))))

@@ -262,6 +262,16 @@ def everywhere_or_nowhere(address: str, local: bool) -> bool:
     return number.is_unspecified or number.is_multicast or (number.is_loopback and not local)
 
 
+def check_disk_names(host: Host, findings: Findings) -> None:
+    """A device for two mount points, or two devices for one."""
+    disks = host.variables.get("os_tuning_disks", [])
+    entries = [each for each in disks if isinstance(each, dict)] if isinstance(disks, list) else []
+    for name, what in (("device", "a device"), ("path", "a path")):
+        values = [str(each[name]) for each in entries if name in each]
+        if twice := sorted({each for each in values if values.count(each) > 1}):
+            findings.fail("disks", f"os_tuning_disks has {what} twice: {listed(twice)}.", host.name)
+
+
 def check_inventory(hosts: list[Host], groups: dict[str, list[str]], roles: Path, findings: Findings) -> None:
     check_groups(hosts, groups, findings)
     check_variables(hosts, roles, findings)
@@ -282,13 +292,7 @@ def check_inventory(hosts: list[Host], groups: dict[str, list[str]], roles: Path
                 f"broker_log_dirs has a directory twice: {listed([*map(str, directories)])}.",
                 host.name,
             )
-        elif isinstance(directories, list) and len(directories) > 1:
-            findings.fail(
-                "log_directories",
-                f"broker_log_dirs has {len(directories)} directories ({listed([*map(str, directories)])}), and a "
-                "broker has one: join the disks below it (RAID, LVM), and name that one.",
-                host.name,
-            )
+        check_disk_names(host, findings)
         if truth(host.variables.get("broker_plaintext", False)) and host.broker:
             findings.warn(
                 "variables",
