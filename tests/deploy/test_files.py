@@ -20,7 +20,7 @@ from tests.support import needs
 ROLES = ("preflight", "os_tuning", "tls", "broker", "dashboard", "analytics", "load_worker", "monitoring", "logs")
 PLAYBOOKS = (
     "site", "preflight", "rolling_restart", "upgrade", "rollback", "add_broker", "decommission", "replace_broker",
-    "rotate_certs", "health", "support_bundle", "benchmark", "load_test", "migrate_from_kafka",
+    "replace_disk", "rotate_certs", "health", "support_bundle", "benchmark", "load_test", "migrate_from_kafka",
 )  # fmt: skip
 EXAMPLE = COLLECTION / "inventory" / "example"
 ANSIBLE_S = 120.0

@@ -52,12 +52,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--away", type=int, action="append", default=[], help="a node that may be away, with its replicas"
     )
+    parser.add_argument(
+        "--behind", type=int, action="append", default=[], help="a node in service whose replicas may be out of sync"
+    )
     return parser.parse_args()
 
 
 def look(options: argparse.Namespace) -> list[str]:
     """Return the current problem in words; empty if the gate may open. Raises Unanswered."""
-    wrong = partitions_wrong(ask(options, "cluster", "health"), options)
+    health = ask(options, "cluster", "health")
+    wrong = partitions_wrong(health, options)
+    if options.behind and not wrong and health["under_replicated_partitions"]:
+        wrong = others_behind(ask(options, "topics", "list", "--under-replicated"), options.behind)
     # Voters are only checked if the partitions are right: this saves a call in each check.
     return wrong or voters_wrong(ask(options, "quorum", "show"), options)
 
@@ -98,12 +104,23 @@ def partitions_wrong(health: dict[str, Any], options: argparse.Namespace) -> lis
         wrong.append(f"not in service: broker {listed(away)}")
     counts = ["offline_partitions", "below_min_isr_partitions"]
     # The replicas of a node that is down on purpose are out of sync, too: those of the others cannot be distinguished.
-    if not options.away:
+    # With `behind`, `others_behind` distinguishes them.
+    if not options.away and not options.behind:
         counts.append("under_replicated_partitions")
     wrong += [f"{health[name]} {name.replace('_', ' ')}" for name in counts if health[name]]
     if health["partitions_moving"]:
         wrong.append(f"{health['partitions_moving']} partitions are being moved (`broker-cy reassign status`)")
     return wrong
+
+
+def others_behind(partitions: list[dict[str, Any]], behind: list[int]) -> list[str]:
+    """The replicas that are out of sync, other than those of the nodes `behind`."""
+    late = [
+        f"{each['topic']}-{each['partition']}"
+        for each in partitions
+        if set(each["replicas"]) - set(each["in_sync_replicas"]) - set(behind)
+    ]
+    return [f"{len(late)} partitions lack a replica of another node, such as {late[0]}"] if late else []
 
 
 def voters_wrong(quorum: dict[str, Any], options: argparse.Namespace) -> list[str]:

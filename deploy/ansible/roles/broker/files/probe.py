@@ -93,6 +93,19 @@ def meta(directories: list[str]) -> dict[str, Any] | None:
     return None
 
 
+def unformatted(directories: list[str]) -> list[str]:
+    """The directories without meta.properties. Those on a disk that does not answer are not among them."""
+    found = []
+    for directory in directories:
+        try:
+            os.stat(os.path.join(directory, "meta.properties"))
+        except FileNotFoundError:
+            found.append(directory)
+        except OSError:
+            pass
+    return found
+
+
 def unit(name: str) -> dict[str, str]:
     command = ["systemctl", "show", name, "--property", ",".join(UNIT_FIELDS)]
     shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
@@ -120,6 +133,7 @@ def main() -> None:
                 "current": link(os.path.join(home, "current")),
                 "previous": link(os.path.join(home, "previous")),
                 "meta": meta(asked["log_dirs"]),
+                "unformatted": unformatted(asked["log_dirs"]),
                 "unit": unit(asked["unit"]),
             }
         )
