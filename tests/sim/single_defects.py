@@ -29,6 +29,7 @@ from broker_cy.storage import log_loader
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.log_manager import LogManager
 from tests.sim.defects import Patch, Planter
+from tests.sim.jbod_defects import JBOD_DEFECTS
 
 # --- replication
 
@@ -405,4 +406,5 @@ DEFECTS: dict[Planter, str] = {
         "quorum/test_voter_changes.py::test_an_only_voter_follows_no_leader_that_it_did_not_elect"
     ),
     what_a_replica_had_long_ago_counts: ("quorum/test_voter_changes.py::test_what_a_voter_had_long_ago_does_not_count"),
+    **JBOD_DEFECTS,
 }

@@ -19,6 +19,8 @@ FAULTS = "## Faults and their defects"
 DESIGN = (
     *(13141, 14704, 13916, 14617, 15221, 15021, 15583, 18106, 19522, 12686, 10706, 16541, 17142, 18723, 9491, 15375),
     *(17608, 14238, 17713, 15489, 19850, 15665, 9672, 16234, 16297, 19996, 18575, 20785),
+    # Several data directories.
+    *(16082, 19571, 15572, 19289, 16709, 8362, 8002, 9087, 9263, 6949, 9750, 15608, 9654, 10314, 14616),
 )
 # The rows of the design of the newer group types: bugs of other implementations, each by its issues, or by its
 # description if it has none.

@@ -327,7 +327,9 @@ class ReplicaMoves:
         path = move.future.path
         try:
             _write_indexes(log)
-            future_replica.copy(old_path, path, move.future.rest(log), sync=needs_disk)
+            part = move.future.rest(log)
+            # Indexes need not be on disk, and records seldom are missing there.
+            future_replica.copy(old_path, path, part, sync=needs_disk and part.size_bytes > 0)
             write_atomically(f"{path}/{epochs.FILE_NAME}", encode_pairs(log.epochs.entries), sync=False)
             self._host.clear(f"{root}/{name}")
             os.rename(path, f"{root}/{name}")

@@ -147,13 +147,26 @@ def test_every_record_is_at_the_goal(disks: Disks) -> None:
     assert [os.path.basename(each) for each in disks.copies()] == ["t-0"]
 
 
+def test_what_is_written_last_comes_along(disks: Disks) -> None:
+    """If this fails, records that are written between the last step of a copy and the swap are lost (KAFKA-9087)."""
+    disks.append(6)
+    disks.start()
+    while disks.move is not None and disks.move.state is not State.ACCEPTED:
+        disks.step()
+    disks.append(1)
+    disks.finish()
+    disks.append(1)
+    disks.reopen()
+    assert disks.records() == b"".join(disks.appended)
+
+
 def crash_points() -> int:
     """More than a move of 12 batches has."""
     return 30
 
 
 @pytest.mark.parametrize("steps", range(crash_points()))
-@pytest.mark.parametrize("appends", [0, 2])
+@pytest.mark.parametrize("appends", [0, 1, 2])
 def test_killed_at_any_step(disks: Disks, steps: int, appends: int) -> None:
     """If this fails, a broker that is killed during a move does not start, serves two logs in turn, or loses records
     (KAFKA-16082: an accepted copy without the newest records became the log).
@@ -176,6 +189,21 @@ def test_killed_at_any_step(disks: Disks, steps: int, appends: int) -> None:
     if disks.move is not None:
         disks.finish()
         assert disks.records() == b"".join(disks.appended)
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_the_leader_changes_while_it_is_copied(disks: Disks, steps: int) -> None:
+    """If this fails, an election during a move ends the copy, and nothing begins it again (KAFKA-9654)."""
+    disks.append(12)
+    disks.log.epochs.assign(0, 0)
+    disks.start()
+    for _ in range(steps):
+        disks.step()
+    disks.log.epochs.assign(1, disks.log.log_end_offset)
+    disks.append(6, epoch=1)
+    disks.finish()
+    assert disks.records() == b"".join(disks.appended)
+    assert disks.log.epochs.entries == [(0, 0), (1, 12)]
 
 
 @pytest.mark.parametrize("steps", range(12))
@@ -303,6 +331,25 @@ def test_log_with_flush_messages_is_swapped_synced(tmp_path: Path) -> None:
         if disks.move is not None and disks.move.state is State.ACCEPTED and disks.move.turns <= replica_moves.PATIENCE:
             disks.append(1)
     assert disks.log.synced_end_offset == disks.log.log_end_offset
+
+
+def test_the_loop_does_not_wait_for_the_target_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, every request waits for the syncs of indexes whenever a replica has moved."""
+    right: Callable[..., dict[str, int]] = future_replica.copy
+    synced: list[bool] = []
+
+    def copy(*more: object, **named: bool) -> dict[str, int]:
+        # Workers sync without being told to.
+        synced.append(named.get("sync", False))
+        return right(*more, **named)
+
+    monkeypatch.setattr(future_replica, "copy", copy)
+    disks = Disks(tmp_path, LogConfig(segment_bytes=900, flush_messages=1, file_delete_delay_ms=0))
+    disks.append(5)
+    disks.start()
+    disks.finish()
+    assert len(synced) > 2
+    assert True not in synced
 
 
 def test_full_target_is_tried_again(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
