@@ -64,8 +64,9 @@ class BrokerPools(NodePools):
         self._open = pool("open", OPENING_THREADS_MAX)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check = pool("check", 1)
-        # Looks whether a disk has failed: the other workers may all wait for it.
-        self._disk = pool("disk-check", 1)
+        # Looks whether a disk has failed: the other workers may all wait for it. A thread for each disk, because a disk
+        # that hangs keeps its thread.
+        self._disk = pool("disk-check", len(directories))
         self.cleaner_jobs = LoopJobs(seams.loop, self._cleaner)
         self.sync_jobs = {path: LoopJobs(seams.loop, each) for path, each in self._syncs.items()}
         self.open_jobs = LoopJobs(seams.loop, self._open)
