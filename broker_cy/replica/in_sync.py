@@ -221,9 +221,12 @@ class InSync:
             self._propose_set(self.isr | {broker_id}, broker_id)
 
     def kept_up(self, broker_id: int, until_ms: int) -> None:
-        """A follower that has everything has fetched again and again, last at `until_ms`, without calls of fetched."""
+        """A member that has everything has fetched again and again, last at `until_ms`, without calls of fetched. The
+        report may come after the controller has removed the member, because its disk died: then it changes nothing, or
+        the high watermark would wait for the follower as for one that is about to join.
+        """
         follower = self.followers.get(broker_id)
-        if follower is not None:
+        if follower is not None and broker_id in self.isr:
             follower.caught_up_ms = max(follower.caught_up_ms, until_ms)
             follower.fetched_ms = max(follower.fetched_ms, until_ms)
 

@@ -68,6 +68,37 @@ def test_a_slow_member_leaves_and_comes_back() -> None:
     assert in_sync_of(replica).maximal == {1, 2}
 
 
+def test_a_late_report_of_a_removed_member_holds_no_high_watermark() -> None:
+    """If this fails, a producer with acks=all waits for replica.lag.time.max.ms after the disk of a follower died: the
+    controller has removed the follower, and the leader then learns that it had kept up until shortly before.
+    """
+    replica = leader()
+    for broker_id in (2, 3):
+        replica.fetched(broker_id, 100 + broker_id, 10, 0, 1)
+    assert replica.wrote(11, 11, 1 << 60)["high_watermark"] == 10
+    replica.fetched(2, 102, 11, 0, 2)
+    assert replica.fate_of(10, True) == "PENDING"
+    in_sync = in_sync_of(replica)
+    assert replica.lead(in_sync, PartitionImage(REPLICAS, (1, 2), 1, 5, 8), 3)["high_watermark"] == 11
+    assert replica.fate_of(10, True) == "DONE"
+    in_sync.kept_up(3, 2)
+    replica.wrote(12, 12, 1 << 60)
+    assert replica.fetched(2, 102, 12, 0, 4)["high_watermark"] == 12
+    assert replica.fate_of(11, True) == "DONE"
+
+
+def test_a_member_that_kept_up_stays() -> None:
+    """If this fails, a follower that had everything leaves the in-sync set with the first record after a quiet time."""
+    replica = leader()
+    for broker_id in (2, 3):
+        replica.fetched(broker_id, 100 + broker_id, 10, 0, 1)
+    in_sync = in_sync_of(replica)
+    in_sync.kept_up(2, LAG_MS)
+    replica.wrote(11, 11, 1 << 60)
+    assert replica.tick(LAG_MS + 2)["wants_alter"]
+    assert in_sync.sent().isr == ((1, 101), (2, 102))
+
+
 def test_under_min_insync_replicas_nothing_is_committed() -> None:
     """If this fails, a record is readable, or acknowledged, that only one broker has (KAFKA-15583)."""
     replica = leader(isr=(1,))
