@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.console.acts.moves import MoveReplicas
+from broker_cy.console.acts.pace import LongAct
 from broker_cy.console.acts.plan import CHANGES_MAX, Command, Plan, Report, execute
 from broker_cy.console.fields import Form
 from broker_cy.reporting.foreign_text import clean
@@ -205,7 +205,7 @@ class Acts:
             # Another request may have executed it while other clients were being closed.
             if self._plans.pop(place, None) is None:
                 raise ClientError(Failure.INVALID, _NO_PLAN)
-            if isinstance(kept.plan.act, MoveReplicas):
+            if isinstance(kept.plan.act, LongAct):
                 report = self._start(identity, kept, kept.plan.act)
             else:
                 report = await execute(client, kept.plan, typed)
@@ -222,7 +222,7 @@ class Acts:
             else {"what": clean(report.revealed.what), "value": report.revealed.value},
         }
 
-    def _start(self, identity: Identity, kept: _Kept, moves: MoveReplicas) -> Report:
+    def _start(self, identity: Identity, kept: _Kept, moves: LongAct) -> Report:
         """Start moves, with the user's own client until they end. Raises ClientError."""
         if kept.plan.problem:
             raise ClientError(Failure.INVALID, kept.plan.problem)

@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Static
 
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError
-from broker_cy.console.acts.moves import MoveReplicas, progress_text
+from broker_cy.console.acts.pace import LongAct, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, Revealed, execute
 from broker_cy.reporting.foreign_text import clean, clean_lines
 
@@ -113,7 +113,7 @@ class ActDialog(ModalScreen[str | None]):
         # Requests that were sent cannot be recalled: the dialog waits to show their results. Moves can be cancelled.
         if self._done is not None:
             self.dismiss(self._done.said)
-        elif self._is_running and isinstance(self.plan.act, MoveReplicas):
+        elif self._is_running and isinstance(self.plan.act, LongAct):
             self._say("cancelling what is under way ...")
             self.workers.cancel_node(self)
         elif self._is_running:
@@ -135,7 +135,7 @@ class ActDialog(ModalScreen[str | None]):
     async def _run(self) -> None:
         typed, act = self.query("#typed"), self.plan.act
         try:
-            if isinstance(act, MoveReplicas) and not self.plan.problem:
+            if isinstance(act, LongAct) and not self.plan.problem:
                 report = await act.follow(self._client, lambda now: self._say(progress_text(now)))
             else:
                 report = await execute(self._client, self.plan, typed.first(Input).value if typed else None)

@@ -12,7 +12,8 @@ from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.grid import Grid
 from broker_cy.console.acts.brokers import plan_cordon
 from broker_cy.console.acts.decommission import plan_decommission
-from broker_cy.console.acts.moves import Wish, pace_form, pace_of, plan_drain, plan_moves
+from broker_cy.console.acts.moves import Wish, plan_drain, plan_moves
+from broker_cy.console.acts.pace import pace_form, pace_of
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.broker_state import newest_about, state_of_host
 from broker_cy.console.columns import brokers

@@ -129,12 +129,12 @@ class BrokerCalls:
         entries = (await self._configs.describe([resource], names=[CORDONED])).whole()[resource]
         return next((entry.value or "" for entry in entries if entry.name == CORDONED), None)
 
-    async def why_not_cordon(self, broker_id: int) -> str:
+    async def why_not_cordon(self, broker_id: int, dirs: Iterable[str] = (EVERY_DIR,)) -> str:
         """Why the broker would refuse `cordon`; empty if it would not. Raises ClientError if it does not answer."""
         if await self.cordoned_dirs(broker_id) is None:
             return f"broker {broker_id} does not know {CORDONED} (Kafka 4.3 or later)"
         resource = ConfigResource(ResourceType.BROKER, str(broker_id))
-        change = ConfigChange(CORDONED, AlterOp.SET, EVERY_DIR)
+        change = ConfigChange(CORDONED, AlterOp.SET, ",".join(dirs))
         error = (await self._configs.alter({resource: [change]}, validate_only=True)).failed.get(resource)
         if error is not None and error.failure is not Failure.REFUSED:
             raise error

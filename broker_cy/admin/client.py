@@ -16,6 +16,7 @@ from broker_cy.admin.cluster import ClusterCalls
 from broker_cy.admin.commit_notes import CommitNotes, CommitTail, EventTimestamps
 from broker_cy.admin.configs import ConfigCalls
 from broker_cy.admin.coordinators import Coordinators, CoordinatorType
+from broker_cy.admin.directory_mover import DirectoryMoverCalls
 from broker_cy.admin.group_lag import LagCalls, RecordTimestamps
 from broker_cy.admin.group_offsets import GroupOffsetCalls
 from broker_cy.admin.group_positions import PositionCalls
@@ -113,6 +114,7 @@ class AdminClient:
         self.mover = MoverCalls(
             MoverParts(self.cluster, self.reassignments, self.topics, self.log_dirs, self.throttles)
         )
+        self.directory_mover = DirectoryMoverCalls(self.log_dirs, self.throttles)
         self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
         self.lag = LagCalls(self.offsets, self.positions, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)

@@ -1,17 +1,36 @@
-"""Log directories of brokers: their free space, and the sizes of their replicas (DescribeLogDirs)."""
+"""Log directories of brokers: their free space, the sizes of their replicas (DescribeLogDirs), and moving replicas
+between the directories of a broker (AlterReplicaLogDirs, KIP-113).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome, every_broker
+from broker_cy.admin.metadata import Metadata, TopicPartition
 from broker_cy.client.deadline import Deadline
-from broker_cy.client.errors import Problem, problem_of
+from broker_cy.client.errors import ClientError, Problem, problem_of, refused
 from broker_cy.client.pool import Peer
 from broker_cy.client.turns import Turns
+from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
+
+# Replicas in one AlterReplicaLogDirs request.
+REPLICAS_MAX: Final = 1_000
+# Retriable in Kafka, but a disk that failed, or a replica that is not there, will hardly come back within the call.
+_FINAL: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE)
+
+
+class BrokerReplica(NamedTuple):
+    """The replica of a partition on a broker."""
+
+    broker_id: int
+    partition: TopicPartition
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.broker_id}"
 
 
 class ReplicaOnDisk(NamedTuple):
@@ -37,6 +56,11 @@ class LogDir:
     usable_bytes: int | None
     is_cordoned: bool
     replicas: tuple[ReplicaOnDisk, ...]
+
+    @property
+    def accepts(self) -> bool:
+        """Whether replicas may be moved here."""
+        return not self.error and not self.is_cordoned
 
     @property
     def size_bytes(self) -> int:
@@ -84,6 +108,78 @@ class LogDirCalls:
             chunk=1,
             deadline=deadline,
         )
+
+    async def alter(self, wanted: Mapping[BrokerReplica, str]) -> Outcome[BrokerReplica, bool]:
+        """Move replicas to the directories at these paths; the path of the directory that it is in lets a replica stay
+        there, and ends its move. REPLICA_NOT_AVAILABLE: the broker has no such replica yet, and will create it there.
+        """
+
+        async def send(
+            peer: Peer, keys: list[BrokerReplica], deadline: Deadline
+        ) -> dict[BrokerReplica, bool | Problem | ClientError]:
+            (broker_id,) = {key.broker_id for key in keys}
+            by_path: dict[str, dict[str, list[int]]] = {}
+            for key in keys:
+                topic, number = key.partition
+                by_path.setdefault(wanted[key], {}).setdefault(topic, []).append(number)
+            kind = messages.AlterReplicaLogDirsRequest
+            request = kind(
+                dirs=[
+                    kind.AlterReplicaLogDir(
+                        path=path,
+                        topics=[
+                            kind.AlterReplicaLogDirTopic(name=name, partitions=parts) for name, parts in topics.items()
+                        ],
+                    )
+                    for path, topics in by_path.items()
+                ]
+            )
+            answer, _ = await self._caller.pool.ask(peer, request, messages.AlterReplicaLogDirsResponse, deadline)
+            found: dict[BrokerReplica, bool | Problem | ClientError] = {}
+            for each in answer.results:
+                for part in each.partitions:
+                    key = BrokerReplica(broker_id, TopicPartition(each.topic_name, part.partition_index))
+                    problem = problem_of(part.error_code)
+                    is_final = problem is not None and problem.code in _FINAL
+                    found[key] = (
+                        True
+                        if problem is None
+                        else refused(problem, peer.name, "AlterReplicaLogDirs", str(key))
+                        if is_final
+                        else problem
+                    )
+            return found
+
+        outcome: Outcome[BrokerReplica, bool | ClientError] = await self._caller.spread(
+            wanted,
+            _ReplicaBrokers(self._caller.metadata),
+            send,
+            api="AlterReplicaLogDirs",
+            name=str,
+            chunk=REPLICAS_MAX,
+        )
+        failed = {key: each for key, each in outcome.found.items() if isinstance(each, ClientError)}
+        return Outcome({key: True for key in outcome.found if key not in failed}, {**outcome.failed, **failed})
+
+
+class _ReplicaBrokers:
+    """Locates replicas: their brokers answer for them."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._brokers = Brokers(metadata)
+
+    async def locate(
+        self, keys: list[BrokerReplica], deadline: Deadline
+    ) -> tuple[dict[Peer, list[BrokerReplica]], dict[BrokerReplica, ClientError]]:
+        ids = list(dict.fromkeys(key.broker_id for key in keys))
+        places, failed = await self._brokers.locate(ids, deadline)
+        return (
+            {peer: [key for key in keys if key.broker_id in found] for peer, found in places.items()},
+            {key: failed[key.broker_id] for key in keys if key.broker_id in failed},
+        )
+
+    def forget(self, keys: Iterable[BrokerReplica]) -> None:
+        """Nothing is kept: a broker is looked up each time."""
 
 
 async def _log_dir(broker_id: int, each: messages.DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from broker_cy.admin.cluster import ClusterCalls
 from broker_cy.admin.log_dirs import LogDirCalls
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.move_progress import CopyRate, MoveProgress, finish
 from broker_cy.admin.placement import Move
 from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.throttles import SetThrottle, ThrottleCalls
@@ -34,34 +35,8 @@ EVERY_S: Final = 1.0
 MISSING_MAX: Final = 10
 # After so many misses of a move, no other one is started. A complete move is missing as well, until brokers know it.
 MISSING_SUSPECT: Final = 2
-# Time over which the rate is measured.
-RATE_WINDOW_S: Final = 15.0
 # After so many failed calls in a row, the mover stops.
 FAILURES_MAX: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class MoveProgress:
-    """How far a plan is. Bytes are those that replicas copy; `rate` is None until it is known."""
-
-    moves: int
-    done: int
-    failed: int
-    under_way: tuple[TopicPartition, ...]
-    copied_bytes: int
-    total_bytes: int
-    rate_bytes_per_s: float | None
-
-    @property
-    def left_s(self) -> float | None:
-        """The time until everything is copied; None if it is not known."""
-        if not self.rate_bytes_per_s:
-            return None
-        return max(0, self.total_bytes - self.copied_bytes) / self.rate_bytes_per_s
-
-    @property
-    def is_over(self) -> bool:
-        return self.done + self.failed == self.moves
 
 
 @dataclass(slots=True)
@@ -74,7 +49,7 @@ class _State:
     failed: dict[TopicPartition, ClientError] = field(default_factory=dict)
     missing: dict[TopicPartition, int] = field(default_factory=dict)
     copied: dict[TopicPartition, int] = field(default_factory=dict)
-    samples: deque[tuple[float, int]] = field(default_factory=deque)
+    rate: CopyRate = field(default_factory=CopyRate)
     cancelled: list[TopicPartition] = field(default_factory=list)
     """The moves that another client has cancelled."""
 
@@ -146,7 +121,7 @@ class Mover:
             try:
                 await self._move_all(progress)
             except BaseException:
-                await self._finish(self._cancel_under_way())
+                await finish(self._cancel_under_way(), self.left_behind)
                 raise
 
     @asynccontextmanager
@@ -159,7 +134,7 @@ class Mover:
             (await self._parts.throttles.alter(plan.start)).whole()
             yield
         finally:
-            await self._finish(self._end_throttle(plan))
+            await finish(self._end_throttle(plan), self.left_behind)
 
     async def _plan_throttle(self, bytes_per_s: int) -> SetThrottle:
         concerned = {each for move in self.moves if move.added for each in (*move.before, *move.added)}
@@ -172,20 +147,6 @@ class Mover:
     async def _end_throttle(self, plan: SetThrottle) -> None:
         outcome = await self._parts.throttles.alter(plan.end)
         self.left_behind += outcome.failed.values()
-
-    async def _finish(self, cleaning: Coroutine[Any, Any, None]) -> None:
-        """Wait for a clean-up even if the task is cancelled once more meanwhile."""
-        task = asyncio.ensure_future(cleaning)
-        interrupted = False
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                interrupted = True
-            except ClientError as error:
-                self.left_behind.append(error)
-        if interrupted:
-            raise asyncio.CancelledError
 
     async def _cancel_under_way(self) -> None:
         cancelled = dict(self._state.under_way)
@@ -202,7 +163,7 @@ class Mover:
                 self.left_behind.append(error)
 
     async def _move_all(self, progress: Callable[[MoveProgress], None]) -> None:
-        self._state.samples.append((asyncio.get_running_loop().time(), 0))
+        self._state.rate.note(asyncio.get_running_loop().time(), 0)
         failures = 0
         while self._state.under_way or (self._state.waiting and not self._state.cancelled):
             try:
@@ -294,20 +255,13 @@ class Mover:
                         if key in copying and broker in copying[key].added:
                             sizes[key] = sizes.get(key, 0) + min(replica.size_bytes, copying[key].size_bytes)
         state.copied = sizes
-        now_s, copied = asyncio.get_running_loop().time(), self._copied_bytes()
-        state.samples.append((now_s, copied))
-        while len(state.samples) > 2 and now_s - state.samples[0][0] > RATE_WINDOW_S:
-            state.samples.popleft()
+        state.rate.note(asyncio.get_running_loop().time(), self._copied_bytes())
 
     def _copied_bytes(self) -> int:
         return sum(move.copied_bytes for move in self._state.done) + sum(self._state.copied.values())
 
     def _progress(self) -> MoveProgress:
         state = self._state
-        rate = None
-        if len(state.samples) >= 2:
-            (from_s, before), (to_s, after) = state.samples[0], state.samples[-1]
-            rate = max(0, after - before) / (to_s - from_s) if to_s > from_s else None
         return MoveProgress(
             len(self.moves),
             len(state.done),
@@ -315,7 +269,7 @@ class Mover:
             tuple(state.under_way),
             self._copied_bytes(),
             self._total_bytes,
-            rate,
+            state.rate.bytes_per_s,
         )
 
 

@@ -1,5 +1,7 @@
 """Limits on the bytes that moving replicas copy (KIP-73): a rate of each broker, and the replicas that it applies to.
 
+Moves between the directories of a broker have a rate of their own (KIP-113), for all of them.
+
 A limit is set for one plan and removed after it. Earlier settings stay: the broker's earlier rate is restored, and only
 the plan's replicas are removed from a topic's list.
 """
@@ -16,6 +18,7 @@ from broker_cy.core.configs import ConfigSource
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _EVERY = "*"
 
 
@@ -90,6 +93,40 @@ class ThrottleCalls:
             start[resource] = (*start.get(resource, ()), ConfigChange(name, AlterOp.APPEND, text))
             end[resource] = (*end.get(resource, ()), ConfigChange(name, AlterOp.SUBTRACT, text))
         return SetThrottle(start, end)
+
+    async def directory_rates(self, brokers: Iterable[int]) -> dict[int, int]:
+        """The limits that clients have set for moves between directories, by broker. Raises ClientError."""
+        resources = [ConfigResource(ResourceType.BROKER, str(each)) for each in brokers]
+        found = (await self._configs.describe(resources, names=[DIRECTORY_RATE])).whole() if resources else {}
+        return {
+            int(resource.name): int(entry.value)
+            for resource, entries in found.items()
+            for entry in entries
+            if entry.name == DIRECTORY_RATE
+            and entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG
+            and entry.value is not None
+        }
+
+    def plan_directories(self, brokers: Iterable[int], bytes_per_s: int, now: Mapping[int, int]) -> SetThrottle:
+        """The changes that limit moves between the directories of each of `brokers` to `bytes_per_s`; `now` has the
+        current limits.
+        """
+        start: dict[ConfigResource, tuple[ConfigChange, ...]] = {}
+        end: dict[ConfigResource, tuple[ConfigChange, ...]] = {}
+        for broker in brokers:
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            start[resource] = (ConfigChange(DIRECTORY_RATE, AlterOp.SET, str(bytes_per_s)),)
+            end[resource] = (
+                ConfigChange(DIRECTORY_RATE, AlterOp.SET, str(now[broker]))
+                if broker in now
+                else ConfigChange(DIRECTORY_RATE, AlterOp.DELETE),
+            )
+        return SetThrottle(start, end)
+
+    async def remove_directory_rates(self, brokers: Iterable[int]) -> Outcome[ConfigResource, bool]:
+        """Remove the limits of moves between the directories of these brokers, also those of other clients."""
+        change = ConfigChange(DIRECTORY_RATE, AlterOp.DELETE)
+        return await self._configs.alter({ConfigResource(ResourceType.BROKER, str(each)): [change] for each in brokers})
 
     async def alter(self, changes: Mapping[ConfigResource, Iterable[ConfigChange]]) -> Outcome[ConfigResource, bool]:
         """Make the changes of one side of a plan."""

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
     "producers": ("producers", "active producers of a topic's partitions"),
     "tokens": ("tokens", "delegation tokens: list, create, renew and expire them"),
-    "log-dirs": ("log_dirs", "log directories and their disk usage"),
+    "log-dirs": ("log_dirs", "log directories: disk usage; move replicas between disks, balance and drain them"),
     "completion": ("completion", "shell completion for bash, zsh and fish"),
 }
 

@@ -18,7 +18,8 @@ from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.reassign import pace_options
 from broker_cy.console.acts.brokers import plan_cordon, plan_unregister
 from broker_cy.console.acts.decommission import plan_decommission
-from broker_cy.console.acts.moves import Pace, plan_drain
+from broker_cy.console.acts.moves import plan_drain
+from broker_cy.console.acts.pace import Pace
 from broker_cy.console.columns import brokers, log_dirs
 from broker_cy.console.hosts import address_text, by_host, id_text, state_of
 from broker_cy.console.moving import moves_under_way, throttle_text

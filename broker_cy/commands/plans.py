@@ -11,11 +11,11 @@ from typing import Final
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
-from broker_cy.admin.mover import MoveProgress
+from broker_cy.admin.move_progress import MoveProgress
 from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
 from broker_cy.commands.context import Target, ended_by_signals
 from broker_cy.commands.output import confirm, confirm_typed, print_error, print_json
-from broker_cy.console.acts.moves import MoveReplicas, progress_text
+from broker_cy.console.acts.pace import LongAct, progress_text
 from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report, execute
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.terminal import print_rows
@@ -50,7 +50,7 @@ async def run_plan(target: Target, client: AdminClient, plan: Plan, *, dry_run: 
         confirm(question, yes=yes)
     else:
         confirm_typed(plan.typed, question, yes=yes)
-    if isinstance(plan.act, MoveReplicas):
+    if isinstance(plan.act, LongAct):
         report = await _follow(target, client, plan.act)
     else:
         report = await execute(client, plan, plan.typed)
@@ -91,7 +91,7 @@ def _report(target: Target, plan: Plan, report: Report | None) -> int:
     return code
 
 
-async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Report:
+async def _follow(target: Target, client: AdminClient, act: LongAct) -> Report:
     """Execute moves with progress. Ctrl-C, SIGTERM and SIGHUP cancel the moves under way and remove the throttle."""
     with ProgressLine(quiet=target.as_json) as line, ended_by_signals():
         try:
@@ -99,8 +99,8 @@ async def _follow(target: Target, client: AdminClient, act: MoveReplicas) -> Rep
         except asyncio.CancelledError:
             line.end()
             click.echo(
-                f"broker-cy: stopped after {line.done} of {len(act.moves)} partitions. The reassignments under way "
-                "were cancelled, and the throttle was removed. The same command continues.",
+                f"broker-cy: stopped after {line.done} of {act.steps} partitions. The moves under way were "
+                "cancelled, and the throttle was removed. The same command continues.",
                 err=True,
             )
             raise

@@ -20,13 +20,13 @@ from broker_cy.commands.plans import AFTER, BEFORE, WHAT, command_of, run_plan
 from broker_cy.commands.values import BYTES, COUNT, TOPIC_PARTITIONS
 from broker_cy.console.acts.moves import (
     MoveReplicas,
-    Pace,
     Wish,
     moves_document,
     plan_cancel,
     plan_moves,
     read_moves,
 )
+from broker_cy.console.acts.pace import Pace
 from broker_cy.console.acts.plan import Change
 from broker_cy.console.columns import reassignments
 from broker_cy.console.moving import moving_now, pace_text, throttle_text
@@ -125,13 +125,13 @@ def wish_of(
         raise click.UsageError("--replication-factor and --topic go together: name each topic to change")
     if max_moves is not None and not (add or balance):
         raise click.UsageError("--max-moves goes with --add or --balance: the others are done only as a whole")
-    listed = () if file is None else read_moves(file.read())
+    if file is not None:
+        return read_moves(file.read())
     return Wish(
         tuple(drain),
         tuple(add),
         balance,
-        listed,
-        max_moves,
+        moves_max=max_moves,
         replication_factor=replication_factor,
         topics=tuple(topics),
     )
@@ -164,7 +164,7 @@ async def plan_command(
     plan = await plan_moves(client, command_of(target), wish, Pace())
     assert isinstance(plan.act, MoveReplicas)
     if target.as_json:
-        print_json(moves_document(plan.act.moves))
+        print_json(moves_document(plan.act.moves, plan.act.directories))
     elif plan.problem:
         click.echo(plan.problem)
     else:

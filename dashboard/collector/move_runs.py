@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.mover import MoveProgress
+from broker_cy.admin.move_progress import MoveProgress
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.console.acts.moves import MoveReplicas
+from broker_cy.console.acts.pace import LongAct
 from broker_cy.console.acts.plan import Failed, Report
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import now_ms
@@ -39,7 +39,7 @@ class Run:
 
     title: str
     user: str
-    act: MoveReplicas
+    act: LongAct
     client: Client
     ended: Ended
     id: str = field(default_factory=lambda: secrets.token_urlsafe(8))

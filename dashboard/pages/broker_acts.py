@@ -9,7 +9,8 @@ from typing import Any
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.brokers import plan_cordon
 from broker_cy.console.acts.decommission import plan_decommission
-from broker_cy.console.acts.moves import Wish, pace_form, pace_of, plan_drain, plan_moves
+from broker_cy.console.acts.moves import Wish, plan_drain, plan_moves
+from broker_cy.console.acts.pace import pace_form, pace_of
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.fields import Form
 from dashboard.acts import Act, Call, act

@@ -15,7 +15,8 @@ from dash.development.base_component import Component
 from broker_cy.admin import AdminClient
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.console.acts.moves import plan_cancel, progress_text
+from broker_cy.console.acts.moves import plan_cancel
+from broker_cy.console.acts.pace import progress_text
 from broker_cy.console.acts.plan import Plan, Report
 from broker_cy.console.columns import reassignments
 from broker_cy.console.feeds import Feed

@@ -1,7 +1,7 @@
 """An in-memory cluster for the admin client: nodes, moving partitions, settings and a quorum, instead of its pool.
 Requests and responses go through the codec, in the highest version, so that a field that a version lacks is also an
 error here. A moving replica copies some bytes at every ListPartitionReassignments; it is complete when it has all
-bytes.
+bytes. A replica that moves between directories copies at every DescribeLogDirs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VERSIONS = {
     ApiKey.METADATA: 12, ApiKey.DESCRIBE_CLUSTER: 2, ApiKey.DESCRIBE_LOG_DIRS: 5, ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1, ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: 0, ApiKey.ELECT_LEADERS: 2, ApiKey.UNREGISTER_BROKER: 0,
-    ApiKey.DESCRIBE_QUORUM: 2, ApiKey.ADD_RAFT_VOTER: 1,
+    ApiKey.DESCRIBE_QUORUM: 2, ApiKey.ADD_RAFT_VOTER: 1, ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
     ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
 }  # fmt: skip
 
@@ -87,6 +87,11 @@ class FakeCluster:
         # The last fetch times of voters, by the leader's clock; the other voters and the leader are always current.
         self.fetched_ms: dict[int, int] = {}
         self.page = 2
+        # The directories of each broker; replicas are in the first, unless `places` has them.
+        self.paths = ["/data"]
+        self.offline_paths: set[tuple[int, str]] = set()
+        self.places: dict[tuple[int, TopicPartition], str] = {}
+        self.futures: dict[tuple[int, TopicPartition], tuple[str, int]] = {}
 
     def run(self, monkeypatch: pytest.MonkeyPatch, job: Callable[[AdminClient], Awaitable[T]]) -> T:
         """Run `job` with a client of this cluster."""
@@ -152,21 +157,81 @@ class FakeCluster:
 
     def log_dirs_of(self, broker: int) -> messages.DescribeLogDirsResponse:
         kind = messages.DescribeLogDirsResponse
-        topics: dict[str, list[messages.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
+        topics: dict[str, dict[str, list[messages.DescribeLogDirsResponse.DescribeLogDirsPartition]]] = {}
+        self._copy_between_directories(broker)
         for key, part in sorted(self.parts.items()):
             if broker in part.all_replicas:
                 size = part.copied.get(broker, part.size)
                 shown = kind.DescribeLogDirsPartition(partition_index=key.partition, partition_size=size)
-                topics.setdefault(key.topic, []).append(shown)
-        cordoned = self.configs.get((BROKER, str(broker)), {}).get("cordoned.log.dirs") == "*"
-        listed = [kind.DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()]
+                path = self.places.get((broker, key), self.paths[0])
+                topics.setdefault(path, {}).setdefault(key.topic, []).append(shown)
+            if (future := self.futures.get((broker, key))) is not None:
+                copy = kind.DescribeLogDirsPartition(
+                    partition_index=key.partition, partition_size=future[1], offset_lag=7, is_future_key=True
+                )
+                topics.setdefault(future[0], {}).setdefault(key.topic, []).append(copy)
+        cordoned = self.configs.get((BROKER, str(broker)), {}).get("cordoned.log.dirs", "").split(",")
+        # With several directories each has a volume of its own.
+        sizes = {path: sum(part.partition_size for parts in found.values() for part in parts)
+                 for path, found in topics.items()}  # fmt: skip
+        total = 1_000 if len(self.paths) == 1 else 10_000
         return kind(
             results=[
-                kind.DescribeLogDirsResult(
-                    log_dir="/data", topics=listed, total_bytes=1000, usable_bytes=900, is_cordoned=cordoned
+                kind.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+                if (broker, path) in self.offline_paths
+                else kind.DescribeLogDirsResult(
+                    log_dir=path,
+                    topics=[
+                        kind.DescribeLogDirsTopic(name=name, partitions=parts)
+                        for name, parts in topics.get(path, {}).items()
+                    ],
+                    total_bytes=total,
+                    usable_bytes=900 if total == 1_000 else total - sizes.get(path, 0),
+                    is_cordoned="*" in cordoned or path in cordoned,
                 )
+                for path in self.paths
             ]
         )
+
+    def _copy_between_directories(self, broker: int) -> None:
+        """Let the replicas of a broker that move between directories copy, and complete those that have everything."""
+        for (owner, key), (path, copied) in list(self.futures.items()):
+            if owner == broker and copied >= self.parts[key].size:
+                self.places[owner, key] = path
+                del self.futures[owner, key]
+            elif owner == broker:
+                self.futures[owner, key] = (path, min(self.parts[key].size, copied + self.step_bytes))
+
+    def on_AlterReplicaLogDirs(
+        self, request: messages.AlterReplicaLogDirsRequest, broker: int
+    ) -> messages.AlterReplicaLogDirsResponse:
+        kind = messages.AlterReplicaLogDirsResponse
+        results: dict[str, list[Any]] = {}
+        for each in request.dirs:
+            for topic in each.topics:
+                for number in topic.partitions:
+                    code = self._move_to_directory(broker, TopicPartition(topic.name, number), each.path)
+                    result = kind.AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
+                    results.setdefault(topic.name, []).append(result)
+        return kind(
+            results=[
+                kind.AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in results.items()
+            ]
+        )
+
+    def _move_to_directory(self, broker: int, key: TopicPartition, path: str) -> ErrorCode:
+        if path not in self.paths:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if (broker, path) in self.offline_paths:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if key not in self.parts or broker not in self.parts[key].all_replicas:
+            self.places[broker, key] = path  # remembered until the replica exists
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        if path == self.places.get((broker, key), self.paths[0]):
+            self.futures.pop((broker, key), None)
+        else:
+            self.futures[broker, key] = (path, 0)
+        return ErrorCode.NONE
 
     def copy_some(self) -> None:
         """Let every moving replica copy, and complete those that have everything."""
@@ -427,6 +492,9 @@ class FakePool:
         if isinstance(got, messages.DescribeLogDirsRequest):
             self.cluster.asked.append(got)
             reply: Message = self.cluster.log_dirs_of(peer.node_id)
+        elif isinstance(got, messages.AlterReplicaLogDirsRequest):
+            self.cluster.asked.append(got)
+            reply = self.cluster.on_AlterReplicaLogDirs(got, peer.node_id)
         else:
             reply = self.cluster.answer(got)
         return codec.decode(answer, version, codec.encode(reply, version)), version

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.mover import MoveProgress
+from broker_cy.admin.move_progress import MoveProgress
 from broker_cy.client.errors import ClientError
 from broker_cy.console.acts.brokers import plan_unregister
-from broker_cy.console.acts.moves import MoveReplicas, Pace, plan_drain
+from broker_cy.console.acts.moves import MoveReplicas, plan_drain
+from broker_cy.console.acts.pace import Pace
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.voters import quorum_now
 
@@ -63,7 +64,9 @@ async def plan_decommission(client: AdminClient, command: Command, broker_id: in
         plan,
         title=title,
         command=words,
-        act=DrainForGood(plan.act.moves, plan.act.pace, plan.act.cordon, plan.act.stuck, broker_id, away),
+        act=DrainForGood(
+            plan.act.moves, plan.act.pace, plan.act.cordon, plan.act.stuck, broker_id=broker_id, is_away=away
+        ),
         changes=[*plan.changes, Change("then", note=last), *votes],
         typed=str(broker_id) if away else None,
         verb="Decommission",

@@ -1,45 +1,48 @@
 """Acts that move replicas: drain a broker, fill a new one, balance, and moves that a user listed; and cancelling them.
 
 Lists of moves are read and written in the format of kafka-reassign-partitions:
-`{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}`.
+`{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}`. `"log_dirs": ["any", "/d2"]`
+beside the replicas names the directory of each: a new replica is created there, and one that is elsewhere moves.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.brokers import ClusterReplicas
+from broker_cy.admin.log_dirs import BrokerReplica
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX, MoveProgress
+from broker_cy.admin.move_progress import MoveProgress
 from broker_cy.admin.placement import Move, Placement, moves_to
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.quantities import BYTES_HELP
+from broker_cy.console.acts.listed_directories import misplaced, prefer_directories, settle_directories
+from broker_cy.console.acts.pace import PACE_DEFAULT, LongAct, Pace
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
-from broker_cy.console.fields import Field, Form
-from broker_cy.console.moving import NO_THROTTLE, brokers_text, pace_text, throttle_now, throttle_text
-from broker_cy.console.values import integer, optional, parse_bytes
+from broker_cy.console.moving import NO_THROTTLE, brokers_text, throttle_now, throttle_text
 from broker_cy.reporting.numbers import plural, size
 
 _VERSION = 1
-_ANY_DIR = "any"
+# Kafka's word for a replica whose directory its broker chooses.
+ANY_DIR = "any"
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """The goal of a plan of moves: exactly one of the fields is set. `moves_max` limits `add` and `balance`; with
     `is_shrinking`, `drain` lets partitions lose replicas that have no other place; `topics`, with their partitions or
-    all of them (None), belong to `replication_factor`.
+    all of them (None), belong to `replication_factor`; `directories` belong to `listed`.
     """
 
     drain: tuple[int, ...] = ()
     add: tuple[int, ...] = ()
     is_balance: bool = False
     listed: tuple[tuple[TopicPartition, tuple[int, ...]], ...] = ()
+    directories: tuple[tuple[BrokerReplica, str], ...] = ()
     moves_max: int | None = None
     is_shrinking: bool = False
     replication_factor: int | None = None
@@ -67,64 +70,30 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How a plan is carried out: partitions at a time, and bytes a second of each broker (None: no limit)."""
-
-    concurrent: int = CONCURRENT_DEFAULT
-    throttle_bytes_per_s: int | None = None
-
-    def words(self) -> list[str | int]:
-        throttle: list[str | int] = (
-            [] if self.throttle_bytes_per_s is None else ["--throttle", self.throttle_bytes_per_s]
-        )
-        return ["--concurrent", self.concurrent, *throttle]
-
-
-def pace_form(title: str) -> Form:
-    """The fields of the form for a plan of moves; see `pace_of`."""
-    return Form(
-        title,
-        [
-            Field("concurrent", "Partitions at a time", integer(1, CONCURRENT_MAX), str(CONCURRENT_DEFAULT)),
-            Field("throttle", "Bytes per second", optional(parse_bytes), hint=f"no limit, or {BYTES_HELP}"),
-        ],
-        note="The limit is that of each broker, for what it copies; it ends with the reassignment.",
-    )
-
-
-def pace_of(values: Mapping[str, Any]) -> Pace:
-    """The pace that was entered into `pace_form`."""
-    return Pace(values["concurrent"], values["throttle"])
-
-
-def _ignore(progress: MoveProgress) -> None:
-    """Progress of a run without a display."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveReplicas:
+class MoveReplicas(LongAct):
     """Moves replicas; first cordons the brokers `cordon`, so that they get no new replicas meanwhile. `stuck` are moves
     that are not started because they would never complete: no leader has the records.
     """
 
     moves: tuple[Move, ...]
-    pace: Pace = Pace()
+    pace: Pace = PACE_DEFAULT
     cordon: tuple[int, ...] = ()
     stuck: tuple[Move, ...] = ()
+    directories: tuple[tuple[BrokerReplica, str], ...] = ()
 
-    async def run(self, client: AdminClient) -> Report:
-        return await self.follow(client, _ignore)
+    @property
+    def steps(self) -> int:
+        return len(self.moves)
 
     async def follow(self, client: AdminClient, progress: Callable[[MoveProgress], None]) -> Report:
-        """As `run`, and call `progress` about once a second. If it is cancelled, the moves under way are cancelled and
-        the throttle is removed before CancelledError is raised.
-        """
         for broker in self.cordon:
             await client.brokers.cordon(broker)
         run = client.mover.of(
             self.moves, concurrent=self.pace.concurrent, throttle_bytes_per_s=self.pace.throttle_bytes_per_s
         )
         failed: list[Failed] = []
+        if self.directories:
+            await prefer_directories(client, self.directories)
         try:
             await run.run(progress)
         except ClientError as error:
@@ -133,7 +102,10 @@ class MoveReplicas:
         failed += [Failed(f"left behind: {error.what}", error) for error in run.left_behind]
         failed += [Failed(str(move.partition), _no_leader(move)) for move in self.stuck]
         said = f"moved {plural(len(run.done), 'partition')}, {size(sum(move.copied_bytes for move in run.done))}"
-        return Report(said, tuple(str(move.partition) for move in run.done), tuple(failed))
+        report = Report(said, tuple(str(move.partition) for move in run.done), tuple(failed))
+        if failed or not self.directories:
+            return report
+        return await settle_directories(client, self.directories, self.pace, report, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +124,6 @@ class CancelMoves:
         removed = await client.throttles.remove_all(self.throttle)
         left = tuple(Failed(str(key), error) for key, error in removed.failed.items())
         return Report(f"{said}; removed the throttle", report.done, report.failed + left)
-
-
-def progress_text(progress: MoveProgress) -> str:
-    """`3 of 12 partitions, 1.2 GiB of 4.5 GiB, 80.0 MiB/s, 41.0 s left`."""
-    parts = [
-        f"{progress.done} of {plural(progress.moves, 'partition')}",
-        f"{size(progress.copied_bytes)} of {size(progress.total_bytes)}",
-    ]
-    if progress.failed:
-        parts.append(f"{progress.failed} failed")
-    if not progress.is_over:
-        parts += pace_text(progress.rate_bytes_per_s, progress.left_s)
-    return ", ".join(parts)
 
 
 def moves_for(wish: Wish, now: ClusterReplicas) -> tuple[Move, ...]:
@@ -202,17 +161,18 @@ async def plan_moves(client: AdminClient, command: Command, wish: Wish, pace: Pa
     now = await client.brokers.replicas()
     await _refuse_while_moving(client)
     moves, stuck = _split(moves_for(wish, now), now)
+    elsewhere = await misplaced(client, wish.directories)
     title = _title(wish)
     return Plan(
         title,
         moves_text(moves),
         command("reassign", "apply", *wish.words(), *pace.words(), "--yes"),
-        MoveReplicas(moves, pace, stuck=stuck),
-        [*changes_of(moves), *_stuck_changes(stuck)],
+        MoveReplicas(moves, pace, stuck=stuck, directories=wish.directories if moves or elsewhere else ()),
+        [*changes_of(moves), *_stuck_changes(stuck), *elsewhere],
         verb="Move",
         is_destructive=False,
-        problem="" if moves else _stuck_problem(stuck) or "every replica is where it should be",
-        is_done=not (moves or stuck),
+        problem="" if moves or elsewhere else _stuck_problem(stuck) or "every replica is where it should be",
+        is_done=not (moves or stuck or elsewhere),
     )
 
 
@@ -338,7 +298,7 @@ def changes_of(moves: Sequence[Move]) -> list[Change]:
     ]
 
 
-def read_moves(text: str) -> tuple[tuple[TopicPartition, tuple[int, ...]], ...]:
+def read_moves(text: str) -> Wish:
     """Read moves from JSON. Raises ClientError, which names the partition and what is expected."""
     try:
         document = json.loads(text)
@@ -350,12 +310,27 @@ def read_moves(text: str) -> tuple[tuple[TopicPartition, tuple[int, ...]], ...]:
     if not isinstance(partitions, list) or not partitions:
         raise ClientError(Failure.INVALID, '"partitions": a list of one or more partitions is expected')
     found: dict[TopicPartition, tuple[int, ...]] = {}
+    directories: list[tuple[BrokerReplica, str]] = []
     for number, each in enumerate(partitions):
         key, replicas = _read_move(number, each)
         if key in found:
             raise ClientError(Failure.INVALID, "it is listed twice", what=f"partition {key}")
         found[key] = replicas
-    return tuple(found.items())
+        directories += _read_directories(number, each, key, replicas)
+    return Wish(listed=tuple(found.items()), directories=tuple(directories))
+
+
+def _read_directories(
+    number: int, each: Any, key: TopicPartition, replicas: tuple[int, ...]
+) -> list[tuple[BrokerReplica, str]]:
+    paths = each.get("log_dirs") or [ANY_DIR] * len(replicas)
+    if not isinstance(paths, list) or len(paths) != len(replicas) or not all(isinstance(path, str) for path in paths):
+        raise ClientError(
+            Failure.INVALID,
+            f'"log_dirs": a list with a path, or "{ANY_DIR}", for each replica is expected',
+            what=f"partitions[{number}]",
+        )
+    return [(BrokerReplica(broker, key), path) for broker, path in zip(replicas, paths, strict=True) if path != ANY_DIR]
 
 
 def _read_move(number: int, each: Any) -> tuple[TopicPartition, tuple[int, ...]]:
@@ -367,10 +342,6 @@ def _read_move(number: int, each: Any) -> tuple[TopicPartition, tuple[int, ...]]
         raise ClientError(Failure.INVALID, expected, what=f"partitions[{number}]")
     if not isinstance(partition, int) or not all(map(_is_id, [partition, *replicas])):
         raise ClientError(Failure.INVALID, expected, what=f"partitions[{number}]")
-    if any(directory != _ANY_DIR for directory in each.get("log_dirs") or ()):
-        raise ClientError(
-            Failure.INVALID, 'moves between directories are not supported: only "any"', what=f"partitions[{number}]"
-        )
     return TopicPartition(topic, partition), tuple(replicas)
 
 
@@ -378,8 +349,9 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
 
 
-def moves_document(moves: Sequence[Move]) -> dict[str, object]:
+def moves_document(moves: Sequence[Move], directories: Sequence[tuple[BrokerReplica, str]] = ()) -> dict[str, object]:
     """Moves as kafka-reassign-partitions reads them; `before` and `copied_bytes` are for people and other programs."""
+    paths = dict(directories)
     return {
         "version": _VERSION,
         "partitions": [
@@ -387,6 +359,7 @@ def moves_document(moves: Sequence[Move]) -> dict[str, object]:
                 "topic": move.partition.topic,
                 "partition": move.partition.partition,
                 "replicas": list(move.after),
+                "log_dirs": [paths.get(BrokerReplica(each, move.partition), ANY_DIR) for each in move.after],
                 "before": list(move.before),
                 "copied_bytes": move.copied_bytes,
             }

@@ -6,6 +6,7 @@ from typing import Final
 
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.console.columns import topics
+from broker_cy.console.directory_moves import MovingReplica
 from broker_cy.console.rows import ReplicaRow
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, percent, size
@@ -54,4 +55,17 @@ LAG: Final = Column[ReplicaRow](
 )
 REPLICA_STATE: Final = Column[ReplicaRow](
     "state", "State", lambda row: "being moved here" if row.replica.is_future else "", width=16
+)
+
+MOVING: Final = Column[MovingReplica]("replica", "Replica", lambda row: str(row.replica.partition), width=20)
+MOVING_BROKER: Final[Column[MovingReplica]] = BROKER.by(lambda row: row.replica.broker_id)
+MOVING_FROM: Final = Column[MovingReplica]("source", "From", lambda row: row.source or UNKNOWN, width=20)
+MOVING_TO: Final = Column[MovingReplica]("target", "To", lambda row: row.target, width=20)
+MOVING_COPIED: Final = Column[MovingReplica]("copied", "Copied", lambda row: row.copied_bytes, Kind.BYTES)
+MOVING_TOTAL: Final = Column[MovingReplica]("total", "Total", lambda row: row.total_bytes, Kind.BYTES)
+MOVING_LAG: Final = Column[MovingReplica](
+    "lag", "Lag", lambda row: row.offset_lag, Kind.COUNT, hint="Offsets that the copy lacks", width=8
+)
+MOVING_DONE: Final = Column[MovingReplica](
+    "done", "Done", lambda row: percent(row.copied_bytes, row.total_bytes), sorts=False, width=6
 )

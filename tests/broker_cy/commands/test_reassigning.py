@@ -92,7 +92,7 @@ def test_a_signal_ends_moves_and_throttle(bare: Cli, cluster: FakeCluster, numbe
         ('{"version": 1, "partitions": [{"topic": "t", "partition": 9, "replicas": [1]}]}', "no such partition"),
         (
             '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3], "log_dirs": ["/x"]}]}',
-            "between directories",
+            "no such directory; it has /data",
         ),
         (
             '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3]},'
