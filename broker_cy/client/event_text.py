@@ -24,6 +24,7 @@ from broker_cy.metrics.events import (
     ConfigChanged,
     ControllerChanged,
     DelegationTokensChanged,
+    DirectoryFailed,
     Event,
     GroupConverted,
     GroupEpoch,
@@ -35,6 +36,7 @@ from broker_cy.metrics.events import (
     QuotaChange,
     Rebalance,
     RecordsDeleted,
+    ReplicaMoved,
     ScramUsersChanged,
     ShareLeaderChanged,
     ShareRecordsChanged,
@@ -149,6 +151,10 @@ def line_of(event: Event) -> str:
             return clean(f"epoch {event.epoch}: {why.replace('_', ' ')}")
         case BrokerUnfenced():
             return f"epoch {event.epoch}: in service"
+        case DirectoryFailed():
+            return clean(event.reason)
+        case ReplicaMoved():
+            return clean(f"partition {event.partition}: {event.source} -> {event.target} {event.state}")
         case ControllerChanged():
             return f"node {event.before} -> node {event.after}" if event.before >= 0 else f"node {event.after}"
         case LeadersElected() | InSyncBelowMin():

@@ -18,6 +18,7 @@ from broker_cy.metrics.events import (
     CertificateRefused,
     ControllerChanged,
     DelegationTokensChanged,
+    DirectoryFailed,
     Event,
     InSyncBelowMin,
     LeadersElected,
@@ -109,6 +110,6 @@ def tone_of(event: Event) -> Tone:
             return Tone.WARN
         case LeadersElected():
             return Tone.WARN if event.cause == "failure" else Tone.BAD
-        case InSyncBelowMin():
+        case InSyncBelowMin() | DirectoryFailed():
             return Tone.BAD
     return Tone.PLAIN

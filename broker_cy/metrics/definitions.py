@@ -315,6 +315,19 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_unflushed_bytes", "gauge", (), "Bytes written but not synced yet."),
     Metric("broker_cy_log_directory_free_bytes", "gauge", ("directory",), "Free space of the directory's file system."),
     Metric("broker_cy_log_directory_total_bytes", "gauge", ("directory",), "Size of the directory's file system."),
+    Metric("broker_cy_log_directory_offline", "gauge", ("directory",), "1 if the disk of the directory has failed."),
+    Metric(
+        "broker_cy_log_directory_cordoned",
+        "gauge",
+        ("directory",),
+        "1 if the directory takes no new replicas (cordoned.log.dirs).",
+    ),
+    Metric(
+        "broker_cy_log_directory_arriving_replicas",
+        "gauge",
+        ("directory",),
+        "Replicas that move to the directory from another one of the broker (AlterReplicaLogDirs).",
+    ),
     # the metadata quorum
     Metric(
         "broker_cy_quorum_leader", "gauge", (), "Node id of the active controller, as this node knows it; -1 if none."

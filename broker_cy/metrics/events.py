@@ -419,6 +419,39 @@ class BrokerUnfenced(Event):
 
 
 @dataclass(slots=True)
+class DirectoryFailed(Event):
+    """The disk of a data directory of the broker has failed: its partitions are offline on the broker until a restart
+    with a working disk. Brokers of Apache Kafka write no such event.
+    """
+
+    TYPE: ClassVar[str] = "directory_failed"
+    path: str = ""
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.path
+
+
+@dataclass(slots=True)
+class ReplicaMoved(Event):
+    """A replica of the broker moves from the data directory `source` to `target` (AlterReplicaLogDirs). `state` is
+    began, completed or cancelled; a move that a restart interrupts begins again.
+    """
+
+    TYPE: ClassVar[str] = "replica_moved"
+    topic: str = ""
+    partition: int = -1
+    source: str = ""
+    target: str = ""
+    state: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
 class ControllerChanged(Event):
     """Another node is the active controller; -1 if none was known before."""
 
@@ -786,6 +819,8 @@ EVENTS: dict[str, type[Event]] = {
         BrokerStopped,
         BrokerFenced,
         BrokerUnfenced,
+        DirectoryFailed,
+        ReplicaMoved,
         ControllerChanged,
         LeadersElected,
         InSyncBelowMin,

@@ -33,6 +33,7 @@ from broker_cy.coordinator_services.coordinators import Coordinators
 from broker_cy.events.event_log import EventLog
 from broker_cy.handlers import load_handlers
 from broker_cy.metadata.image import Endpoint
+from broker_cy.metrics.events import DirectoryFailed, ReplicaMoved
 from broker_cy.network.sockets import Buffers
 from broker_cy.network.tls_listeners import HANDSHAKE_WORKERS, LOOK_S, TlsListeners
 from broker_cy.partitions.directory_moves import DirectoryMoves
@@ -286,6 +287,7 @@ class BrokerServer:
         self._is_new = not any(map(holds_partitions, self.config.log_dirs))
         logs = open_log_manager(self.config, self.clock, self.broker.randomness, self._pools)
         logs.on_directory_failed = self._on_directory_failed
+        logs.moves.on_change = self._on_move
         self._core.on_disk_error = logs.failures.suspect
         logs.on_progress = self._on_progress
         self.broker.log_manager = logs
@@ -457,8 +459,13 @@ class BrokerServer:
     def _on_directory_failed(self, directory: DataDirectory) -> None:
         """Other brokers must lead the partitions that this broker can no longer write or read."""
         self._partitions.lose_directory(directory.path)
+        self.broker.events.note(DirectoryFailed(directory.path, str(directory.failure)))
         self.broker.share.lost_directory()
         self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
+
+    def _on_move(self, key: tuple[str, int], source: str, target: str, state: str) -> None:
+        """A replica begins to move to another directory, or its move is over."""
+        self.broker.events.note(ReplicaMoved(*key, source, target, state))
 
     def _on_placed(self, topic: str, index: int) -> None:
         """A log was created, or its place to report has changed."""

@@ -7,11 +7,13 @@ has at most PARTITIONS_PER_SLICE lines, or the groups of one coordinator partiti
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from broker_cy import __version__
+from broker_cy.control.membership.cordons import is_cordoned
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.tls_version import openssl_version
 from broker_cy.metrics import process
@@ -331,6 +333,18 @@ def _directories(page: Page, broker: Broker) -> None:
         page.family(name)
         for directory, sizes in rooms.items():
             page.sample(name, sizes[place], directory)
+    data_directories = broker.log_manager.data_directories
+    page.family("broker_cy_log_directory_offline")
+    for each in data_directories:
+        page.sample("broker_cy_log_directory_offline", int(each.failure is not None), each.path)
+    page.family("broker_cy_log_directory_cordoned")
+    for path in broker.config.log_dirs:
+        cordoned = is_cordoned(broker.config, str(path))
+        page.sample("broker_cy_log_directory_cordoned", int(cordoned), os.path.abspath(path))
+    arriving = Counter(each.target.path for each in broker.log_manager.moves.moves.values())
+    page.family("broker_cy_log_directory_arriving_replicas")
+    for each in data_directories:
+        page.sample("broker_cy_log_directory_arriving_replicas", arriving[each.path], each.path)
 
 
 def _process(page: Page, watch: LoopWatch) -> None:

@@ -26,6 +26,7 @@ from broker_cy.metrics.events import (
     BrokerUnfenced,
     ConfigChanged,
     ControllerChanged,
+    DirectoryFailed,
     InSyncBelowMin,
     LeadersElected,
     Stamped,
@@ -58,6 +59,7 @@ FAILURE_KINDS = tuple(
         ControllerChanged,
         LeadersElected,
         InSyncBelowMin,
+        DirectoryFailed,
     )
 )
 # Lines of one event: a rebalance lists up to 2,000 partitions.

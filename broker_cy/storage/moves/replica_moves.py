@@ -53,6 +53,10 @@ FLUSH_MESSAGES_NEVER = (1 << 63) - 1
 PATIENCE = 50
 
 
+# Changes that `on_change` is told.
+BEGAN, COMPLETED, CANCELLED = "began", "completed", "cancelled"
+
+
 class State(enum.Enum):
     COPYING = "copying"
     REPORTED = "reported"
@@ -138,6 +142,8 @@ class ReplicaMoves:
         self.copying_max = 1
         # replica.alter.log.dirs.io.max.bytes.per.second
         self.bytes_per_s = float("inf")
+        # Called with the partition, the directories that it leaves and goes to, and BEGAN, COMPLETED or CANCELLED.
+        self.on_change: Callable[[TopicPartition, str, str, str], None] = lambda key, source, target, state: None
 
     @property
     def moves(self) -> Mapping[TopicPartition, Move]:
@@ -161,6 +167,7 @@ class ReplicaMoves:
         logger.info(
             "moving a replica to another directory", extra=facts(partition=f"{key[0]}-{key[1]}", path=target.path)
         )
+        self.on_change(key, os.path.dirname(log.directory), target.path, BEGAN)
         self._begin_some()
 
     def accepted(self, key: TopicPartition, directory_id: UUID) -> None:
@@ -175,6 +182,7 @@ class ReplicaMoves:
         if move is None:
             return
         self._end(move)
+        self.on_change(key, os.path.dirname(move.log.directory), move.target.path, CANCELLED)
         if not move.is_busy and move.is_begun:
             self._host.discard(move.future.path)
         if move.state is not State.COPYING:
@@ -340,6 +348,7 @@ class ReplicaMoves:
         self._end(move)
         logger.info("moved a replica to another directory", extra=facts(path=old_path, target=root))
         self._host.relocated(log, old_path)
+        self.on_change(move.key, os.path.dirname(old_path), root, COMPLETED)
 
 
 def _write_indexes(log: Log) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from broker_cy.controller.rules import directory_of
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import DirectoryFailed, Event, ReplicaMoved
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.coordinator_services.group_broker import GroupBroker, run, until
@@ -166,5 +168,54 @@ def test_interrupted_move_goes_on_after_a_restart(tmp_path: Path) -> None:
             await until(lambda: broker.log("t") is not None and broker.root("t") == target)
             assert broker.log("t").log_end_offset == 5
             assert not [name for name in os.listdir(target) if name.endswith("-future")]
+
+    run(work)
+
+
+def test_moves_and_failed_disks_are_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an operator cannot tell afterwards when a disk died, or why a replica is where it is."""
+
+    async def work() -> None:
+        async with TwoDisks(tmp_path) as broker:
+            await broker.prepare("t")
+            await broker.produce("t", 5)
+            noted: list[Event] = []
+            monkeypatch.setattr(broker.server.broker.events, "note", noted.append)
+            before = broker.root("t")
+            target = broker.other(before)
+            manager = broker.server.broker.log_manager
+            manager.moves.copying_max = 0
+            await broker.alter("t", target)
+            await broker.alter("t", before)
+            manager.moves.copying_max = 1
+            await broker.alter("t", target)
+            await until(lambda: broker.root("t") == target)
+            assert noted == [
+                ReplicaMoved("t", 0, before, target, state) for state in ("began", "cancelled", "began", "completed")
+            ]
+            (other,) = (each for each in manager.data_directories if each.path == broker.b)
+            manager.failures.fail(other, OSError(errno.EIO, "Input/output error"))
+            (failed,) = noted[4:]
+            assert isinstance(failed, DirectoryFailed)
+            assert (failed.path, "Input/output error" in failed.reason) == (broker.b, True)
+
+    run(work)
+
+
+def test_the_page_of_metrics_has_a_line_for_each_disk(tmp_path: Path) -> None:
+    """If this fails, an alert for a dead disk never fires."""
+
+    async def work() -> None:
+        async with TwoDisks(tmp_path, **{"cordoned.log.dirs": str(tmp_path / "a")}) as broker:
+            (other,) = (each for each in broker.server.broker.log_manager.data_directories if each.path == broker.b)
+            other.failure = "it died"
+            lines = (await broker.server.page(None)).decode().splitlines()
+            for metric, a, b in (("offline", 0, 1), ("cordoned", 1, 0), ("arriving_replicas", 0, 0)):
+                name = f"broker_cy_log_directory_{metric}"
+                assert [line for line in lines if line.startswith(name)] == [
+                    f'{name}{{directory="{broker.a}"}} {a}',
+                    f'{name}{{directory="{broker.b}"}} {b}',
+                ]
+            other.failure = None
 
     run(work)
