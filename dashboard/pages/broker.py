@@ -33,13 +33,14 @@ from dashboard.components.panel import act_button, link, listing, page_path, pan
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
-from dashboard.pages import broker_acts
+from dashboard.pages import broker_acts, directory_acts
 from dashboard.pages.broker_list import Topics
 from dashboard.pages.brokers import charts
-from dashboard.pages.storage import DIRECTORIES_SHOWN, LogDirectories
+from dashboard.pages.storage import DIRECTORIES_SHOWN, DirectoryMoves, LogDirectories
 from dashboard.security.roles import Role
 
 ROWS_HIGH = 16
+MOVES_SHOWN = 10
 
 
 class OfOneBroker(OfBroker):
@@ -220,6 +221,23 @@ def layout(context: Context, cluster: str, broker: str = "", range: str = "", **
                 params=one,
                 rows=DIRECTORIES_SHOWN,
                 empty="The broker reports no log directories.",
+                actions=[
+                    act_button(label, each.name, role=Role.ADMIN, broker=broker)
+                    for label, each in (
+                        ("Balance", directory_acts.BalanceDirectories),
+                        ("Drain a directory", directory_acts.DrainDirectory),
+                    )
+                ],
+            ),
+            listing(
+                "Moves between directories",
+                "directory-moves",
+                DirectoryMoves.COLUMNS,
+                cluster=cluster,
+                params=one,
+                rows=MOVES_SHOWN,
+                note="The page Storage cancels them.",
+                empty="No replica moves between directories of this broker.",
             ),
             table(
                 "Replicas",

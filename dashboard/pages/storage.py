@@ -13,6 +13,7 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.client.turns import Turns
 from broker_cy.console.columns import log_dirs
 from broker_cy.console.columns import topics as topic_columns
+from broker_cy.console.directory_moves import MovingReplica, moving_replicas
 from broker_cy.console.feed_values import PartitionRow
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
@@ -22,16 +23,20 @@ from dashboard.collector.channel import Column, TableChannel, channel, linked
 from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import OfBroker
 from dashboard.collector.patches import State
-from dashboard.components.panel import listing, page_path, panel, table
+from dashboard.components.panel import act_button, listing, page_path, panel, table
 from dashboard.components.ranges import ranges
 from dashboard.components.shell import shell
 from dashboard.context import Context, Page
+from dashboard.pages import directory_acts
+from dashboard.pages.directory_acts import replica_row
 from dashboard.pages.storage_space import DiskForecast
+from dashboard.security.roles import Role
 
 DIRECTORIES_SHOWN = 200
 TOPICS_SHOWN = 15
 PARTITIONS_SHOWN = 200
 ROWS_HIGH = 14
+MOVES_HIGH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,42 @@ class LogDirectories(OfBroker, TableChannel[Directory]):
     def _cells(self, row: Directory) -> list[Any]:
         first, *rest = super()._cells(row)
         return [linked(first, page_path(self.hub.name, "broker", broker=str(row.info.broker_id))), *rest]
+
+
+@channel("directory-moves")
+class DirectoryMoves(OfBroker, TableChannel[MovingReplica]):
+    """The replicas that move between directories of their brokers, or of the broker of the parameter `broker`."""
+
+    SUBJECT = frozenset({"broker"})
+    COLUMNS = (
+        table_column(log_dirs.MOVING, 200, is_flex=True),
+        table_column(log_dirs.MOVING_BROKER, 90),
+        table_column(log_dirs.MOVING_FROM, 180),
+        table_column(log_dirs.MOVING_TO, 180),
+        table_column(log_dirs.MOVING_COPIED, 110),
+        table_column(log_dirs.MOVING_TOTAL, 110),
+        table_column(log_dirs.MOVING_LAG, 100),
+        table_column(log_dirs.MOVING_DONE, 90),
+    )
+
+    def sources(self) -> Sequence[Source]:
+        return [self.session.log_dirs()]
+
+    def rows(self) -> Iterable[MovingReplica] | None:
+        outcome = self.session.log_dirs().value
+        if outcome is None:
+            return None
+        wanted = self.broker
+        found = moving_replicas(
+            each
+            for broker, directories in outcome.found.items()
+            if wanted in (None, broker)
+            for each in directories
+        )  # fmt: skip
+        return [each for each in found if self.scope.sees_topic(each.replica.partition.topic)]
+
+    def row_id(self, row: MovingReplica) -> str:
+        return replica_row(row.replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +215,7 @@ class LargestReplicas(TableChannel[ReplicaRow]):
         )
 
     def row_id(self, row: ReplicaRow) -> str:
+        # As directory_acts.replica_of reads it; of 200,000 rows.
         return f"{row.replica.topic}-{row.replica.partition} {row.broker_id} {row.path}"
 
     def row_text(self, row: ReplicaRow) -> str:
@@ -239,6 +281,30 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
                 rows=DIRECTORIES_SHOWN,
                 note="Free: of the volume of the directory; less than 10 % is red. Logs: the replicas of topics.",
                 empty="No broker reports a log directory.",
+                actions=[act_button("Balance", directory_acts.BalanceDirectories.name, role=Role.ADMIN)],
+            ),
+            table(
+                "Moves between directories",
+                "directory-moves",
+                DirectoryMoves.COLUMNS,
+                cluster=cluster,
+                noun="replica",
+                can_mark=True,
+                height_rows=MOVES_HIGH,
+                note="By any tool. Lag: the offsets that the copy lacks.",
+                empty="No replica moves between directories.",
+                actions=[
+                    act_button(
+                        "Cancel marked",
+                        directory_acts.CancelDirectoryMoves.name,
+                        role=Role.ADMIN,
+                        destructive=True,
+                        rows="marked",
+                    ),
+                    act_button(
+                        "Cancel all", directory_acts.CancelDirectoryMoves.name, role=Role.ADMIN, destructive=True
+                    ),
+                ],
             ),
             html.Div(
                 [
@@ -293,8 +359,17 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
                 LargestReplicas.COLUMNS,
                 cluster=cluster,
                 noun="replica",
+                can_mark=True,
                 height_rows=ROWS_HIGH,
                 note="The filter finds topics and partitions (orders-3).",
+                actions=[
+                    act_button(
+                        "Move marked to a directory",
+                        directory_acts.MoveToDirectory.name,
+                        role=Role.ADMIN,
+                        rows="marked",
+                    )
+                ],
             ),
         ],
         actions=[ranges(cluster, "storage", range, topic=topic)],

@@ -68,6 +68,16 @@ LOG_DIRS = Outcome(
                 False,
                 tuple(ReplicaOnDisk(ORDERS, n, 1_000_000 * (n + 1), 0, False) for n in range(3)),
             ),
+            LogDir(
+                1,
+                "/srv/events-2",
+                "",
+                500 * _GB,
+                400 * _GB,
+                False,
+                (ReplicaOnDisk(ORDERS, 1, 500_000, 1_234, True),),
+            ),
+            LogDir(1, "/srv/events-3", "KAFKA_STORAGE_ERROR", None, None, False, ()),
         )
     },
     {},
