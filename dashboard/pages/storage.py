@@ -112,12 +112,12 @@ class DirectoryMoves(OfBroker, TableChannel[MovingReplica]):
 
     SUBJECT = frozenset({"broker"})
     COLUMNS = (
-        table_column(log_dirs.MOVING, 200, is_flex=True),
+        table_column(log_dirs.MOVING, 150, is_flex=True),
         table_column(log_dirs.MOVING_BROKER, 90),
-        table_column(log_dirs.MOVING_FROM, 180),
-        table_column(log_dirs.MOVING_TO, 180),
-        table_column(log_dirs.MOVING_COPIED, 110),
-        table_column(log_dirs.MOVING_TOTAL, 110),
+        table_column(log_dirs.MOVING_FROM, 170),
+        table_column(log_dirs.MOVING_TO, 170),
+        table_column(log_dirs.MOVING_COPIED, 100),
+        table_column(log_dirs.MOVING_TOTAL, 100),
         table_column(log_dirs.MOVING_LAG, 100),
         table_column(log_dirs.MOVING_DONE, 90),
     )
