@@ -31,6 +31,8 @@ TESTED = {
     "abort-transaction",
     # test_share_records.py, with a share group that holds records:
     "release-share-records", "release-member-records", "reject-share-records", "redrive-share-records",
+    # test_directories.py, with a broker that has two disks:
+    "move-to-directory", "balance-directories", "drain-directory", "cancel-directory-moves",
     # test_operating.py, with several nodes:
     "cordon-broker", "uncordon-broker", "drain-broker", "decommission-broker", "fill-broker", "balance-brokers",
     "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
