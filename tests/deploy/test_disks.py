@@ -33,7 +33,8 @@ fcntl.ioctl(os.open("/srv/more", os.O_RDONLY), 0x8004587D, b"\\2\\0\\0\\0")"""
 @pytest.fixture(scope="module")
 def cluster(make_lab: Callable[..., Lab]) -> Deployed:
     """Three running brokers with one disk, on hosts with two blank ones; each has a replica of the topic."""
-    lab = make_lab("disks", len(NAMES), Shape(blank="512M", blanks=2))
+    # Larger than the first disk: new replicas go to the disk with the most free space.
+    lab = make_lab("disks", len(NAMES), Shape(blank="4G", blanks=2))
     wheelhouse(lab)
     deployed = Deployed(lab)
     deployed.set_up(NAMES)
