@@ -163,7 +163,7 @@ def unreadable(path: str) -> str:
     except PermissionError:
         return ""
     except OSError as error:
-        return error.strerror
+        return error.strerror or str(error)
     return ""
 
 
