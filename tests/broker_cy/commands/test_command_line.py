@@ -38,7 +38,7 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
     shown = bare(*words, "--help").out
     # On a separate line: otherwise the paragraph was wrapped, and no line of it can be copied.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
-    if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "log-dirs", "consume", "produce"):
+    if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "consume", "produce"):
         # `clusters` reads a file, and connects to no cluster.
         assert ("--clusters-file" if words[0] == "clusters" else "--bootstrap") in shown
         assert "--json" in shown
