@@ -320,6 +320,8 @@ class LogManager:
                     raise
                 self.failures.fail(data_directory, error)
                 self._unload(data_directory)
+        for key in [key for key in self._interrupted if key in self.logs]:
+            self._resume_move(key)
         self._recover([each for each in recovered if not self._has_failed(os.path.dirname(each[1]))])
         for each in usable(self.data_directories):
             with suppress(OSError):
@@ -499,11 +501,15 @@ class LogManager:
         else:
             self._add(key, log)
 
-    def _add(self, key: TopicPartition, log: Log) -> None:
-        self.logs[key] = log
-        target = self._interrupted.pop(key, None)
+    def _resume_move(self, key: TopicPartition) -> None:
+        """Begin again to move the log of a partition, if the end of the last process has interrupted that."""
+        target, log = self._interrupted.pop(key, None), self.logs[key]
         if target is not None and target.failure is None and os.path.dirname(log.directory) != target.path:
             self.moves.start(key, log, target)
+
+    def _add(self, key: TopicPartition, log: Log) -> None:
+        self.logs[key] = log
+        self._resume_move(key)
         if self.cleaner is not None:
             # A log that was lost and created again under its topic id ends before its cleaned offset if its cleaner
             # checkpoint could not be written then.

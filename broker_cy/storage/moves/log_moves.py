@@ -57,7 +57,7 @@ class LogMoves:
         self._copies = 0
 
     def new_uuid(self) -> UUID:
-        """An id for the name of a copy: other than all since the start, which leaves no copy of an earlier one."""
+        """An id for the name of a copy, other than all since the start."""
         self._copies += 1
         return uuid5(self._manager.data_directories[0].directory_id, f"copy {self._copies}")
 

@@ -161,14 +161,22 @@ class ReplicaMoves:
         if move is not None and move.target is target:
             return
         self.cancel(key)
-        name = f"{os.path.basename(log.directory)}.{self._new_uuid().hex}-future"
-        move = self._moves[key] = Move(key, log, target, f"{target.path}/{name}")
+        path = self._new_path(target.path, os.path.basename(log.directory))
+        move = self._moves[key] = Move(key, log, target, path)
         self._host.hold(key, is_moving=True)
         logger.info(
             "moving a replica to another directory", extra=facts(partition=f"{key[0]}-{key[1]}", path=target.path)
         )
         self.on_change(key, os.path.dirname(log.directory), target.path, BEGAN)
         self._begin_some()
+
+    def _new_path(self, root: str, name: str) -> str:
+        """A directory for a copy that does not exist: one of an earlier move may still wait for its removal, which
+        would remove the files of this one.
+        """
+        while os.path.lexists(path := f"{root}/{name}.{self._new_uuid().hex}-future"):
+            pass
+        return path
 
     def accepted(self, key: TopicPartition, directory_id: UUID) -> None:
         """The metadata name this directory for the partition."""

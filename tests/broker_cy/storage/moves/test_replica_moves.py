@@ -402,6 +402,22 @@ def test_deleted_partition_leaves_no_copy(disks: Disks) -> None:
     assert disks.copies() == []
 
 
+def test_new_copy_is_not_in_the_directory_of_an_interrupted_one(disks: Disks) -> None:
+    """If this fails, the removal of the copy that a killed process left removes the records of the next one."""
+    disks.append(20)
+    disks.start()
+    while disks.move is not None and not os.path.exists(disks.move.future.path):
+        disks.step()
+    assert disks.move is not None
+    left = disks.move.future.path
+    disks.reopen()
+    assert os.path.exists(left)
+    assert disks.move is not None
+    assert disks.move.future.path != left
+    disks.finish()
+    assert disks.records() == b"".join(disks.appended)
+
+
 def test_moves_wait_for_each_other(tmp_path: Path) -> None:
     """If this fails, a reassignment of a thousand replicas copies all at the same time."""
     disks = Disks(tmp_path)
