@@ -18,7 +18,7 @@ from broker_cy.admin.directory_plan import DirectoryMove
 from broker_cy.admin.log_dirs import BrokerReplica, LogDir, LogDirCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.move_progress import CopyRate, MoveProgress, finish
-from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX, EVERY_S, FAILURES_MAX, MISSING_MAX
+from broker_cy.admin.mover import CONCURRENT_DEFAULT, EVERY_S, FAILURES_MAX, MISSING_MAX, check_pace
 from broker_cy.admin.throttles import SetThrottle, ThrottleCalls
 from broker_cy.client.errors import ClientError, Failure
 
@@ -66,10 +66,7 @@ class DirectoryMover:
         every_s: float = EVERY_S,
     ) -> None:
         """`concurrent` is a number for each broker. Raises ClientError for a number outside of its range."""
-        if not 1 <= concurrent <= CONCURRENT_MAX:
-            raise ClientError(Failure.INVALID, f"{concurrent} moves at a time: 1 to {CONCURRENT_MAX} are allowed")
-        if throttle_bytes_per_s is not None and throttle_bytes_per_s < 1:
-            raise ClientError(Failure.INVALID, f"a throttle of {throttle_bytes_per_s} bytes/s: 1 or more is needed")
+        check_pace(concurrent, throttle_bytes_per_s)
         self._log_dirs = log_dirs
         self._throttles = throttles
         self._concurrent = concurrent

@@ -71,6 +71,14 @@ class MoverParts:
     throttles: ThrottleCalls
 
 
+def check_pace(concurrent: int, throttle_bytes_per_s: int | None) -> None:
+    """Raises ClientError for a number outside of its range."""
+    if not 1 <= concurrent <= CONCURRENT_MAX:
+        raise ClientError(Failure.INVALID, f"{concurrent} moves at a time: 1 to {CONCURRENT_MAX} are allowed")
+    if throttle_bytes_per_s is not None and throttle_bytes_per_s < 1:
+        raise ClientError(Failure.INVALID, f"a throttle of {throttle_bytes_per_s} bytes/s: 1 or more is needed")
+
+
 class Mover:
     """One run of a plan. `run` yields progress; afterwards `done`, `failed` and `untouched` say what happened."""
 
@@ -84,10 +92,7 @@ class Mover:
         every_s: float = EVERY_S,
     ) -> None:
         """Raises ClientError for a number outside of its range."""
-        if not 1 <= concurrent <= CONCURRENT_MAX:
-            raise ClientError(Failure.INVALID, f"{concurrent} moves at a time: 1 to {CONCURRENT_MAX} are allowed")
-        if throttle_bytes_per_s is not None and throttle_bytes_per_s < 1:
-            raise ClientError(Failure.INVALID, f"a throttle of {throttle_bytes_per_s} bytes/s: 1 or more is needed")
+        check_pace(concurrent, throttle_bytes_per_s)
         self._parts = parts
         self._concurrent = concurrent
         self._throttle = throttle_bytes_per_s
