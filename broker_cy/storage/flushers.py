@@ -36,12 +36,10 @@ class Flushers:
         on_error: Callable[[str | None, BaseException], None] = lambda path, error: None,
     ) -> None:
         """Arguments as those of Flusher."""
-        self.logs = logs
-        self.offline = offline
-        self.checkpoints = checkpoints
-        self.totals = totals
+        self._checkpoints = checkpoints
+        self._totals = totals
         self._workers = workers
-        self.flush_bytes = flush_bytes
+        self._flush_bytes = flush_bytes
         self._first = directories[0].path
         self._of: dict[str, Flusher] = {
             each.path: Flusher(
@@ -81,7 +79,7 @@ class Flushers:
         return [each for each in self._of.values() if each.directory.failure is None]
 
     def _due(self) -> None:
-        if self.totals.unflushed_bytes >= self.flush_bytes:
+        if self._totals.unflushed_bytes >= self._flush_bytes:
             self.start()
         # Also while a flush runs: it may take minutes, and later writes wait for the next one.
         self.note()
@@ -104,7 +102,7 @@ class Flushers:
         """Write the written points of the logs as they were loaded. Blocks for one write without a sync. The first
         start in a data directory, and one after deletions that could not be checkpointed, sync the log starts, too.
         """
-        names = [WRITTEN_POINTS] if self.checkpoints.starts_are_saved else [LOG_START_OFFSETS, WRITTEN_POINTS]
+        names = [WRITTEN_POINTS] if self._checkpoints.starts_are_saved else [LOG_START_OFFSETS, WRITTEN_POINTS]
         for each in self._served():
             each.write_now(names)
 

@@ -53,7 +53,7 @@ FLUSH_MESSAGES_NEVER = (1 << 63) - 1
 PATIENCE = 50
 
 
-# Changes that `on_change` is told.
+# The states that `on_change` reports.
 BEGAN, COMPLETED, CANCELLED = "began", "completed", "cancelled"
 
 
