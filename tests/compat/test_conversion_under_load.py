@@ -98,11 +98,15 @@ def test_no_record_is_lost(broker: Target, topic: str, group: str, readers: list
         sent += ROUND
         assert producer.flush(TIMEOUT_S) == 0
 
+    def held() -> list[int]:
+        return [place.partition for reader in readers for place in reader.held]
+
     def check(what: str) -> None:
         """Each change comes amid records; then all are read, and all partitions are held."""
         send()
         until(lambda: len(seen) == sent, f"all records {what}", TIMEOUT_S)
-        until(lambda: sum(len(reader.held) for reader in readers) == PARTITIONS, f"all partitions {what}", TIMEOUT_S)
+        # Each reader notes its partitions at its own polls: a moved one is for a moment in two notes.
+        until(lambda: sorted(held()) == list(range(PARTITIONS)), f"one reader of each partition {what}", TIMEOUT_S)
 
     for _ in range(MEMBERS):
         readers.append(Reader(broker.bootstrap, topic, group, seen, **CLASSIC))
@@ -114,5 +118,3 @@ def test_no_record_is_lost(broker: Target, topic: str, group: str, readers: list
             readers.append(Reader(broker.bootstrap, topic, group, seen, **settings))
             check(f"after change {number} to {settings['group_protocol']}")
     assert sorted(seen) == sorted(b"%d" % number for number in range(sent))
-    held = [(place.topic, place.partition) for reader in readers for place in reader.held]
-    assert len(set(held)) == len(held) == PARTITIONS
