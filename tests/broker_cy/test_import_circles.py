@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("admin_tui", "bench", "broker_cy", "dashboard", "demo", "loadgen", "spark_analytics")
+PACKAGES = ("admin_tui", "bench", "broker_cy", "broker_registry", "dashboard", "demo", "loadgen", "spark_analytics")
 
 CYTHON_CIRCLES = {
     ("replica.flush_group", "replica.group_commit"),

@@ -1,0 +1,1 @@
+"""Avro, JSON Schema and Protobuf as pure functions: text in, a parsed schema or InvalidSchema out."""
