@@ -87,15 +87,16 @@
   };
 
   // Ticks of the value axis as the tables write them.
-  const ticks = (unit, most) => {
+  core.ticks = (unit, most) => {
     const format = core.units[unit] || core.count;
     const binary = unit === "B" || unit === "B/s";
     if (!(most > 0)) return { tickvals: [0], ticktext: [format(0)] };
     if (unit === "duration") return durationTicks(most);
     const root = binary ? 1024 ** Math.floor(Math.log(most) / Math.log(1024)) : 1;
-    const rough = most / root / 4;
+    // Parts of what is counted do not exist.
+    const rough = unit ? most / root / 4 : Math.max(1, most / 4);
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough) * root;
+    const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough && (unit || Number.isInteger(each))) * root;
     const tickvals = [];
     for (let value = 0; value <= most * 1.05; value += step) tickvals.push(value);
     return { tickvals, ticktext: tickvals.map(format) };
@@ -142,7 +143,7 @@
     let most = 0;
     for (const values of state.v) for (const value of values) if (value !== null && value > most) most = value;
     const layout = base(state);
-    Object.assign(layout.yaxis, ticks(state.unit, most), { range: [0, most > 0 ? most * 1.08 : 1] });
+    Object.assign(layout.yaxis, core.ticks(state.unit, most), { range: [0, most > 0 ? most * 1.08 : 1] });
     // On a telephone, the legend of many lines would leave no room for them; pointing at a line names it.
     if (state.width < 500 && state.series.filter((series) => !series.role).length > 4) layout.showlegend = false;
     if (state.from_ms) layout.xaxis.range = [clock(state.from_ms), clock(state.to_ms)];

@@ -105,6 +105,22 @@ def test_charts_do_not_overlap_after_a_resize(dashboard: str, new_tab: Callable[
 
 
 @pytest.mark.full
+def test_axes_of_counts_have_whole_numbers_only(dashboard: str, new_tab: Callable[..., Tab]) -> None:
+    """If this fails, a chart shows a quarter of a transaction, or half a connection."""
+    tab = new_tab(dashboard)
+    tab.open("transactions")
+    tab.settled()
+    counts = tab.page.evaluate("[1, 3, 9, 90].map((most) => window.dashboard.core.ticks('', most).ticktext)")
+    assert counts == [
+        ["0", "1"],
+        ["0", "1", "2", "3"],
+        ["0", "5"],
+        ["0", "25", "50", "75"],
+    ]
+    assert tab.page.evaluate("window.dashboard.core.ticks('/s', 1).ticktext")[:2] == ["0/s", "0.25/s"]
+
+
+@pytest.mark.full
 def test_a_group_page_is_built_for_the_type_of_its_group(
     cluster: BrokerProcess, tmp_path: Path, new_tab: Callable[..., Tab]
 ) -> None:
