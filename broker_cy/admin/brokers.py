@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.cluster import BrokerInfo, ClusterCalls
 from broker_cy.admin.configs import AlterOp, ConfigCalls, ConfigChange, ConfigResource, ResourceType
-from broker_cy.admin.log_dirs import LogDir, LogDirCalls
+from broker_cy.admin.log_dirs import LogDir, LogDirCalls, entry_of
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.placement import BrokerSlot, Placed
 from broker_cy.admin.topics import TopicCalls
@@ -18,6 +18,8 @@ from broker_cy.wire import messages
 
 CORDONED = "cordoned.log.dirs"
 EVERY_DIR = "*"
+# The first one that has a value names the directories.
+_DIRECTORIES = ("log.dirs", "log.dir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,18 @@ class BrokerCalls:
             raise error
         return "" if error is None else str(error)
 
+    async def entry_of(self, broker_id: int, path: str, paths: Iterable[str]) -> str:
+        """The word of `log.dirs` for one of the directories `paths` of a broker, as `cordon` wants it. Raises
+        ClientError.
+        """
+        resource = ConfigResource(ResourceType.BROKER, str(broker_id))
+        entries = (await self._configs.describe([resource], names=_DIRECTORIES)).whole()[resource]
+        values = {entry.name: entry.value for entry in entries}
+        named = next((values[name] for name in _DIRECTORIES if values.get(name)), None) or ""
+        return entry_of(path, paths, [each.strip() for each in named.split(",") if each.strip()])
+
     async def cordon(self, broker_id: int, dirs: Iterable[str] = (EVERY_DIR,)) -> None:
-        """Let no new replica come to these directories (paths as in `log.dirs`, or `*`); the others take them. Raises
+        """Let no new replica come to these directories (words of `log.dirs`, or `*`); the others take them. Raises
         ClientError.
         """
         await self._set_cordoned(broker_id, ConfigChange(CORDONED, AlterOp.SET, ",".join(dirs)))

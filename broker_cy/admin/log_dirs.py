@@ -4,6 +4,7 @@ between the directories of a broker (AlterReplicaLogDirs, KIP-113).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -66,6 +67,27 @@ class LogDir:
     def size_bytes(self) -> int:
         """The total size of the replicas."""
         return sum(replica.size_bytes for replica in self.replicas)
+
+
+def entry_of(path: str, paths: Iterable[str], entries: Iterable[str]) -> str:
+    """The entry of a broker's `log.dirs` for one of its directories; `path` itself if that is not certain. Brokers
+    answer with the absolute `paths`, in the order of the entries, but a setting that names directories
+    (`cordoned.log.dirs`) wants the words of `log.dirs`.
+    """
+    for each, entry in zip(paths, dict.fromkeys(entries), strict=False):
+        if each == path and _may_be(each, entry):
+            return entry
+    return path
+
+
+def _may_be(path: str, entry: str) -> bool:
+    """Whether the directory at `path` may have this entry, wherever the broker runs."""
+    path, entry = os.path.normpath(path), os.path.normpath(entry)
+    if os.path.isabs(entry):
+        return path == entry
+    parts = entry.split(os.sep)
+    known = parts[parts.count(os.pardir) :]
+    return path.split(os.sep)[-len(known) :] == known
 
 
 class LogDirCalls:

@@ -313,6 +313,7 @@ class FakeCluster:
             entries = {name: (value, source) for name, value in own.items()}
             if each.resource_type == BROKER:
                 entries.setdefault("cordoned.log.dirs", ("", 5))
+                entries.setdefault("log.dirs", (",".join(self.paths), 4))
             else:
                 entries.setdefault("min.insync.replicas", (str(self.min_isr), 5))
             results.append(

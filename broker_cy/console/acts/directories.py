@@ -37,7 +37,7 @@ Directories = tuple[LogDir, ...]
 
 @dataclass(frozen=True, slots=True)
 class MoveBetweenDirectories(LongAct):
-    """Moves replicas; first lets the brokers of `cordon` refuse new ones in those directories."""
+    """Moves replicas; first lets the brokers of `cordon` refuse new ones in those directories (words of `log.dirs`)."""
 
     moves: tuple[DirectoryMove, ...]
     pace: Pace = PACE_DEFAULT
@@ -176,11 +176,12 @@ async def plan_directory_drain(client: AdminClient, command: Command, broker: in
     if not directory.is_cordoned:
         before = await client.brokers.cordoned_dirs(broker)
         paths = tuple(each for each in (before or "").split(",") if each)
-        reason = await client.brokers.why_not_cordon(broker, (*paths, path))
+        entry = await client.brokers.entry_of(broker, path, [each.path for each in directories])
+        reason = await client.brokers.why_not_cordon(broker, (*paths, entry))
         if reason:
             changes.append(Change(path, note=f"not cordoned, and may get new replicas: {reason}"))
         else:
-            cordon[broker] = (*paths, path)
+            cordon[broker] = (*paths, entry)
             changes.append(Change(path, note="cordoned: takes no new replicas"))
     return Plan(
         f"Drain {path} of broker {broker}",

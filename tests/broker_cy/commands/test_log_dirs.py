@@ -101,6 +101,13 @@ def test_a_balance_is_previewed_and_carried_out(bare: Cli, disks: FakeCluster) -
     assert set(places(disks, 2).values()) == {"/data", "/disk2"}
 
 
+def test_a_directory_is_cordoned_by_its_word_in_log_dirs(bare: Cli, disks: FakeCluster) -> None:
+    """If this fails, a broker with a relative `log.dirs` refuses the cordon and fills a drained disk."""
+    disks.configs[BROKER, "1"] = {"log.dirs": "data,./disk2"}
+    bare("log-dirs", "drain", "/disk2", "--broker", "1", "--yes")
+    assert disks.configs[BROKER, "1"]["cordoned.log.dirs"] == "./disk2"
+
+
 def test_a_drained_directory_stays_empty(bare: Cli, disks: FakeCluster) -> None:
     """If this fails, a disk is replaced while replicas are on it, or it gets new ones meanwhile."""
     bare("log-dirs", "drain", "/data", "--broker", "1", "--yes")
