@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
+from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import PartitionInfo
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
@@ -78,22 +79,32 @@ async def _hanging(session: Session, rule: Rule) -> list[Broken]:
     ]
 
 
+async def _directories(session: Session) -> list[LogDir]:
+    found = (await session.log_dirs().fresh(DISKS_AGE_MAX_S)).found
+    return [each for theirs in found.values() for each in theirs]
+
+
 async def _disk(session: Session, rule: Rule) -> list[Broken]:
     found: list[Broken] = []
-    for directories in (await session.log_dirs().fresh(DISKS_AGE_MAX_S)).found.values():
-        for each in directories:
-            subject = f"{each.path} of broker {each.broker_id}"
-            if each.error:
-                found.append(Broken(subject, f"{subject} is offline: {each.error}"))
-            elif each.usable_bytes is not None and each.total_bytes:
-                share = 100 * each.usable_bytes / each.total_bytes
-                is_low = (rule.free_percent is not None and share < rule.free_percent) or (
-                    rule.free_bytes is not None and each.usable_bytes < rule.free_bytes
-                )
-                if is_low:
-                    free = f"{size(each.usable_bytes)} ({percent(each.usable_bytes, each.total_bytes)})"
-                    found.append(Broken(subject, f"{subject} has {free} free"))
+    for each in await _directories(session):
+        if each.usable_bytes is not None and each.total_bytes:
+            share = 100 * each.usable_bytes / each.total_bytes
+            is_low = (rule.free_percent is not None and share < rule.free_percent) or (
+                rule.free_bytes is not None and each.usable_bytes < rule.free_bytes
+            )
+            if is_low:
+                subject = f"{each.path} of broker {each.broker_id}"
+                free = f"{size(each.usable_bytes)} ({percent(each.usable_bytes, each.total_bytes)})"
+                found.append(Broken(subject, f"{subject} has {free} free"))
     return found
+
+
+async def _failed_disk(session: Session, rule: Rule) -> list[Broken]:
+    return [
+        Broken(subject := f"{each.path} of broker {each.broker_id}", f"{subject} is offline: {each.error}")
+        for each in await _directories(session)
+        if each.error
+    ]
 
 
 async def _groups(session: Session, rule: Rule) -> dict[str, GroupSummary]:
@@ -217,6 +228,7 @@ LOOKS: Final[dict[str, Look]] = {
     "under_replicated_partition": _under_replicated,
     "hanging_transaction": _hanging,
     "disk": _disk,
+    "failed_disk": _failed_disk,
     "stalled_group": _status_look(Status.STALLED, "does not consume although it has members"),
     "stopped_group": _status_look(Status.STOPPED, "stopped committing"),
     "lag": _lag,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,27 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     finally:
         broker.close()
         disk.close()
+
+
+def test_a_disk_that_failed(tmp_path: Path) -> None:
+    """If this fails, a disk of several is dead, the broker serves the others, and there is no alert."""
+    paths = tmp_path / "a", tmp_path / "b"
+    broker = BrokerProcess(tmp_path / "broker", {**QUICK, "log.dirs": ",".join(map(str, paths))}, paths[0])
+    broker.start()
+
+    async def job(looking: Looking) -> None:
+        assert await looking.look() == []
+        assert looking.states == ["ok"]
+        broker.stop()
+        shutil.rmtree(paths[1])
+        broker.restart()
+        await looking.announces(f"failed disks: {paths[1]} of broker 1 is offline: KAFKA_STORAGE_ERROR")
+        assert looking.states == ["firing"]
+
+    try:
+        run(broker.bootstrap, [built_in("failed_disk")], job)
+    finally:
+        broker.close()
 
 
 def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
