@@ -127,9 +127,12 @@ class ParsedSchema(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ParseSettings:
-    """`is_new`: the text is about to be registered, and gets all checks; stored texts have had those of their time.
-    `normalizes`: return `normalized()`.
+    """`is_new`: defaults and names get the checks of new schemas. `validates`: everything is resolved and checked;
+    stored texts, and those that are imported, are not. `is_strict`: names of fields that are reserved are refused
+    (`validateFields`). `normalizes`: return `normalized()`.
     """
 
     is_new: bool = False
+    validates: bool = False
+    is_strict: bool = False
     normalizes: bool = False

@@ -1,0 +1,155 @@
+"""The seam of Avro to the registry: parsed schemas, their forms, and records by fastavro."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from broker_registry.schema_types.avro import diff, text
+from broker_registry.schema_types.avro.model import Named, Record, Schema, children
+from broker_registry.schema_types.avro.parser import Parser
+from broker_registry.schema_types.base import (
+    TEXT_BYTES_MAX,
+    Difference,
+    InvalidSchema,
+    Kind,
+    ParsedSchema,
+    ParseSettings,
+    Resolved,
+)
+
+RESOLVED: Final = "resolved"
+_BYTES_OF_CHARACTER: Final = 20
+"""Estimated memory of a parsed schema for each character of its text."""
+
+
+class AvroSchema(ParsedSchema):
+    """See ParsedSchema. `known` are the named types of the references."""
+
+    kind: ClassVar[Kind] = Kind.AVRO
+
+    def __init__(self, schema: Schema, known: Sequence[Named]) -> None:
+        self.schema, self._known = schema, tuple(known)
+        self.canonical = text.schema_text(schema, known)
+        self.name = schema.full_name if isinstance(schema, Record) else None
+        self._resolved: str | None = None
+        self._codec: Any = None
+        self.size_bytes = 1_000 + _BYTES_OF_CHARACTER * (len(self.canonical) + sum(len(each.name) for each in known))
+
+    @property
+    def resolved(self) -> str:
+        """The text with the types of its references in it."""
+        if self._resolved is None:
+            self._resolved = text.schema_text(self.schema)
+        return self._resolved
+
+    def normalized(self) -> AvroSchema:
+        schema = copy.deepcopy(self.schema)
+        _sort(schema)
+        return AvroSchema(schema, self._known)
+
+    def formatted(self, format_name: str) -> str:
+        return self.resolved if format_name == RESOLVED else self.canonical
+
+    def is_equivalent(self, other: ParsedSchema) -> bool:
+        return isinstance(other, AvroSchema) and _sorted_json(self.resolved) == _sorted_json(other.resolved)
+
+    def differences(self, writer: ParsedSchema) -> Sequence[Difference]:
+        assert isinstance(writer, AvroSchema)
+        try:
+            return diff.differences(self.schema, writer.schema)
+        except ValueError as error:
+            message = f"Unexpected exception during compatibility check: {error}"
+            return [Difference("EXCEPTION", "/", message)]
+
+    def has_top_level_field(self, name: str) -> bool:
+        return isinstance(self.schema, Record) and any(each.name == name for each in self.schema.fields)
+
+    # ------------------------------------------------------------------------------------------------ records
+
+    def _library_schema(self) -> Any:
+        import fastavro
+
+        if self._codec is None:
+            try:
+                self._codec = fastavro.parse_schema(json.loads(self.resolved))
+            except Exception as error:
+                raise ValueError(f"the library cannot use the schema: {error}") from None
+        return self._codec
+
+    def decode(self, payload: bytes) -> Any:
+        return self.resolve(payload, self)
+
+    def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
+        import fastavro
+
+        assert isinstance(writer, AvroSchema)
+        stream = io.BytesIO(payload)
+        reader = None if writer is self else self._library_schema()
+        try:
+            found = fastavro.schemaless_reader(stream, writer._library_schema(), reader, return_record_name=False)
+        except Exception as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        if stream.tell() != len(payload):
+            raise ValueError(f"{len(payload) - stream.tell()} bytes follow the record")
+        return found
+
+    def encode(self, value: Any) -> bytes:
+        import fastavro
+
+        stream = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(stream, self._library_schema(), value)
+        except Exception as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        return stream.getvalue()
+
+
+def _sorted_json(value: str) -> str:
+    return json.dumps(json.loads(value), sort_keys=True)
+
+
+def _sort(schema: Schema) -> None:
+    """Bring properties and aliases into the order of Confluent's normalized form, and drop empty documents."""
+    seen: set[int] = set()
+    waiting = [schema]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.props = _sorted_props(each)
+        if isinstance(each, Named):
+            each.aliases.sort()
+            each.doc = each.doc or None
+        if isinstance(each, Record):
+            for field in each.fields:
+                field.aliases.sort()
+                field.props = dict(sorted(field.props.items()))
+        waiting.extend(children(each))
+
+
+def _sorted_props(schema: Schema) -> dict[str, Any]:
+    props = dict(sorted(schema.props.items()))
+    first = ["logicalType"] if isinstance(props.get("logicalType"), str) else []
+    if props.get("logicalType") == "decimal":
+        first += [name for name in ("precision", "scale") if props.get(name)]
+    return {name: props[name] for name in [*first, *(each for each in props if each not in first)]}
+
+
+def parse(schema_text: str, references: Sequence[Resolved], settings: ParseSettings) -> AvroSchema:
+    """Raises InvalidSchema."""
+    if len(schema_text) > TEXT_BYTES_MAX:
+        raise InvalidSchema(f"the schema has {len(schema_text):,} characters; at most {TEXT_BYTES_MAX:,} are allowed")
+    parser = Parser(is_strict=settings.is_new)
+    try:
+        for each in references:
+            parser.parse(each.text)
+        known = list(parser.names.values())
+        found = AvroSchema(parser.parse(schema_text), known)
+        return found.normalized() if settings.normalizes else found
+    except RecursionError:
+        raise InvalidSchema("the schema is nested too deep") from None
