@@ -116,6 +116,11 @@ class TopicLog:
         ends = (await self._offsets.latest(self.positions, isolation=self._settings.isolation)).whole()
         await self._wait(ends, deadline)
 
+    async def read_to(self, end: int, partition: int = 0) -> None:
+        """Wait until `take` has had the records below this offset. Raises ClientError, or the log's failure."""
+        self._check()
+        await self._wait({TopicPartition(self.topic, partition): end}, self._caller.deadline())
+
     async def append(self, records: Sequence[Record], partition: int = 0) -> int:
         """Append records, and wait until `take` has had them; returns the offset of the first. Raises ClientError: with
         TIMED_OUT or UNREACHABLE, the records may have been stored.

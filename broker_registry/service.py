@@ -1,0 +1,103 @@
+"""One instance of the registry: the topic, the state that it follows, the checks, and the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.topic_log import LogSettings, Loss, TopicLog
+from broker_cy.admin.topics import NewTopic
+from broker_registry.checker import Checker
+from broker_registry.checks import Check
+from broker_registry.operations.plan import Operation
+from broker_registry.store.applied import Applied
+from broker_registry.store.state import Defaults, State
+from broker_registry.writer import Writer
+
+T = TypeVar("T")
+
+TOPIC: Final = "_schemas"
+REPLICATION: Final = 3
+TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """`replication` is that of a topic that is created; fewer brokers give it fewer replicas. `timeout_s` bounds a
+    change from its call to its answer.
+    """
+
+    topic: str = TOPIC
+    replication: int = REPLICATION
+    timeout_s: float = TIMEOUT_S
+    defaults: Defaults = field(default_factory=Defaults)
+
+
+class Service:
+    """`async with Service(connect, settings) as service`: in the block the state is that of the whole topic."""
+
+    def __init__(self, connect: Callable[[], AdminClient], settings: ServiceSettings | None = None) -> None:
+        """`connect` returns a client of the running loop, which the service closes."""
+        self.settings = settings or ServiceSettings()
+        self._connect = connect
+        self._client: AdminClient | None = None
+        self.state = State(self.settings.defaults)
+        self.applied = Applied(self.state)
+        self.checker = Checker()
+        self.cluster_id = ""
+        self._log: TopicLog | None = None
+        self._writer: Writer | None = None
+
+    async def __aenter__(self) -> Service:
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        self._client = client = self._connect()
+        cluster = await client.cluster.describe()
+        self.cluster_id = cluster.cluster_id
+        create = NewTopic(self.settings.topic, 1, max(1, min(self.settings.replication, len(cluster.brokers))))
+        settings = LogSettings(create=create, on_loss=Loss.WARN)
+        self._log = client.topic_log(self.settings.topic, self.applied.take, settings)
+        await self._log.__aenter__()
+        self._writer = Writer(client, self._log, self.applied, self.checker, timeout_s=self.settings.timeout_s)
+        self._writer.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()
+        if self._log is not None:
+            await self._log.close()
+        await self.checker.close()
+        if self._client is not None:
+            await self._client.close()
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Carry out a change. Raises RegistryError."""
+        assert self._writer is not None
+        return await self._writer.run(operation)
+
+    async def check(self, steps: Generator[Check, Any, T]) -> T:
+        """Run checks that change nothing. Raises RegistryError."""
+        return await self.checker.drive(steps)
+
+    async def failed(self) -> Exception:
+        """Wait until the topic can no longer be followed; returns why."""
+        assert self._log is not None
+        return await self._log.failed()
+
+    @property
+    def takeovers(self) -> int:
+        return 0 if self._writer is None else self._writer.takeovers
