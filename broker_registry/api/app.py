@@ -1,0 +1,121 @@
+"""The ASGI application of an instance: types of content, routes, errors."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from broker_cy.client.errors import ClientError
+from broker_registry.api import compatibility, schemas, server, settings, subjects, versions
+from broker_registry.api.requests import Answer, Request
+from broker_registry.api.router import Router, in_context, with_alias
+from broker_registry.errors import RegistryError
+from broker_registry.service import Service
+
+BODY_BYTES_MAX: Final = 16 << 20
+V1: Final = "application/vnd.schemaregistry.v1+json"
+# The types that answers may have, the preferred one first.
+TYPES: Final = (V1, "application/vnd.schemaregistry+json", "application/json")
+_READ_TYPES: Final = (*TYPES, "application/octet-stream")
+
+_log = logging.getLogger(__name__)
+
+
+def routes() -> Router:
+    router = Router()
+    for room in (subjects, versions, schemas, compatibility, settings, server):
+        room.add_routes(router)
+    return router
+
+
+class App:
+    """See the module."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._router = routes()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._run_service(receive, send)
+            return
+        if scope["type"] != "http":
+            raise ValueError(f"requests of type {scope['type']!r} are not served")
+        headers = dict(scope["headers"])
+        content_type = V1
+        try:
+            content_type = accepted(headers.get(b"accept", b"").decode("latin-1"))
+            body = await read_body(receive, headers)
+            if body:
+                check_content_type(headers.get(b"content-type", b"").decode("latin-1"))
+            answer = await self._answer(scope, body)
+        except RegistryError as error:
+            answer = Answer({"error_code": error.code, "message": error.message}, error.status)
+        except ConnectionResetError:
+            return
+        except Exception:
+            _log.exception("%s %s", scope["method"], scope["path"])
+            answer = Answer({"error_code": 500, "message": "Internal Server Error"}, 500)
+        await _send(send, answer, content_type, is_head=scope["method"] == "HEAD")
+
+    async def _run_service(self, receive: Receive, send: Send) -> None:
+        """Open the service before the first request, and close it after the last one."""
+        await receive()
+        try:
+            async with self._service:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except ClientError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _answer(self, scope: Scope, body: bytes) -> Answer:
+        raw_path = scope.get("raw_path") or scope["path"].encode()
+        request = Request.of(scope["method"], raw_path, scope.get("query_string", b""), body)
+        request = with_alias(self._service.state, in_context(request))
+        return await self._router.find(request)(self._service, request)
+
+
+def accepted(accept: str) -> str:
+    """Return the type of the answer. Raises RegistryError 406 if the client takes none of TYPES."""
+    if not accept:
+        return V1
+    wanted = [part.split(";")[0].strip().lower() for part in accept.split(",")]
+    for each in TYPES:
+        if each in wanted:
+            return each
+    if any(each in ("*/*", "application/*", "") for each in wanted):
+        return V1
+    raise RegistryError(406, "HTTP 406 Not Acceptable")
+
+
+def check_content_type(content_type: str) -> None:
+    """Raises RegistryError 415."""
+    if content_type and content_type.split(";")[0].strip().lower() not in _READ_TYPES:
+        raise RegistryError(415, "HTTP 415 Unsupported Media Type")
+
+
+async def read_body(receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+    """Raises RegistryError 413 for a body above the bound, ConnectionResetError if the client has gone."""
+    parts: list[bytes] = []
+    size_bytes = int(headers.get(b"content-length") or 0)
+    while size_bytes <= BODY_BYTES_MAX:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ConnectionResetError("the client has gone")
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        size_bytes = sum(map(len, parts))
+    raise RegistryError(413, f"the body has more than {BODY_BYTES_MAX:,} bytes")
+
+
+async def _send(send: Send, answer: Answer, content_type: str, *, is_head: bool) -> None:
+    body = answer.encode() if answer.text is not None or answer.status == 204 else orjson.dumps(answer.body)
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if is_head else body})

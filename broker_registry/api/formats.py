@@ -1,0 +1,23 @@
+"""The parameter `format`: the text of a schema in another form."""
+
+from __future__ import annotations
+
+from broker_registry.api.requests import Request
+from broker_registry.checks import Format
+from broker_registry.errors import invalid_schema
+from broker_registry.operations.wanted import source_of
+from broker_registry.schema_types.base import InvalidSchema
+from broker_registry.service import Service
+from broker_registry.store.values import SchemaValue
+
+
+async def formatted(service: Service, value: SchemaValue, request: Request) -> str | None:
+    """Return the text in the wanted format; None if the request names none. Raises RegistryError."""
+    name = (request.text("format") or "").strip()
+    if not name:
+        return None
+    try:
+        found: str = await service.checker.run(Format(source_of(service.state, value), name))
+    except InvalidSchema as error:
+        raise invalid_schema(str(error)) from None
+    return found

@@ -1,0 +1,172 @@
+"""Requests and answers of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import orjson
+
+from broker_registry.errors import RegistryError, invalid_version
+from broker_registry.operations.wanted import LATEST, NO_ID, Wanted
+from broker_registry.rules import InvalidObject, Metadata, RuleSet
+from broker_registry.schema_types.base import Reference
+from broker_registry.store.values import AVRO, SchemaContent
+
+VERSION_MAX: Final = 0x7FFFFFFF
+REFERENCES_MAX: Final = 1_000
+"""Direct references of one schema."""
+
+
+class Answer(NamedTuple):
+    """`body` is JSON; None is an empty body. `text` is a body that is not encoded further."""
+
+    body: Any = None
+    status: int = 200
+    text: bytes | None = None
+
+    def encode(self) -> bytes:
+        if self.text is not None:
+            return self.text
+        return b"" if self.status == 204 else orjson.dumps(self.body)
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as handlers see it. `path` has the variables of its path, decoded."""
+
+    method: str
+    segments: tuple[str, ...]
+    query: str
+    body: bytes
+    path: Mapping[str, str] = field(default_factory=dict)
+    _parameters: dict[str, list[str]] | None = None
+
+    @classmethod
+    def of(cls, method: str, raw_path: bytes, query: bytes, body: bytes) -> Request:
+        """Raises RegistryError. The path is split before it is decoded: names of subjects may have slashes."""
+        try:
+            segments = tuple(unquote_to_bytes(part).decode() for part in raw_path.strip(b"/").split(b"/"))
+        except UnicodeDecodeError:
+            raise RegistryError(400, "the path is no valid UTF-8") from None
+        return cls(method, segments, query.decode("latin-1"), body)
+
+    @property
+    def parameters(self) -> dict[str, list[str]]:
+        if self._parameters is None:
+            self._parameters = {}
+            for name, value in parse_qsl(self.query, keep_blank_values=True):
+                self._parameters.setdefault(name, []).append(value)
+        return self._parameters
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        found = self.parameters.get(name)
+        return found[0] if found else default
+
+    def texts(self, name: str) -> list[str]:
+        return self.parameters.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        return (self.text(name) or "").lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """Raises RegistryError 404 as Confluent's registry does for a parameter that is no number."""
+        found = self.text(name)
+        if found is None or found == "":
+            return default
+        try:
+            return int(found)
+        except ValueError:
+            raise RegistryError(404, "HTTP 404 Not Found") from None
+
+    def page(self, found: list[Any], limit_max: int | None = None) -> list[Any]:
+        """Return the part of a list that `offset` and `limit` ask for; at most `limit_max`, None for all."""
+        offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
+        if limit <= 0 or (limit_max is not None and limit > limit_max):
+            return found[offset:] if limit_max is None else found[offset : offset + limit_max]
+        return found[offset : offset + limit]
+
+    def json(self) -> Mapping[str, Any]:
+        """Return the object of the body. Raises RegistryError."""
+        if not self.body:
+            raise RegistryError(422, "The request body must not be null")
+        try:
+            found = orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            raise RegistryError(400, f"the body is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise RegistryError(400, f"the body is a {type(found).__name__}; a JSON object is expected")
+        return found
+
+
+def version_of(text: str) -> int:
+    """Return the number of a version, LATEST for `latest` and -1. Raises RegistryError."""
+    text = text.strip()
+    if text.lower() == "latest":
+        return LATEST
+    try:
+        version = int(text)
+    except ValueError:
+        raise invalid_version(text) from None
+    if version == LATEST or 1 <= version <= VERSION_MAX:
+        return version
+    raise invalid_version(text)
+
+
+def id_of(text: str) -> int:
+    """Raises RegistryError 404 as Confluent's registry does for an id that is no number."""
+    if text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 12:
+        return int(text)
+    raise RegistryError(404, "HTTP 404 Not Found")
+
+
+def wanted_of(subject: str, found: Mapping[str, Any]) -> Wanted:
+    """Return the schema of a request. Raises RegistryError."""
+    try:
+        content = SchemaContent(
+            _text(found, "schemaType") or AVRO,
+            _text(found, "schema") or "",
+            _references(found.get("references")),
+            Metadata.parse(found.get("metadata")),
+            RuleSet.parse(found.get("ruleSet")),
+        )
+        version, schema_id = _number(found, "version", 0), _number(found, "id", NO_ID)
+    except InvalidObject as error:
+        raise RegistryError(422, str(error)) from None
+    return Wanted(subject, content, version, schema_id)
+
+
+def _text(found: Mapping[str, Any], name: str) -> str | None:
+    value = found.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidObject(f"{name} is {value!r}; a text is expected")
+
+
+def _number(found: Mapping[str, Any], name: str, default: int) -> int:
+    value = found.get(name)
+    if value is None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= VERSION_MAX:
+        return value
+    raise InvalidObject(f"{name} is {value!r}; a number from -1 to {VERSION_MAX:,} is expected")
+
+
+def _references(value: object) -> tuple[Reference, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise InvalidObject(f"references is {value!r}; a list is expected")
+    if len(value) > REFERENCES_MAX:
+        raise InvalidObject(f"references has {len(value):,} entries; at most {REFERENCES_MAX:,} are allowed")
+    found = []
+    for each in value:
+        if not isinstance(each, dict):
+            raise InvalidObject(f"a reference is {each!r}; an object is expected")
+        name, subject, version = _text(each, "name"), _text(each, "subject"), each.get("version")
+        if name is None or subject is None or not isinstance(version, int):
+            raise InvalidObject(f"Invalid reference: name={name!r}, subject={subject!r}, version={version!r}")
+        found.append(Reference(name, subject, version))
+    return tuple(found)

@@ -1,0 +1,126 @@
+"""/schemas: by id and guid, their subjects and versions, types, and all schemas."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker_registry.api.formats import formatted
+from broker_registry.api.objects import aliases_of, schema_of_id, schema_of_subject
+from broker_registry.api.requests import Answer, Request, id_of
+from broker_registry.api.router import Router
+from broker_registry.api.versions import SCHEMAS_MAX
+from broker_registry.errors import schema_not_found
+from broker_registry.schema_types.base import Kind
+from broker_registry.service import Service
+from broker_registry.store.values import SchemaValue
+from broker_registry.subject_names import ALL_CONTEXTS, context_of
+
+
+def add_routes(router: Router) -> None:
+    router.add("GET", "/schemas", list_schemas)
+    router.add("GET", "/schemas/types", list_types)
+    router.add("GET", "/schemas/ids/{id}", get_by_id)
+    router.add("GET", "/schemas/ids/{id}/schema", get_text)
+    router.add("GET", "/schemas/ids/{id}/subjects", list_subjects)
+    router.add("GET", "/schemas/ids/{id}/versions", list_versions)
+    router.add("GET", "/schemas/guids/{guid}", get_by_guid)
+    router.add("GET", "/schemas/guids/{guid}/ids", list_ids)
+
+
+async def list_types(service: Service, request: Request) -> Answer:
+    return Answer([kind.value for kind in (Kind.JSON, Kind.PROTOBUF, Kind.AVRO)])
+
+
+async def list_schemas(service: Service, request: Request) -> Answer:
+    """All versions of subjects with a prefix; the newest ones only, or those with a rule of a type, if so wanted."""
+    state, with_deleted = service.state, request.flag("deleted")
+    prefix = request.text("subjectPrefix")
+    prefix = ALL_CONTEXTS if prefix is None else prefix
+    found = [value for value in state.all_values(prefix) if with_deleted or not value.is_deleted]
+    aliases = aliases_of(state, prefix) if request.flag("aliases") else {}
+    listed = {value.subject for value in found}
+    for subject in sorted(aliases.keys() - listed):
+        found += [value for value in state.versions(subject) if with_deleted or not value.is_deleted]
+    if request.flag("latestOnly"):
+        found = list({value.subject: value for value in found}.values())
+    rule_type = request.text("ruleType")
+    if rule_type:
+        found = [
+            value
+            for value in found
+            if value.content.rule_set is not None and value.content.rule_set.has_type(rule_type)
+        ]
+    found.sort(key=lambda value: (value.subject, value.version))
+    objects = []
+    for value in request.page(found, SCHEMAS_MAX):
+        members = schema_of_subject(value)
+        if value.subject in aliases:
+            members["aliases"] = aliases[value.subject]
+        objects.append(members)
+    return Answer(objects)
+
+
+def find(service: Service, request: Request) -> SchemaValue:
+    """Return a version with the id of the path. Raises RegistryError."""
+    schema_id = id_of(request.path["id"])
+    value = service.state.by_id(schema_id, request.text("subject"))
+    if value is None:
+        raise schema_not_found(schema_id)
+    return value
+
+
+async def get_by_id(service: Service, request: Request) -> Answer:
+    value = find(service, request)
+    text = await formatted(service, value, request)
+    max_id = service.state.max_id(context_of(value.subject)) if request.flag("fetchMaxId") else None
+    with_subject = request.text("subject") is not None
+    reference_format = request.text("referenceFormat")
+    return Answer(schema_of_id(value, text, reference_format, with_subject=with_subject, max_id=max_id))
+
+
+async def get_text(service: Service, request: Request) -> Answer:
+    value = find(service, request)
+    text = await formatted(service, value, request)
+    return Answer(text=(value.content.text if text is None else text).encode())
+
+
+def _versions(service: Service, request: Request) -> list[SchemaValue]:
+    """Return the versions with the id of the path, those that are deleted if so wanted. Raises RegistryError."""
+    schema_id = id_of(request.path["id"])
+    value = service.state.by_id(schema_id, request.text("subject"))
+    if value is None:
+        raise schema_not_found()
+    holders = service.state.holders(context_of(value.subject), schema_id)
+    found = (service.state.version(*each, with_deleted=request.flag("deleted")) for each in holders.items())
+    return [each for each in found if each is not None]
+
+
+async def list_subjects(service: Service, request: Request) -> Answer:
+    return Answer(request.page([value.subject for value in _versions(service, request)]))
+
+
+async def list_versions(service: Service, request: Request) -> Answer:
+    found = [{"subject": value.subject, "version": value.version} for value in _versions(service, request)]
+    return Answer(request.page(found))
+
+
+def _md5(guid: str) -> bytes:
+    try:
+        return UUID(guid).bytes
+    except ValueError:
+        raise schema_not_found(guid) from None
+
+
+async def get_by_guid(service: Service, request: Request) -> Answer:
+    guid = request.path["guid"]
+    for each in service.state.ids_of_hash(_md5(guid)):
+        for place in service.state.holders(*each).items():
+            value = service.state.version(*place, with_deleted=True)
+            if value is not None:
+                return Answer(schema_of_id(value, await formatted(service, value, request)))
+    raise schema_not_found(guid)
+
+
+async def list_ids(service: Service, request: Request) -> Answer:
+    found = service.state.ids_of_hash(_md5(request.path["guid"]))
+    return Answer([{"context": each.context, "id": each.id} for each in sorted(found)])

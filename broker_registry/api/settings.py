@@ -1,0 +1,117 @@
+"""/config and /mode, of the registry, of a context (`:.test:`) or of a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from broker_registry.api.requests import Answer, Request
+from broker_registry.api.router import Router
+from broker_registry.errors import Code, RegistryError, invalid_subject
+from broker_registry.operations.settings import (
+    checked_changes,
+    delete_config,
+    delete_mode,
+    parse_mode,
+    set_mode,
+    update_config,
+)
+from broker_registry.rules import InvalidObject
+from broker_registry.service import Service
+from broker_registry.store.values import JSON_NAMES, Config, parse_config
+from broker_registry.subject_names import is_default_context, is_valid, normalized
+
+# The name of the level in requests, and in their answers.
+_LEVEL = "compatibility"
+_FLAGS = ("normalize", "validate_fields", "validate_new_schemas", "validate_rules")
+
+
+def add_routes(router: Router) -> None:
+    for path in ("/config", "/config/{subject}"):
+        router.add("GET", path, get_config)
+        router.add("PUT", path, put_config)
+        router.add("DELETE", path, remove_config)
+    for path in ("/mode", "/mode/{subject}"):
+        router.add("GET", path, get_mode)
+        router.add("PUT", path, put_mode)
+        router.add("DELETE", path, remove_mode)
+
+
+def _subject(request: Request, *, is_checked: bool = False) -> str | None:
+    """Return the subject of the path; None for the registry. Raises RegistryError for a name that no subject has."""
+    name = request.path.get("subject")
+    if name is None or is_default_context(name):
+        return None
+    if is_checked and not is_valid(name, for_settings=True):
+        raise invalid_subject(name)
+    return normalized(name)
+
+
+async def get_config(service: Service, request: Request) -> Answer:
+    subject = _subject(request)
+    state = service.state
+    found = state.config_in_scope(subject) if request.flag("defaultToGlobal") else state.config(subject)
+    if found is None:
+        text = f"Subject '{subject}' does not have subject-level compatibility configured"
+        raise RegistryError(Code.SUBJECT_COMPATIBILITY_NOT_CONFIGURED, text)
+    return Answer(found.to_json())
+
+
+async def put_config(service: Service, request: Request) -> Answer:
+    subject = _subject(request, is_checked=True)
+    changes = checked_changes(_changes(request.json()))
+    config = await service.write(lambda state, ids: update_config(state, subject, changes))
+    return Answer(config.to_json(level_name=_LEVEL))
+
+
+def _changes(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a request names; one that it names as null is unset. Raises RegistryError."""
+    members = dict(found)
+    level = members.pop(_LEVEL, members.get("compatibilityLevel"))
+    if level is not None or _LEVEL in found:
+        members["compatibilityLevel"] = level
+    try:
+        config: Config = parse_config(members)
+    except InvalidObject as error:
+        raise RegistryError(422, str(error)) from None
+    changes = {each.name: getattr(config, each.name) for each in fields(config) if JSON_NAMES[each.name] in members}
+    for name, value in changes.items():
+        if name in _FLAGS and not isinstance(value, bool | None):
+            raise RegistryError(422, f"{JSON_NAMES[name]} is {value!r}; true or false is expected")
+        if name not in _FLAGS and isinstance(value, bool | int | float | list | dict):
+            raise RegistryError(422, f"{JSON_NAMES[name]} is {value!r}; a text is expected")
+    return changes
+
+
+async def remove_config(service: Service, request: Request) -> Answer:
+    subject = _subject(request)
+    config = await service.write(lambda state, ids: delete_config(state, subject))
+    return Answer(config.to_json())
+
+
+async def get_mode(service: Service, request: Request) -> Answer:
+    subject = _subject(request)
+    state = service.state
+    found = state.mode_in_scope(subject) if request.flag("defaultToGlobal") else state.mode(subject)
+    if found is None:
+        text = f"Subject '{subject}' does not have subject-level mode configured"
+        raise RegistryError(Code.SUBJECT_MODE_NOT_CONFIGURED, text)
+    return Answer({"mode": found.value})
+
+
+async def put_mode(service: Service, request: Request) -> Answer:
+    subject, is_forced = _subject(request, is_checked=True), request.flag("force")
+    found = request.json()
+    text = found.get("mode")
+    if text is not None and not isinstance(text, str):
+        text = str(text)
+    mode = parse_mode(text, subject)
+    await service.write(lambda state, ids: set_mode(state, subject, mode, is_forced=is_forced))
+    return Answer({"mode": text} if "mode" in found else {})
+
+
+async def remove_mode(service: Service, request: Request) -> Answer:
+    subject, is_recursive = _subject(request), request.flag("recursive")
+    mode = await service.write(lambda state, ids: delete_mode(state, subject, is_recursive=is_recursive))
+    return Answer({} if mode is None else {"mode": mode.value})
