@@ -108,7 +108,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `tags` and `params` are sorted."""
+    """One rule; `tags` and `params` are sorted. Empty texts are as good as absent: records do not have them."""
 
     name: str | None
     doc: str | None
@@ -128,15 +128,15 @@ class Rule:
         params = _object(found.get("params"), f"{name}.params")
         return cls(
             _text(found.get("name"), f"{name}.name"),
-            _text(found.get("doc"), f"{name}.doc"),
+            _text(found.get("doc"), f"{name}.doc") or None,
             _one_of(found.get("kind"), f"{name}.kind", _KINDS),
             _one_of(found.get("mode"), f"{name}.mode", _MIGRATION_MODES + _OTHER_MODES),
-            _text(found.get("type"), f"{name}.type"),
+            _text(found.get("type"), f"{name}.type") or None,
             _texts(found.get("tags"), f"{name}.tags"),
             tuple(sorted((key, _text(each, f"{name}.params") or "") for key, each in params.items())),
-            _text(found.get("expr"), f"{name}.expr"),
-            _text(found.get("onSuccess"), f"{name}.onSuccess"),
-            _text(found.get("onFailure"), f"{name}.onFailure"),
+            _text(found.get("expr"), f"{name}.expr") or None,
+            _text(found.get("onSuccess"), f"{name}.onSuccess") or None,
+            _text(found.get("onFailure"), f"{name}.onFailure") or None,
             found.get("disabled") is True,
         )
 

@@ -57,7 +57,8 @@ def resolve(
     that it refers to. Raises InvalidSchema.
     """
     found: dict[str, str] = {}
-    seen: set[str] = set()
+    # Names that are followed now: one that leads to itself is a circle.
+    open_names: set[str] = set()
 
     def follow(parent: str, wanted: Sequence[Reference]) -> tuple[Reference, ...]:
         whole = []
@@ -67,11 +68,14 @@ def resolve(
             if value is None:
                 raise InvalidSchema(f'No schema reference found for subject "{place}" and version {each.version}')
             whole.append(replace(each, version=value.version))
-            if each.name not in seen:
-                if len(seen) >= REFERENCES_MAX:
+            if each.name in open_names:
+                raise InvalidSchema(f"the references are a circle: {each.name}")
+            if each.name not in found:
+                if len(found) + len(open_names) >= REFERENCES_MAX:
                     raise InvalidSchema(f"more than {REFERENCES_MAX:,} schemas are referenced")
-                seen.add(each.name)
+                open_names.add(each.name)
                 follow(value.subject, value.content.references)
+                open_names.remove(each.name)
                 found[each.name] = value.content.text
         return tuple(whole)
 
