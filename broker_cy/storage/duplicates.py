@@ -4,6 +4,11 @@ That happens if an operator copies a partition to another disk by hand, or if a 
 were created elsewhere. The metadata name the directory of each replica; that copy is kept, and the others are renamed
 to `-stray`. (Kafka refuses to start.) If the metadata do not name one of the directories, either copy may have the
 acknowledged records, so the start ends.
+
+A log may also be the old one of a replica that has moved to a directory that is offline now: the process ended before
+the old log was removed. With other replicas that does no harm, because the controller elects no replica whose directory
+is offline, and the old log gets the records of the leader. A log without other replicas would be served to clients that
+know this broker as the leader, without its newest records. So it stays offline (`newer_elsewhere`).
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from broker_cy.core import uuid as uuids
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, parse_partition, read_topic_id
 
@@ -42,6 +48,21 @@ def superfluous(
             )
         found += [path for path, each in own.items() if each.directory_id != named]
     return found
+
+
+def newer_elsewhere(named: UUID | None, directories: Sequence[DataDirectory]) -> str | None:
+    """Why the log of a partition without other replicas must not be served, if the metadata name the data directory
+    `named`, which has no log of it that can be read; None if it may be.
+    """
+    if named is None or uuids.is_reserved(named):
+        return None
+    if any(each.directory_id == named and each.failure is None for each in directories):
+        # The files were moved to another disk by hand.
+        return None
+    return (
+        f"its newest records may be in data directory {uuids.to_text(named)}, which the metadata of the "
+        "cluster name, and which is offline or missing: bring it back"
+    )
 
 
 def _of_several(listings: Sequence[Listing]) -> Mapping[TopicPartition, Mapping[str, DataDirectory]]:

@@ -44,7 +44,7 @@ from broker_cy.storage.data_directory import (
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
-from broker_cy.storage.duplicates import Listing, superfluous
+from broker_cy.storage.duplicates import Listing, newer_elsewhere, superfluous
 from broker_cy.storage.errors import (
     DISK_FAILURES,
     SHORTAGES,
@@ -136,7 +136,7 @@ class LogManager:
         self.placement = Placement(directories, settings.placement)
         workers = self._workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
         self.removal = Removal(workers)
-        moves = LogMoves(self, workers)
+        moves = self._log_moves = LogMoves(self, workers)
         self.moves = ReplicaMoves(moves, workers, moves.new_uuid)
         # Moves that the end of the last process has interrupted: the target directory by partition.
         self._interrupted: dict[TopicPartition, DataDirectory] = {}
@@ -310,10 +310,16 @@ class LogManager:
         for path in superfluous(listings, topic_id_of, directory_id_of):
             logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
             self._rename_away(path, "stray", NO_TOPIC_ID, -1)
+
+        def doubt_of(key: TopicPartition) -> str | None:
+            return None if is_replicated(*key) else newer_elsewhere(directory_id_of(*key), self.data_directories)
+
         recovered: list[Recovered] = []
         for data_directory, names in listings:
             try:
-                recovered += self._load_directory(data_directory, names, config_of, now_ms, topic_id_of, late=late)
+                recovered += self._load_directory(
+                    data_directory, names, config_of, now_ms, topic_id_of, doubt_of, late=late
+                )
                 data_directory.unmark_clean()
             except (StorageError, OSError) as error:
                 if errno_of(error) not in DISK_FAILURES:
@@ -345,11 +351,12 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         now_ms: int,
         topic_id_of: Callable[[str, int], UUID | None] | None,
+        doubt_of: Callable[[TopicPartition], str | None],
         *,
         late: bool,
     ) -> list[Recovered]:
         """Load the logs of one data directory, which has these `names`, or return those that have to be recovered after
-        a power loss, for `_recover`. Raises StorageError.
+        a power loss, for `_recover`. `doubt_of` says why a log must not be served, or None. Raises StorageError.
         """
         recovered: list[Recovered] = []
         configs: dict[str, LogConfig] = {}
@@ -376,6 +383,10 @@ class LogManager:
             self.placement.add(data_directory.path)
             if problem is not None:
                 self._take_offline(key, path, problem)
+                continue
+            if (doubt := doubt_of(key)) is not None:
+                logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=doubt))
+                self.offline[key] = doubt
                 continue
             if late and self._may_open_late(key, path, context):
                 prepare = partial(self._loading.late, key, path, config_of, context)
@@ -591,6 +602,10 @@ class LogManager:
         roots = self.placement.choices(directory_id, key)
         if not roots:
             raise StorageError(f"cannot create {topic}-{partition}: {self.data_directories[0].failure}")
+        leaving = [root for root in roots if not self._log_moves.is_free(f"{root}/{topic}-{partition}")]
+        roots = [root for root in roots if root not in leaving]
+        if not roots:
+            raise StorageError(f"cannot create {leaving[0]}/{topic}-{partition}: a log that has moved is still there")
         for root in roots:
             try:
                 log = self._create(f"{root}/{topic}-{partition}", key, topic_id, config, now_ms)
@@ -651,14 +666,10 @@ class LogManager:
             self._rename_away(unopened.path, "delete", topic_id, 0)
         elif reason is not None:
             for each in usable(self.data_directories):
-                if os.path.isdir(f"{each.path}/{topic}-{partition}"):
+                path = f"{each.path}/{topic}-{partition}"
+                if os.path.isdir(path) and self._log_moves.is_free(path):
                     self.placement.remove(each.path)
-                    self._rename_away(f"{each.path}/{topic}-{partition}", "delete", topic_id, 0)
-
-    def rename_unused(self, path: str, delay_ms: int = 0) -> None:
-        """Remove the directory of a partition that is not in use, later. Raises OSError."""
-        if os.path.isdir(path):
-            self.removal.directory(rename_away(path, "delete", NO_TOPIC_ID), delay_ms)
+                    self._rename_away(path, "delete", topic_id, 0)
 
     def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
         """Rename a partition's directory to `<name>.<uuid>-<mark>`; after a delay of at least 0, remove it. On a disk

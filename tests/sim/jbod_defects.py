@@ -12,7 +12,7 @@ from typing import Any
 
 from broker_cy.partitions import lost_logs
 from broker_cy.replica.in_sync import InSync
-from broker_cy.storage import directory_failures, duplicates
+from broker_cy.storage import directory_failures, duplicates, log_manager
 from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
 from broker_cy.storage.data_directory import moved_partition
@@ -22,6 +22,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.moves import replica_moves
 from broker_cy.storage.moves.future_replica import FutureReplica, Part
+from broker_cy.storage.moves.log_moves import LogMoves
 from broker_cy.storage.moves.log_relocation import relocate
 from broker_cy.storage.moves.replica_moves import Move, ReplicaMoves, State
 from broker_cy.storage.placement import Placement
@@ -168,6 +169,16 @@ def removed_followers_have_kept_up(patch: Patch) -> None:
     patch.setattr(InSync, "kept_up", kept_up)
 
 
+def logs_return_to_what_they_left(patch: Patch) -> None:
+    """A replica may move back to a disk that still has its former log, and a start takes that one."""
+    patch.setattr(LogMoves, "is_free", lambda self, path: True)
+
+
+def old_logs_are_served(patch: Patch) -> None:
+    """The former log of a moved replica is served while its new disk is offline."""
+    patch.setattr(log_manager, "newer_elsewhere", lambda named, directories: None)
+
+
 # The test that must fail, below tests/broker_cy.
 JBOD_DEFECTS: dict[Planter, str] = {
     cancelled_moves_are_not_reported: "storage/moves/test_replica_moves.py::test_cancelled_after_it_was_accepted",
@@ -185,5 +196,7 @@ JBOD_DEFECTS: dict[Planter, str] = {
     removed_followers_have_kept_up: (
         "replica/test_in_sync.py::test_a_late_report_of_a_removed_member_holds_no_high_watermark"
     ),
+    logs_return_to_what_they_left: "storage/moves/test_replica_moves.py::test_log_does_not_return_to_what_it_left",
+    old_logs_are_served: "storage/test_duplicates.py::test_the_old_log_is_not_served_without_the_new_one",
     logs_are_placed_by_their_number: "storage/test_placement.py::test_the_emptier_disk_gets_the_logs",
 }

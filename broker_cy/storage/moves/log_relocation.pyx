@@ -5,6 +5,8 @@ These functions change the C attributes of a log, as friends of its class. They 
 
 from libc.stdint cimport int64_t
 
+from broker_cy.storage.index cimport TimeIndex
+from broker_cy.storage.index_file cimport IndexFile
 from broker_cy.storage.log cimport Log
 from broker_cy.storage.segment cimport Segment
 
@@ -30,6 +32,8 @@ def relocate(Log log not None, directory, int64_t synced_end_offset):
         new.max_timestamp_offset = old.max_timestamp_offset
         new.rolling_timestamp = old.rolling_timestamp
         new.jitter_draw = old.jitter_draw
+        take_index(old.offsets, new.offsets)
+        take_time_index(old.times, new.times)
         segments.append(new)
     for old in log.segments:
         old.close()
@@ -49,3 +53,19 @@ def relocate(Log log not None, directory, int64_t synced_end_offset):
     if log.recovery_point < log.written_end_offset:
         log.totals.dirty.add(log)
     log.drop_hints()
+
+
+cdef int take_index(IndexFile old, IndexFile new) except -1:
+    """Let `new` know its file, which the loop must not read for that. Nothing is pending in `old`."""
+    if old.pending_count == 0:
+        new.written = old.written
+        new.last_key = old.last_key
+    return 0
+
+
+cdef int take_time_index(TimeIndex old, TimeIndex new) except -1:
+    take_index(old, new)
+    if new.written >= 0:
+        new.last_timestamp = old.last_timestamp
+        new.last_offset = old.last_offset
+    return 0

@@ -106,6 +106,9 @@ class Host(Protocol):
     def may_swap(self, log: Log) -> bool:
         """Whether the log accepts appends: no truncation waits for its checkpoints."""
 
+    def is_free(self, path: str) -> bool:
+        """Whether no log that has moved away is still there."""
+
     def hold(self, key: TopicPartition, *, is_moving: bool) -> None:
         """Let the cleaner leave the log alone, or not any longer."""
 
@@ -304,7 +307,9 @@ class ReplicaMoves:
         remaining = move.future.remaining_bytes(move.log)
         throttle_ms = int(size_bytes * 1000 / self.bytes_per_s) if self.bytes_per_s > 0 else RETRY_MS
         self._later(move, max(throttle_ms, 0 if remaining > CAUGHT_UP_BYTES else FOLLOW_MS))
-        if move.state is State.COPYING and remaining <= CAUGHT_UP_BYTES:
+        # Until the log's former directory there has gone: a start would take that for the log.
+        path = f"{move.target.path}/{os.path.basename(move.log.directory)}"
+        if move.state is State.COPYING and remaining <= CAUGHT_UP_BYTES and self._host.is_free(path):
             move.state = State.REPORTED
             self._copying.remove(move)
             self._host.on_placed(*move.key)

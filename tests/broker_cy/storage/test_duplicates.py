@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from broker_cy.core.uuid import to_text
+from broker_cy.core.uuid import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, to_text
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
 
 from .batches import SMALL, fill
-from .managing import TOPIC_ID, Manager, format_directory, open_manager
+from .managing import DIRECTORY_ID, TOPIC_ID, Manager, format_directory, open_manager
 
 
 @pytest.fixture
@@ -28,13 +29,21 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
     return first, second
 
 
-def start(paths: tuple[Path, Path], number: int | None, topic_id: UUID = TOPIC_ID) -> Manager:
-    """The metadata name the directory `number`."""
+def start(
+    paths: tuple[Path, Path], number: int | None, topic_id: UUID = TOPIC_ID, *, replicated: bool = False
+) -> Manager:
+    """The metadata name the directory `number`, or one that does not exist."""
     manager = open_manager(*paths, load=False)
     ids = [each.directory_id for each in manager.data_directories]
     named = ids[number] if number is not None else UUID(int=12345)
     try:
-        manager.load(lambda _: SMALL, 0, lambda *_: topic_id, directory_id_of=lambda *_: named)
+        manager.load(
+            lambda _: SMALL,
+            0,
+            lambda *_: topic_id,
+            is_replicated=lambda *_: replicated,
+            directory_id_of=lambda *_: named,
+        )
     except BaseException:
         manager.crash()
         raise
@@ -73,7 +82,7 @@ def test_a_copy_of_another_topic_decides_nothing(paths: tuple[Path, Path]) -> No
     text = (paths[1] / "t-0/partition.metadata").read_text()
     other = UUID(int=99)
     (paths[1] / "t-0/partition.metadata").write_text(text.replace(text.split()[-1], to_text(other)))
-    manager = start(paths, None, other)
+    manager = start(paths, None, other, replicated=True)
     assert manager.logs["t", 0].directory == str(paths[1] / "t-0")
     manager.crash()
     assert [each.name for each in paths[0].glob("t-0")] == []
@@ -90,3 +99,66 @@ def test_a_copy_that_cannot_be_renamed_ends_the_start(
 
 def _refuse(*_: object) -> None:
     raise PermissionError(13, "Permission denied")
+
+
+def start_without_the_second(paths: tuple[Path, Path], *, replicated: bool, named: UUID) -> Manager:
+    """The second directory is offline."""
+    manager = open_manager(*paths, load=False)
+    manager.data_directories[1].failure = "its disk failed"
+    manager.load(
+        lambda _: SMALL,
+        0,
+        lambda *_: TOPIC_ID,
+        is_replicated=lambda *_: replicated,
+        directory_id_of=lambda *_: named,
+    )
+    return manager
+
+
+def test_the_old_log_is_not_served_without_the_new_one(paths: tuple[Path, Path]) -> None:
+    """If this fails, a replica that has moved is served without its newest records: the process ended before the old
+    log was removed, and then the new disk died. Records that producers write there are lost when the disk is back.
+    """
+    manager = start_without_the_second(paths, replicated=False, named=UUID(int=DIRECTORY_ID.int + 1))
+    assert "t-0" in os.listdir(paths[0])
+    assert ("t", 0) not in manager.logs
+    assert "bring it back" in manager.offline["t", 0]
+    manager.crash()
+    # The disk is back.
+    manager = start(paths, 1)
+    assert manager.logs["t", 0].directory == str(paths[1] / "t-0")
+    manager.crash()
+
+
+@pytest.mark.parametrize(
+    ("replicated", "named"),
+    [
+        # The leader gives it the records that it lacks before it may lead.
+        (True, UUID(int=DIRECTORY_ID.int + 1)),
+        (False, DIRECTORY_ID),
+        (False, UNASSIGNED_DIRECTORY),
+        (False, MIGRATING_DIRECTORY),
+    ],
+)
+def test_a_log_is_served_although_a_disk_is_offline(paths: tuple[Path, Path], replicated: bool, named: UUID) -> None:
+    """If this fails, a failed disk takes logs of other disks offline."""
+    manager = start_without_the_second(paths, replicated=replicated, named=named)
+    assert manager.logs["t", 0].log_end_offset == 40
+    manager.crash()
+
+
+def test_a_log_that_was_moved_by_hand_is_served(paths: tuple[Path, Path]) -> None:
+    """If this fails, an operator cannot move a topic without other replicas to another disk of its broker."""
+    shutil.rmtree(paths[1] / "t-0")
+    manager = start(paths, 1)
+    assert manager.logs["t", 0].log_end_offset == 40
+    manager.crash()
+
+
+def test_a_deleted_topic_leaves_no_old_log(paths: tuple[Path, Path]) -> None:
+    """If this fails, the old log of a deleted topic fills the disk."""
+    manager = start_without_the_second(paths, replicated=False, named=UUID(int=DIRECTORY_ID.int + 1))
+    manager.delete("t", 0)
+    manager.jobs.run_due()
+    assert "t-0" not in " ".join(os.listdir(paths[0]))
+    manager.crash()

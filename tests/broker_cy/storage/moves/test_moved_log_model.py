@@ -22,14 +22,20 @@ KEY = ("t", 0)
 
 
 class StepJobs(InlineJobs):
-    """Steps of a copy wait in `held`; other jobs run inline. `run_due` calls the timers that exist, each once."""
+    """Steps of a copy wait in `held`; with `keeps` the work after a swap waits in `kept`. Other jobs run inline.
+    `run_due` calls the timers that exist, each once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.held: list[Callable[[], None]] = []
+        self.kept: list[Callable[[], None]] = []
+        self.keeps = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        if work.__qualname__.startswith("ReplicaMoves."):
+        if self.keeps and work.__qualname__.startswith("LogMoves."):
+            self.kept.append(lambda: super(StepJobs, self).run(work, done))
+        elif work.__qualname__.startswith("ReplicaMoves."):
             self.held.append(lambda: super(StepJobs, self).run(work, done))
         else:
             super().run(work, done)
