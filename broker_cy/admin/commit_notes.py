@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from sys import intern
 
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.group_lag import GroupLag, TimestampSource
+from broker_cy.admin.group_lag import GroupLag, PartitionLag, TimestampSource
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import Entry, OwnTopic
 from broker_cy.admin.records import Start
@@ -80,23 +80,41 @@ class CommitNotes:
         """Return whether a commit of this group to the partition is known."""
         return (group_id, partition.topic, partition.partition) in self._noted
 
-    def at(self, group_id: str, partition: TopicPartition, offset: int) -> Committed | None:
-        """Return the reported commit of `offset` by the group; None if its last commit is another one, or is
-        unknown.
-        """
-        found = self._noted.get((group_id, partition.topic, partition.partition))
-        return found if found is not None and found.offset == offset else None
+    def at(self, group_id: str, part: PartitionLag) -> Committed | None:
+        """Return the reported commit of the offset of the group; None if its last commit is another one, or is unknown.
 
-    def record_time_ms(self, group_id: str, partition: TopicPartition, offset: int) -> int | None:
-        """The timestamp of the record at a committed offset; None if it is not known, or there was none yet."""
-        found = self.at(group_id, partition, offset)
-        return None if found is None or found.record_time_ms < 0 else found.record_time_ms
+        The offset that a share group has persisted is older: it follows with the next acknowledgement. Its last report
+        counts as long as the group was not reset, and no records that it had completed became available again.
+        """
+        found, position = self._at(group_id, part.partition), part.position
+        if found is None or part.committed is None or position is None:
+            return None
+        if part.incomplete is None:
+            return found if found.offset == position else None
+        return found if part.committed <= found.offset and found.offset + found.completed <= position else None
+
+    def record_time_ms(self, group_id: str, part: PartitionLag) -> int | None:
+        """The timestamp of the record that the group reads next; None if it is not known, or there was none yet."""
+        found = self.at(group_id, part)
+        if found is None or found.record_time_ms < 0 or found.offset < part.first_unread:
+            return None
+        return found.record_time_ms
+
+    def sampled_time_ms(self, group_id: str, partition: TopicPartition, position: int) -> int | None:
+        """`record_time_ms` by the PartitionLag.position of a sample, in the same state."""
+        found = self._at(group_id, partition)
+        if found is None or found.record_time_ms < 0 or found.offset + found.completed != position:
+            return None
+        return found.record_time_ms
+
+    def _at(self, group_id: str, partition: TopicPartition) -> Committed | None:
+        return self._noted.get((group_id, partition.topic, partition.partition))
 
     def with_commit_times(self, lag: GroupLag) -> GroupLag:
         """The lag with the time of each commit, if known, which makes the status of groups more accurate."""
         parts = []
         for part in lag.partitions:
-            noted = None if part.committed is None else self.at(lag.group_id, part.partition, part.committed)
+            noted = self.at(lag.group_id, part)
             parts.append(part if noted is None else part._replace(commit_ms=noted.commit_ms))
         return GroupLag(lag.group_id, tuple(parts))
 
@@ -105,7 +123,7 @@ class CommitNotes:
         return frozenset(
             part.partition
             for part in lag.partitions
-            if part.lag and self.record_time_ms(lag.group_id, part.partition, part.first_unread) is not None
+            if part.lag and self.record_time_ms(lag.group_id, part) is not None
         )
 
 
@@ -116,20 +134,21 @@ class NotedTimestamps:
         self.notes = notes
         self._otherwise = otherwise
 
-    async def committed_timestamps(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    async def unread_timestamps(
+        self, group_id: str, parts: Collection[PartitionLag]
     ) -> Outcome[TopicPartition, int | None]:
         found: dict[TopicPartition, int | None] = {}
-        missing: dict[TopicPartition, int] = {}
-        for key, offset in offsets.items():
-            at_ms = self.notes.record_time_ms(group_id, key, offset)
-            if at_ms is None:
-                missing[key] = offset
-            else:
-                found[key] = at_ms
+        missing: list[PartitionLag] = []
+        for part in parts:
+            at_ms = self.notes.record_time_ms(group_id, part)
+            if at_ms is not None:
+                found[part.partition] = at_ms
+                continue
+            noted = self.notes.at(group_id, part)
+            missing.append(part if noted is None else part._replace(committed=noted.offset))
         if not missing:
             return Outcome(found, {})
-        rest = await self._otherwise.committed_timestamps(group_id, missing)
+        rest = await self._otherwise.unread_timestamps(group_id, missing)
         return Outcome(found | rest.found, rest.failed)
 
 
@@ -221,11 +240,11 @@ class EventTimestamps(NotedTimestamps):
         self._tail = tail
         self._topic = topic
 
-    async def committed_timestamps(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    async def unread_timestamps(
+        self, group_id: str, parts: Collection[PartitionLag]
     ) -> Outcome[TopicPartition, int | None]:
-        await self._tail.look(self._topic, group_id, offsets)
-        return await super().committed_timestamps(group_id, offsets)
+        await self._tail.look(self._topic, group_id, [part.partition for part in parts])
+        return await super().unread_timestamps(group_id, parts)
 
     async def with_commit_times(self, lag: GroupLag) -> GroupLag:
         """See CommitNotes."""

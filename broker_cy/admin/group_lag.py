@@ -7,7 +7,7 @@ themselves, one batch per partition, or the events of commits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -58,7 +58,9 @@ class PartitionLag(NamedTuple):
 
     @property
     def first_unread(self) -> int:
-        """The offset that the group will read next: behind records that were deleted before it read them."""
+        """The offset that the group will read next: behind records that were deleted before it read them. For a share
+        group, the first one that may be unread: its start offset is persisted with the next acknowledgement.
+        """
         return max(self.committed or 0, self.start or 0)
 
     @property
@@ -91,12 +93,14 @@ class GroupLag:
 
 
 class TimestampSource(Protocol):
-    """Knows the timestamps of the records at committed offsets."""
+    """Knows the timestamps of the records that groups read next."""
 
-    async def committed_timestamps(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    async def unread_timestamps(
+        self, group_id: str, parts: Collection[PartitionLag]
     ) -> Outcome[TopicPartition, int | None]:
-        """Timestamps in ms since 1970, by partition; None if the offset has no record, or the record no timestamp."""
+        """Timestamps in ms since 1970 of the first unread records, by partition; None if there is no such record, or if
+        it has no timestamp.
+        """
 
 
 class RecordTimestamps:
@@ -105,10 +109,10 @@ class RecordTimestamps:
     def __init__(self, records: RecordCalls) -> None:
         self._records = records
 
-    async def committed_timestamps(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    async def unread_timestamps(
+        self, group_id: str, parts: Collection[PartitionLag]
     ) -> Outcome[TopicPartition, int | None]:
-        return await self._records.timestamps(offsets)
+        return await self._records.timestamps({part.partition: part.first_unread for part in parts})
 
 
 class LagCalls:
@@ -152,8 +156,8 @@ class LagCalls:
 
     async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:
         """The time lag of each partition in ms: 0 without lag; None if no timestamp is known."""
-        behind = {part.partition: part.first_unread for part in group.partitions if part.lag}
-        stamps = await self._timestamps.committed_timestamps(group.group_id, behind) if behind else Outcome({}, {})
+        behind = [part for part in group.partitions if part.lag]
+        stamps = await self._timestamps.unread_timestamps(group.group_id, behind) if behind else Outcome({}, {})
         found: dict[TopicPartition, int | None] = {}
         for part in group.partitions:
             if part.lag == 0:

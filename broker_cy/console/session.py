@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
@@ -59,6 +59,16 @@ def _lag_by_topic(lag: GroupLag) -> dict[str, int]:
         topic = part.partition.topic
         sums[topic] = sums.get(topic, 0) + (part.lag or 0)
     return sums
+
+
+def _reported_time(stamps: Sequence[int | None], at_ms: int) -> tuple[int | None, bool]:
+    """Return the longest time lag of partitions, by the timestamps of the records that are read next, and whether it
+    is that of all: see GroupSummary.
+    """
+    known = [stamp for stamp in stamps if stamp is not None]
+    if not stamps:
+        return 0, True
+    return (max(0, at_ms - min(known)) if known else None), len(known) == len(stamps)
 
 
 class Session:
@@ -266,14 +276,14 @@ class Session:
             for group_id, lag in lags.items():
                 self._note(lag, at_ms, members)
                 status, trend = await self.lag_history.judged(group_id)
-                behind = [(part.partition, part.first_unread) for part in lag.partitions if part.lag]
+                stamps = [self.events.commits.record_time_ms(group_id, part) for part in lag.partitions if part.lag]
                 found[group_id] = GroupSummary(
                     lag.least,
                     len(lag.partitions),
                     lag.is_complete,
                     status,
                     trend,
-                    *self._reported_time(group_id, behind, at_ms),
+                    *_reported_time(stamps, at_ms),
                 )
                 for topic, unread in _lag_by_topic(lag).items():
                     readers.setdefault(topic, {})[group_id] = unread
@@ -287,28 +297,19 @@ class Session:
         status, trend = await self.lag_history.judged(group_id, wanted)
         last = {key: sample for key, sample in self.lag_history.last(group_id).items() if wanted(key)}
         whole = (self.group_lags().value or {}).get(group_id)
-        behind = [(key, sample.committed) for key, sample in last.items() if sample.lag]
+        stamps = [
+            self.events.commits.sampled_time_ms(group_id, key, sample.committed)
+            for key, sample in last.items()
+            if sample.lag
+        ]
         return GroupSummary(
             sum(sample.lag for sample in last.values()),
             len(last),
             whole is None or whole.is_complete,
             status,
             trend,
-            *self._reported_time(group_id, behind, max((sample.at_ms for sample in last.values()), default=0)),
+            *_reported_time(stamps, max((sample.at_ms for sample in last.values()), default=0)),
         )
-
-    def _reported_time(
-        self, group_id: str, behind: Iterable[tuple[TopicPartition, int]], at_ms: int
-    ) -> tuple[int | None, bool]:
-        """Return the longest time lag of partitions (with their first unread offsets), and whether it is that of all:
-        see GroupSummary.
-        """
-        notes = self.events.commits
-        stamps = [notes.record_time_ms(group_id, key, offset) for key, offset in behind]
-        known = [stamp for stamp in stamps if stamp is not None]
-        if not stamps:
-            return 0, True
-        return (max(0, at_ms - min(known)) if known else None), len(known) == len(stamps)
 
     def _note(self, lag: GroupLag, at_ms: int, members: Mapping[str, bool]) -> None:
         self.lag_history.note([self.events.commits.with_commit_times(lag)], at_ms, members)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 from broker_cy.admin import AdminClient as Admin
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.commit_notes import CommitTail, EventTimestamps
+from broker_cy.admin.group_lag import PartitionLag
 from broker_cy.admin.metadata import TopicPartition as Partition
 from broker_cy.launch.processes import Child, run
 from broker_cy.metrics import events, sample
@@ -265,10 +266,10 @@ def time_lags(broker: BrokerProcess, group: str, now_ms: int, *, by_events: bool
     """
 
     class Nothing:
-        async def committed_timestamps(
-            self, group_id: str, offsets: Mapping[Partition, int]
+        async def unread_timestamps(
+            self, group_id: str, parts: Collection[PartitionLag]
         ) -> Outcome[Partition, int | None]:
-            raise AssertionError(f"no event has {group_id}'s commits at {offsets}")
+            raise AssertionError(f"no event has {group_id}'s commits of {parts}")
 
     async def ask() -> dict[int, int | None]:
         async with Admin(broker.bootstrap) as client:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 import pytest
 
 from broker_cy.admin import commit_notes
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.commit_notes import CommitNotes, CommitTail, EventTimestamps
+from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import EVENTS_TOPIC, Entry, OwnTopic
 from broker_cy.admin.records import Span, Start
@@ -23,6 +24,10 @@ FALLBACK_MS = 77
 
 def commit(group: str, key: TopicPartition, offset: int, record_time_ms: int) -> Commits:
     return Commits(group, [Committed(key.topic, key.partition, offset, 5, record_time_ms, 100)])
+
+
+def behind(key: TopicPartition, committed: int) -> PartitionLag:
+    return PartitionLag(key, committed, start=0, end=200)
 
 
 class Log(OwnTopic[Stamped]):
@@ -52,13 +57,13 @@ class Fallback:
     """Takes the place of reading records: knows one timestamp."""
 
     def __init__(self) -> None:
-        self.asked: list[TopicPartition] = []
+        self.asked: list[PartitionLag] = []
 
-    async def committed_timestamps(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    async def unread_timestamps(
+        self, group_id: str, parts: Collection[PartitionLag]
     ) -> Outcome[TopicPartition, int | None]:
-        self.asked += offsets
-        return Outcome(dict.fromkeys(offsets, FALLBACK_MS), {})
+        self.asked += parts
+        return Outcome({part.partition: FALLBACK_MS for part in parts}, {})
 
 
 class Asking:
@@ -73,7 +78,7 @@ class Asking:
 
     async def __call__(self, group: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         self.log.read_ranges.clear()
-        return (await self.source.committed_timestamps(group, offsets)).whole()
+        return (await self.source.unread_timestamps(group, [behind(*each) for each in offsets.items()])).whole()
 
 
 def test_an_event_is_believed_only_for_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +180,52 @@ def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(job())
 
 
+def test_share_groups_begin_where_their_leader_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a share group that has finished all but its newest records seems as late as its first record: the
+    start offset is persisted with the next acknowledgement only.
+    """
+
+    def shared(committed: int | None, lag: int, *, start: int = 0) -> PartitionLag:
+        return PartitionLag(A, committed, start, 9, incomplete=lag)
+
+    def reported(start: int, completed: int, record_time_ms: int) -> Commits:
+        return Commits("g", [Committed("a", 0, start, 5, record_time_ms, 9, completed)])
+
+    async def job() -> None:
+        log = Log([reported(4, 2, 1000)])
+        ask = Asking(log, monkeypatch)
+
+        async def time_of(part: PartitionLag) -> int | None:
+            return (await ask.source.unread_timestamps("g", [part])).whole()[A]
+
+        # 4 + 2 of 9 were finished, or more since.
+        assert await time_of(shared(0, 3)) == 1000
+        assert await time_of(shared(4, 2)) == 1000
+        assert (await ask.source.with_commit_times(GroupLag("g", (shared(0, 3),)))).partitions[0].commit_ms == 5
+        assert ask.tail.notes.exact(GroupLag("g", (shared(0, 3),))) == {A}
+        assert ask.tail.notes.sampled_time_ms("g", A, 6) == 1000
+        assert ask.fallback.asked == []
+        # Finished records came again, the group was reset, or records were deleted: the record itself is read.
+        others = [shared(0, 4), shared(0, 9), shared(5, 3), shared(0, 3, start=5)]
+        for part in others:
+            assert await time_of(part) == FALLBACK_MS
+        assert [part.first_unread for part in ask.fallback.asked] == [0, 0, 5, 5]
+        assert ask.tail.notes.sampled_time_ms("g", A, 5) is None
+        # It had finished all records then; the one after them came later.
+        log.happened.append(reported(8, 0, -1))
+        assert await time_of(shared(0, 1)) == FALLBACK_MS
+        assert ask.fallback.asked[-1].first_unread == 8
+
+    asyncio.run(job())
+
+
 def test_notes_are_bounded() -> None:
     """If this fails, a console that runs for months keeps every group that ever existed."""
     notes = CommitNotes(commits_max=2)
     for number, group in enumerate(("f", "g", "f", "h")):
         notes.take(Stamped(number, 0, commit(group, A, 5, number)))
     assert len(notes) == 2
-    assert [notes.record_time_ms(group, A, 5) for group in "fgh"] == [2, None, 3]
+    assert [notes.record_time_ms(group, behind(A, 5)) for group in "fgh"] == [2, None, 3]
     older = CommitNotes()
     for number, group in enumerate("xyf"):
         older.take(Stamped(number, 0, commit(group, A, 5, 10 + number)))
@@ -189,4 +233,4 @@ def test_notes_are_bounded() -> None:
     notes.take(Stamped(1, 0, commit("f", A, 5, 2)))
     notes.take_older(older, ())
     # The newest of the older commits is kept.
-    assert [notes.record_time_ms(group, A, 5) for group in "xyf"] == [None, 11, 2]
+    assert [notes.record_time_ms(group, behind(A, 5)) for group in "xyf"] == [None, 11, 2]

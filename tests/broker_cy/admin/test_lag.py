@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection
 
 import pytest
 
@@ -220,11 +220,11 @@ class Noted:
         self.stamps = stamps
         self.asked: list[tuple[str, dict[TopicPartition, int]]] = []
 
-    async def committed_timestamps(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    async def unread_timestamps(
+        self, group_id: str, parts: Collection[PartitionLag]
     ) -> Outcome[TopicPartition, int | None]:
-        self.asked.append((group_id, dict(offsets)))
-        return Outcome({key: self.stamps[key] for key in offsets}, {})
+        self.asked.append((group_id, {part.partition: part.first_unread for part in parts}))
+        return Outcome({part.partition: self.stamps[part.partition] for part in parts}, {})
 
 
 def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
