@@ -196,7 +196,8 @@ def _note_lag(
             return
         theirs = cells[key] = Cells(grid), Cells(grid)
     commit_ms, record_ms = found["commit_ms"], found["record_time_ms"]
-    theirs[0].add(commit_ms, max(0, found["end"] - found["offset"]))
+    # Events of older brokers, and of groups that commit, have no records completed behind the offset.
+    theirs[0].add(commit_ms, max(0, found["end"] - found["offset"] - found.get("completed", 0)))
     # Without a record at the committed offset, the group has read everything.
     theirs[1].add(commit_ms, 0 if record_ms < 0 else max(0, commit_ms - record_ms))
 

@@ -129,7 +129,7 @@ class Lag(GroupChannel, TableChannel[LagRow]):
         table_column(groups.COMMITTED, 105, hint="Opens the record that the group reads next"),
         table_column(groups.LOG_END, 105),
         table_column(groups.PARTITION_LAG, 80),
-        table_column(groups.PARTITION_TIME_LAG, 95),
+        table_column(groups.PARTITION_TIME_LAG, 108),
         table_column(groups.TREND, 85),
         table_column(groups.CATCH_UP, 85),
         table_column(groups.STATUS, 90),
@@ -157,9 +157,7 @@ class Lag(GroupChannel, TableChannel[LagRow]):
 
 @channel("group-share-lag")
 class ShareLag(Lag):
-    """Every partition that a share group reads or has read. Its members have no partition to themselves, and commit
-    nothing.
-    """
+    """Every partition that a share group reads or has read. Its members have no partition to themselves."""
 
     COLUMNS = tuple(
         replace(column, title=groups.START_OFFSET.title, hint=groups.START_OFFSET.hint)
@@ -257,8 +255,11 @@ def layout(context: Context, cluster: str, group: str = "", range: str = "", typ
     kind = type_of(context, cluster, group, type)
     chosen = {**subject, **({"range": range} if range else {})}
     if kind == SHARE:
-        lag = "Records that were not completed. Live for ten minutes: a share group commits nothing."
-        no_lag = "Share groups commit nothing, so that only the live range has their lag."
+        lag = (
+            "Records that were not completed. Live for ten minutes; older points, and other ranges, at the times when "
+            "some were completed."
+        )
+        no_lag = "The group completed no records in this range."
     else:
         lag = (
             "Offsets that were not read. Live for ten minutes; older points, and other ranges, at the group's commits."

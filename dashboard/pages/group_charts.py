@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any, ClassVar, Final
 
+from broker_cy.admin.group_values import SHARE
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.console.feed_values import GroupView
 from broker_cy.console.history import Follower
@@ -176,7 +177,9 @@ class GroupChart(TimeChannel):
         if self._reading is not None:
             note = "reading the commits of the last ten minutes"
         elif self._commits_until_ms is not None and times[0] < self._commits_until_ms:
-            note = f"before @{self._commits_until_ms}: at the group's commits, when its lag is smallest"
+            is_share = view.description.group_type == SHARE
+            when = "when records were completed" if is_share else "at the group's commits, when its lag is smallest"
+            note = f"before @{self._commits_until_ms}: {when}"
         return self._shown(times, lines, len(view.lag.partitions), note)
 
     def _points(self, found: GroupLagRange) -> list[tuple[int, Values]]:

@@ -48,6 +48,9 @@ class Past:
             offsets = [Committed("orders", part, at, at_ms, at_ms - part * 100, at + part * 5) for part in (0, 1)]
             events.append(Stamped(at_ms, 1, Commits("readers", offsets)))
             events.append(Stamped(at_ms, 1, Commits("others", offsets)))
+            # A share group that has completed three records behind its start offset.
+            shared = [Committed("orders", 0, at, at_ms, at_ms - 100, at + 5, completed=3)]
+            events.append(Stamped(at_ms, 1, Commits("sharers", shared)))
             if at % 100 == 0:
                 events.append(Stamped(at_ms, 1, Rebalance(f"group-{at // 100 % 2}", at)))
         events.insert(0, Stamped(self.spike_ms, 1, TopicCreated("orders")))
@@ -216,6 +219,10 @@ def test_the_lag_of_a_group_over_time(past: Past) -> None:
         assert {line.records.high[at] for at in drawn} == {5.0}
         assert {line.time_ms.mean[at] for at in drawn} == {100.0}
         assert found.left_out == 0
+        shared = (await history.group_lag("sharers", from_ms, past.until_ms, 100)).partitions[
+            TopicPartition("orders", 0)
+        ]
+        assert {value for value in shared.records.high if not isnan(value)} == {2.0}
         assert (await history.group_lag("nobody", from_ms, past.until_ms, 100)).partitions == {}
 
     with_history(past.broker, None, job)
