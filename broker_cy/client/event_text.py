@@ -49,7 +49,7 @@ from broker_cy.metrics.events import (
     entity_text,
 )
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import count, duration, plural, size, when
+from broker_cy.reporting.numbers import count, duration, offsets_text, plural, size, when
 
 # Partitions of one commit event that are shown; a group may have thousands.
 COMMITS_SHOWN_MAX = 4
@@ -133,7 +133,7 @@ def line_of(event: Event) -> str:
             return f"partition {event.partition}: log start {count(event.before)} -> {count(event.after)}"
         case ShareRecordsChanged():
             who = f" of member {event.member_id}" if event.member_id else ""
-            where = f"{event.topic}-{event.partition}, offsets {event.first_offset} to {event.last_offset}"
+            where = f"{event.topic}-{event.partition}, {offsets_text([(event.first_offset, event.last_offset)])}"
             return clean(f"{event.action} of {plural(event.records, 'record')}{who}: {where}")
         case ConfigChanged():
             changes = (f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in event.changes)
@@ -233,7 +233,11 @@ def _listed(texts: Sequence[str], total: int, shown_max: int) -> str:
 
 
 def _commits(offsets: Sequence[Committed]) -> str:
-    shown = [f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}" for each in offsets]
+    shown = [
+        f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}"
+        f"{f' and {count(each.completed)} more completed' if each.completed else ''}"
+        for each in offsets
+    ]
     more = [f"and {plural(len(shown) - COMMITS_SHOWN_MAX, 'other')}"] if len(shown) > COMMITS_SHOWN_MAX else []
     return clean(", ".join(shown[:COMMITS_SHOWN_MAX] + more))
 

@@ -11,6 +11,7 @@ A figure whose unit is fixed, such as MB/s of a measurement, is shown by `fixed`
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -140,3 +141,10 @@ def percent(part: float, whole: float) -> str:
 def plural(number: int, one: str, many: str = "") -> str:
     """1 topic, 2 topics."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def offsets_text(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:
+    """offset 4; offsets 40 to 41, 44; the first `most` ranges."""
+    shown = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges[:most])
+    is_one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return f"offset{'' if is_one else 's'} {shown}{', ...' if len(ranges) > most else ''}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.reporting.numbers import offsets_text
 from broker_cy.share.operating import operate
 from broker_cy.share.sessions import TopicPartition
 from broker_cy.share.share_partitions import ShareKey
@@ -95,9 +96,8 @@ def _served(service: ShareService, key: ShareKey) -> SharePartition:
 
 def _nothing(share: SharePartition, action: OperatorAction, member_id: str | None, ranges: Ranges) -> str:
     """Say why no record was changed."""
-    named = ", ".join(f"{first} to {last}" for first, last in ranges[:3]) + (", ..." if len(ranges) > 3 else "")
-    of_ranges = "" if ranges[0][1] > share.end_offset and ranges[0][0] == 0 else f" of offsets {named}"
+    of_ranges = "" if ranges[0][1] > share.end_offset and ranges[0][0] == 0 else f" of {offsets_text(ranges, most=3)}"
     of_member = "" if member_id is None else f" by member {member_id}"
     flight = share.in_flight()
-    which = f"offsets {max(share.start_offset, flight[0][0])} to {flight[-1][1]} are" if flight else "nothing is"
-    return f"no record{of_ranges} is {_NEEDED[action]}{of_member}; {which} in flight"
+    seen = offsets_text([(max(share.start_offset, flight[0][0]), flight[-1][1])]) if flight else "nothing"
+    return f"no record{of_ranges} is {_NEEDED[action]}{of_member}; in flight: {seen}"

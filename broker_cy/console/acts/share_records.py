@@ -18,7 +18,7 @@ from broker_cy.console.acts.records import Produce
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import topic_name
 from broker_cy.core.errors import ErrorCode
-from broker_cy.reporting.numbers import count, plural
+from broker_cy.reporting.numbers import count, offsets_text, plural
 from broker_cy.wire.records import Record
 from broker_cy.wire.share_operations import OperatorAction
 
@@ -34,7 +34,9 @@ _DONE: Final = {
     OperatorAction.REJECT: "rejected",
     OperatorAction.REDRIVE: "redrove",
 }
-_ALL_GONE: Final = "the log has none of these records: compaction, retention or a transaction removed them"
+_ALL_GONE: Final = (
+    "the log has none of these records: they are not written yet, or removed by compaction, retention or a transaction"
+)
 _EFFECTS: Final = {
     OperatorAction.RELEASE: "{records}: available again at once, for any member of the group",
     OperatorAction.REJECT: "{records}: archived, and not delivered to the group again",
@@ -71,10 +73,10 @@ def parse_records(text: str) -> tuple[TopicPartition, Ranges]:
         return key, EVERY_OFFSET
     ranges = []
     for part in match[3].split(","):
-        offsets = _OFFSETS.fullmatch(part)
-        if offsets is None or int(offsets[2] or offsets[1]) < int(offsets[1]):
+        found = _OFFSETS.fullmatch(part)
+        if found is None or int(found[2] or found[1]) < int(found[1]):
             raise ValueError(f"{part!r} in {text!r}: an offset such as 40, or a range from low to high such as 42-45")
-        ranges.append((key, int(offsets[1]), int(offsets[2] or offsets[1])))
+        ranges.append((key, int(found[1]), int(found[2] or found[1])))
     if len(ranges) > RANGES_MAX:
         raise ValueError(f"{count(len(ranges))} ranges of offsets; at most {count(RANGES_MAX)} are allowed")
     return key, by_partition(ranges)[key]
@@ -152,8 +154,7 @@ def _problem(action: OperatorAction, failed: Mapping[TopicPartition, ClientError
 def _place(key: TopicPartition, ranges: Ranges) -> str:
     if ranges == EVERY_OFFSET:
         return str(key)
-    shown = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges[:5])
-    return f"{key}, offsets {shown}{', ...' if len(ranges) > 5 else ''}"
+    return f"{key}, {offsets_text(ranges)}"
 
 
 # ---- copies, of records that the group is done with
@@ -167,13 +168,13 @@ async def plan_copy(client: AdminClient, command: Command, group_id: str, wanted
     """
     if not wanted:
         raise ClientError(Failure.INVALID, "no records are selected", what=f"group {group_id}")
-    offsets = 0
+    total = 0
     for key, ranges in wanted.items():
         if ranges == EVERY_OFFSET:
             raise ClientError(Failure.INVALID, "a copy needs the offsets of the records", what=f"partition {key}")
-        offsets += sum(last - first + 1 for first, last in ranges)
-    if offsets > COPIED_MAX:
-        raise ClientError(Failure.INVALID, f"{count(offsets)} offsets; at most {count(COPIED_MAX)} are copied at once")
+        total += sum(last - first + 1 for first, last in ranges)
+    if total > COPIED_MAX:
+        raise ClientError(Failure.INVALID, f"{count(total)} offsets; at most {count(COPIED_MAX)} are copied at once")
     await client.records.partitions(topic)
     copies: list[Record] = []
     changes: list[Change] = []
@@ -181,7 +182,7 @@ async def plan_copy(client: AdminClient, command: Command, group_id: str, wanted
         found = [copied for first, last in ranges for copied in await _copies(client, group_id, key, first, last)]
         copies += found
         missing = sum(last - first + 1 for first, last in ranges) - len(found)
-        more = f"; {count(missing)} no longer in the log" if missing else ""
+        more = f"; {count(missing)} not in the log" if missing else ""
         changes.append(Change(_place(key, ranges), note=f"{plural(len(found), 'record')}{more}"))
     return Plan(
         f"Redrive records of {group_id} to {topic}",

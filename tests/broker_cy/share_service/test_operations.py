@@ -100,7 +100,7 @@ def test_an_operator_releases_rejects_and_redrives(tmp_path: Path, monkeypatch: 
             assert noted == []
             assert await change(broker, topic, RELEASE, (1, 3), member="b") == (
                 Code.INVALID_RECORD_STATE,
-                "no record of offsets 1 to 3 is locked by member b; offsets 0 to 5 are in flight",
+                "no record of offsets 1 to 3 is locked by member b; in flight: offsets 0 to 5",
             )
             assert await change(broker, topic, RELEASE, (1, 3), member="a") == Changed(3, 0)
             assert await b.fetch(topic, wait_ms=WAIT_MS) == [Range(1, 3, 2)]
@@ -163,7 +163,7 @@ def test_changes_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest
             before = broker.shares()[0].in_flight()
             assert await change(broker, topic, REDRIVE, (0, 1 << 62)) == (
                 Code.INVALID_RECORD_STATE,
-                "no record is archived; offsets 0 to 1 are in flight",
+                "no record is archived; in flight: offsets 0 to 1",
             )
             for ranges in ([], [(1, 0)], [(-1, 0)]):
                 assert (await change(broker, topic, REJECT, *ranges))[0] == Code.INVALID_REQUEST
