@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-ABSENT: Final = object()
+
+
+class Absent(Enum):
+    """An enumeration, because its member stays the same object in a copy."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
 """The default of a field that has none; None is the default null."""
 
 
