@@ -21,7 +21,12 @@ def double_text(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    mantissa, _, exponent = f"{value!r}e".partition("e")
+    shortest = repr(value)
+    # Of two digits Java takes the nearest number, also where one digit would be enough: 4.9E-324.
+    nearest = f"{value:.1e}"
+    if len(shortest.lstrip("-").partition("e")[0]) == 1 and float(nearest) == value:
+        shortest = nearest
+    mantissa, _, exponent = f"{shortest}e".partition("e")
     sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
     whole, _, fraction = digits.partition(".")
     power = int(exponent.removesuffix("e") or 0) + len(whole) - 1

@@ -50,7 +50,7 @@ class Defaults:
     level: str = "BACKWARD"
     mode: Mode = Mode.READWRITE
     validates_fields: bool = False
-    validates_new_schemas: bool = False
+    validates_new_schemas: bool = True
     allows_mode_changes: bool = True
 
 

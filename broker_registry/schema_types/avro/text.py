@@ -5,11 +5,8 @@ full where they come first, by their names later.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-import orjson
-
-from broker_cy.core.java_numbers import double_text
 from broker_registry.schema_types.avro.model import (
     ABSENT,
     PRIMITIVES,
@@ -23,24 +20,7 @@ from broker_registry.schema_types.avro.model import (
     Schema,
     Union,
 )
-
-_LONG_MIN: Final = -(2**63)
-_LONG_MAX: Final = 2**63 - 1
-
-
-def json_text(value: Any) -> str:
-    """Return a value of JSON as Jackson prints it."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, float):
-        return double_text(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return orjson.dumps(value).decode()
-    if isinstance(value, list):
-        return f"[{','.join(map(json_text, value))}]"
-    return "{" + ",".join(f"{json_text(key)}:{json_text(each)}" for key, each in value.items()) + "}"
+from broker_registry.schema_types.json_text import json_text
 
 
 def schema_text(schema: Schema, known: Iterable[Named] = ()) -> str:
