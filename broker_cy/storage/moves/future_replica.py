@@ -2,15 +2,16 @@
 
 The directory is `<topic>-<partition>.<uuid>-future`, as Kafka's. Files are copied byte for byte, in the order of the
 segments: the records of a segment first, and its indexes and producer state once no more records are appended to it. So
-a copy is a prefix of the log at any time. `plan` runs on the loop and touches no file; `copy` runs in a worker. Kafka
-reads and appends each batch again.
+a copy is a prefix of the log at any time. `plan` runs on the loop and touches no file. `read` runs in a worker of the
+log's disk and `write` in one of the copy's: a disk that hangs holds only workers of its own. Kafka reads and appends
+each batch again.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker_cy.storage.data_directory import PARTITION_METADATA
 from broker_cy.storage.log import Log
@@ -20,6 +21,8 @@ RECORDS = ".log"
 # Everything of a segment but its records.
 OTHERS = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != RECORDS)
 TO_THE_END = -1
+# Bytes of one call: other threads run in between.
+CALL_BYTES: Final = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -132,56 +135,89 @@ def _name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-# --- in a worker
+# --- in workers
 
 
-def begin(source: str, path: str) -> None:
-    """Make the directory of a copy, with the topic id. Raises OSError."""
-    os.makedirs(path, exist_ok=True)
-    copy(source, path, Part((), (Piece(PARTITION_METADATA, 0, TO_THE_END),)), sync=False)
-
-
-def copy(source: str, path: str, part: Part, *, sync: bool = True) -> dict[str, int]:
-    """Carry out a step: copy files of the log in `source` to `path`. Returns the sizes that the copied files have then;
-    0 for a file that does not exist. With `sync` the content is on disk then. Raises OSError.
+class Chunk(NamedTuple):
+    """The bytes of a file from `start` to its `end` in the copy, with the times of the file in ns; None: there is no
+    such file.
     """
-    for name in part.removals:
+
+    name: str
+    start: int
+    end: int
+    parts: tuple[bytes, ...] = ()
+    times: tuple[int, int] | None = None
+
+
+def read(source: str, part: Part) -> list[Chunk]:
+    """Read the pieces of a step from the log in `source`. In memory they are the records of the step, and the indexes
+    and producer state of the segments that end in it. Raises OSError.
+    """
+    return [_read_piece(f"{source}/{piece.name}", piece) for piece in part.pieces]
+
+
+def begin(source: str) -> Chunk:
+    """Read the topic id of the log in `source`. Raises OSError."""
+    return _read_piece(f"{source}/{PARTITION_METADATA}", Piece(PARTITION_METADATA, 0, TO_THE_END))
+
+
+def make(path: str, topic_id: Chunk) -> None:
+    """Make the directory of a copy, with what `begin` has read. Raises OSError."""
+    os.makedirs(path, exist_ok=True)
+    write(path, (), [topic_id], sync=False)
+
+
+def write(path: str, removals: tuple[str, ...], chunks: list[Chunk], *, sync: bool = True) -> dict[str, int]:
+    """Remove files of the copy at `path`, then write to it. Returns the sizes that the written files have then; 0 for a
+    file that does not exist. With `sync` the content is on disk then. Raises OSError.
+    """
+    for name in removals:
         with suppress(FileNotFoundError):
             os.unlink(f"{path}/{name}")
-    return {
-        piece.name: _copy_piece(f"{source}/{piece.name}", f"{path}/{piece.name}", piece, sync) for piece in part.pieces
-    }
+    for chunk in chunks:
+        if chunk.times is not None:
+            _write_chunk(f"{path}/{chunk.name}", chunk, chunk.times, sync=sync)
+    return {chunk.name: chunk.end for chunk in chunks}
 
 
-def _copy_piece(source: str, target: str, piece: Piece, sync: bool) -> int:
+def _read_piece(path: str, piece: Piece) -> Chunk:
     try:
-        source_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         # A segment without this file, or one that retention has removed: then the next step removes the copy.
-        return 0
+        return Chunk(piece.name, 0, 0)
     try:
-        found = os.fstat(source_fd)
+        found = os.fstat(fd)
         end = found.st_size if piece.end == TO_THE_END else piece.end
-        target_fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            _copy_range(source_fd, target_fd, piece.start, end)
-            os.ftruncate(target_fd, end)
-            # Retention of records without a timestamp is determined by it.
-            os.utime(target_fd, ns=(found.st_atime_ns, found.st_mtime_ns))
-            if sync:
-                os.fdatasync(target_fd)
-        finally:
-            os.close(target_fd)
+        parts: list[bytes] = []
+        at = piece.start
+        while at < end:
+            parts.append(os.pread(fd, min(CALL_BYTES, end - at), at))
+            if not parts[-1]:
+                raise OSError(f"{path} ends at {at}, not at {end}")
+            at += len(parts[-1])
+        if piece.end != TO_THE_END:
+            # The disk reads the next step while this one is written.
+            os.posix_fadvise(fd, end, end - piece.start, os.POSIX_FADV_WILLNEED)
     finally:
-        os.close(source_fd)
-    return end
+        os.close(fd)
+    return Chunk(piece.name, piece.start, end, tuple(parts), (found.st_atime_ns, found.st_mtime_ns))
 
 
-def _copy_range(source_fd: int, target_fd: int, start: int, end: int) -> None:
-    """Within the kernel: sendfile works between any two file systems."""
-    os.lseek(target_fd, start, os.SEEK_SET)
-    while start < end:
-        sent = os.sendfile(target_fd, source_fd, start, end - start)
-        if not sent:
-            raise OSError(f"the file ends at {start}, not at {end}")
-        start += sent
+def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], *, sync: bool) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        at = chunk.start
+        for part in chunk.parts:
+            written = 0
+            while written < len(part):
+                written += os.pwrite(fd, memoryview(part)[written:], at + written)
+            at += written
+        os.ftruncate(fd, chunk.end)
+        # Retention of records without a timestamp is determined by it.
+        os.utime(fd, ns=times)
+        if sync:
+            os.fdatasync(fd)
+    finally:
+        os.close(fd)

@@ -2,7 +2,7 @@
 
 States of a move, as in Kafka's assignment of directories (KIP-858):
 
-- COPYING: a worker of the target disk copies the log (storage.moves.future_replica), one step at a time.
+- COPYING: workers of both disks copy the log (storage.moves.future_replica), one step at a time.
 - REPORTED: the copy has nearly caught up, and the controller learns the target directory (`claim`).
 - ACCEPTED: the metadata name the target directory (`accepted`). As soon as little is missing and nothing is staged, the
   copy becomes the log, in one turn of the loop: no request finds the partition without a log.
@@ -34,13 +34,15 @@ from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.disk_workers import DiskWorkers
 from broker_cy.storage.log import Log
 from broker_cy.storage.moves import future_replica
-from broker_cy.storage.moves.future_replica import FutureReplica, Part
+from broker_cy.storage.moves.future_replica import Chunk, FutureReplica, Part
 from broker_cy.storage.moves.log_relocation import relocate
 
 logger = logging.getLogger(__name__)
 
-# Records that one step copies and syncs: a worker is free for other work in between, and a throttle is smooth.
+# Records that one step copies and syncs: a worker is free for other work in between.
 STEP_BYTES = 8 << 20
+# A step of a throttled move takes about a second, and has at least so much.
+STEP_BYTES_MIN = 4 << 10
 # A copy that misses less has caught up; so much is copied in the turn of the swap, from page cache to page cache.
 CAUGHT_UP_BYTES = 256 << 10
 # Between two steps of a copy that has caught up, and of one that waits for a turn without staged records.
@@ -48,11 +50,14 @@ FOLLOW_MS = 50
 RETRY_MS = 10_000
 # flush.messages of a log whose records are acknowledged before they are on disk.
 FLUSH_MESSAGES_NEVER = (1 << 63) - 1
-# A log with flush.messages is swapped when the disk has all of its records. After so many turns in which others arrived
-# meanwhile, the turn of the swap waits for the disk.
+# Turns in which a log cannot be swapped because others arrived meanwhile. A log with flush.messages is swapped when the
+# disk has all of its records. After so many turns, the turn of the swap waits for the disk, which gets so much at most.
 PATIENCE = 50
+SYNCED_BYTES_MAX = 4 << 20
 
 
+# The topic id for a new copy, and the bytes of a step.
+Read = tuple[Chunk | None, list[Chunk]]
 # The states that `on_change` reports.
 BEGAN, COMPLETED, CANCELLED = "began", "completed", "cancelled"
 
@@ -71,11 +76,14 @@ class Move:
         "future",
         "is_begun",
         "is_busy",
+        "is_made",
         "is_over",
+        "is_throttled",
         "key",
         "log",
         "state",
         "target",
+        "timer",
         "truncated_to",
         "turns",
     )
@@ -87,11 +95,16 @@ class Move:
         self.future = FutureReplica(path, log.log_start_offset)
         self.state = State.COPYING
         self.is_begun = False  # the directory of the copy exists, or is being made
-        self.is_busy = False  # a step is in a worker, or a timer runs
+        self.is_made = False  # it exists, with its topic id
+        self.is_busy = False  # a step is in a worker
         self.is_over = False
+        # Between two steps; None while no timer runs.
+        self.timer: object | None = None
+        # The throttle determines when the next step begins, or that none does.
+        self.is_throttled = False
         # The lowest offset to which the log was truncated while a step ran.
         self.truncated_to: int | None = None
-        # Turns in which it could not be swapped.
+        # Turns in which it could not be swapped, see PATIENCE.
         self.turns = 0
         # The error of the last step, if it failed.
         self.failure = ""
@@ -143,8 +156,7 @@ class ReplicaMoves:
         self._copying: list[Move] = []
         # num.replica.alter.log.dirs.threads
         self.copying_max = 1
-        # replica.alter.log.dirs.io.max.bytes.per.second
-        self.bytes_per_s = float("inf")
+        self._bytes_per_s = float("inf")
         # Called with the partition, the directories that it leaves and goes to, and BEGAN, COMPLETED or CANCELLED.
         self.on_change: Callable[[TopicPartition, str, str, str], None] = lambda key, source, target, state: None
 
@@ -152,6 +164,20 @@ class ReplicaMoves:
     def moves(self) -> Mapping[TopicPartition, Move]:
         """The moves that are not over."""
         return self._moves
+
+    @property
+    def bytes_per_s(self) -> float:
+        """replica.alter.log.dirs.io.max.bytes.per.second, for all moves together, as in Kafka. With 0 they stand still.
+        (Kafka copies one fetch in each window of the quota then.)
+        """
+        return self._bytes_per_s
+
+    @bytes_per_s.setter
+    def bytes_per_s(self, rate: float) -> None:
+        self._bytes_per_s = rate
+        for move in self._moves.values():
+            if move.is_throttled and not move.is_busy:
+                self._later(move, 0)
 
     def claim(self, key: TopicPartition) -> UUID | None:
         """The directory to report instead of that of the log, if any."""
@@ -220,6 +246,7 @@ class ReplicaMoves:
 
     def _end(self, move: Move) -> None:
         move.is_over = True
+        move.timer = None
         del self._moves[move.key]
         if move in self._copying:
             self._copying.remove(move)
@@ -236,17 +263,19 @@ class ReplicaMoves:
                 self._later(move, 0)
 
     def _later(self, move: Move, delay_ms: int) -> None:
-        move.is_busy = True
+        """Go on after a delay, instead of after one that has not ended."""
+        timer = move.timer = object()
+        move.is_throttled = False
 
         def due() -> None:
-            move.is_busy = False
-            self._settle(move)
-            self._step(move)
+            if move.timer is timer:
+                move.timer = None
+                self._step(move)
 
         self._workers.of(move.target.path).later(delay_ms, due)
 
     def _settle(self, move: Move) -> None:
-        """A step or a pause is over."""
+        """A step is over."""
         if move.truncated_to is not None:
             move.future.truncate(move.log, move.truncated_to)
             move.truncated_to = None
@@ -260,56 +289,88 @@ class ReplicaMoves:
             self.cancel(move.key)
         elif move.log.staged_batches or not self._host.may_swap(move.log):
             self._later(move, 1)
-        elif move.state is State.ACCEPTED:
+        elif not self._bytes_per_s and move.is_begun and move.future.remaining_bytes(move.log):
+            move.is_throttled = True
+        elif move.state is State.ACCEPTED and move.future.remaining_bytes(move.log) <= STEP_BYTES:
             self._complete(move)
         else:
-            part = move.future.plan(move.log, STEP_BYTES)
+            part = move.future.plan(move.log, self._step_bytes())
             if part.pieces or part.removals or not move.is_begun:
                 self._run(move, part, lambda: None, partial(self._copied, part.size_bytes))
             else:
                 self._copied(0, move)
 
-    def _run(self, move: Move, part: Part, also: Callable[[], None], then: Callable[[Move], None]) -> None:
-        """Carry out a step, and `also`, in a worker."""
-        source, path, is_new = move.log.directory, move.future.path, not move.is_begun
+    @property
+    def _share(self) -> float:
+        """Bytes per second for each of the moves that copy now."""
+        return self._bytes_per_s / max(1, len(self._copying))
+
+    def _step_bytes(self) -> int:
+        return int(min(STEP_BYTES, max(STEP_BYTES_MIN, self._share))) if self._bytes_per_s else 0
+
+    def _run(
+        self, move: Move, part: Part, also: Callable[[], None], then: Callable[[Move], None], *, sync: bool = True
+    ) -> None:
+        """Carry out a step, and `also`, in workers: of the disk of the log first, then of that of the copy."""
+        source, path, is_new = move.log.directory, move.future.path, not move.is_made
         move.is_begun = move.is_busy = True
 
-        def work() -> dict[str, int]:
-            if is_new:
-                future_replica.begin(source, path)
-            copied = future_replica.copy(source, path, part)
-            also()
-            return copied
+        def read() -> Read:
+            return future_replica.begin(source) if is_new else None, future_replica.read(source, part)
 
-        def done(copied: dict[str, int] | None, error: BaseException | None) -> None:
+        def have_read(found: Read | None, error: BaseException | None) -> None:
+            if found is None or move.is_over:
+                end(None, error, source)
+                return
+
+            def write() -> dict[str, int]:
+                topic_id, chunks = found
+                if topic_id is not None:
+                    future_replica.make(path, topic_id)
+                copied = future_replica.write(path, part.removals, chunks, sync=sync)
+                also()
+                return copied
+
+            self._workers.of(path).run(write, lambda copied, error: end(copied, error, path))
+
+        def end(copied: dict[str, int] | None, error: BaseException | None, place: str) -> None:
             move.is_busy = False
             if copied is not None:
+                move.is_made = True
                 move.future.note(part, copied, move.log)
             self._settle(move)
             if move.is_over:
                 return
             if error is not None:
-                self._failed(move, error)
+                self._failed(move, error, place)
                 return
             move.failure = ""
             then(move)
 
-        self._workers.of(path).run(work, done)
+        self._workers.of(source).run(read, have_read)
 
-    def _failed(self, move: Move, error: BaseException) -> None:
+    def _failed(self, move: Move, error: BaseException, place: str) -> None:
+        """A step failed in the directory `place`, if the error does not name a file."""
         if str(error) != move.failure:
             move.failure = str(error)
             logger.warning("could not copy a replica; will retry", extra=facts(path=move.future.path, reason=error))
-        self._host.suspect(error.filename if isinstance(error, OSError) else None, error)
+        named = error.filename if isinstance(error, OSError) else None
+        self._host.suspect(named or place, error)
         self._later(move, RETRY_MS)
 
     def _copied(self, size_bytes: int, move: Move) -> None:
         remaining = move.future.remaining_bytes(move.log)
-        throttle_ms = int(size_bytes * 1000 / self.bytes_per_s) if self.bytes_per_s > 0 else RETRY_MS
+        if not self._bytes_per_s and remaining:
+            move.is_throttled = True
+            return
+        throttle_ms = int(size_bytes * 1000 / self._share) if self._bytes_per_s else 0
         self._later(move, max(throttle_ms, 0 if remaining > CAUGHT_UP_BYTES else FOLLOW_MS))
+        move.is_throttled = throttle_ms > 0
+        # All that is missing has arrived during the last step.
+        has_caught_up = size_bytes < self._step_bytes() or remaining <= CAUGHT_UP_BYTES
         # Until the log's former directory there has gone: a start would take that for the log.
         path = f"{move.target.path}/{os.path.basename(move.log.directory)}"
-        if move.state is State.COPYING and remaining <= CAUGHT_UP_BYTES and self._host.is_free(path):
+        if move.state is State.COPYING and has_caught_up and self._host.is_free(path):
             move.state = State.REPORTED
             self._copying.remove(move)
             self._host.on_placed(*move.key)
@@ -323,7 +384,7 @@ class ReplicaMoves:
         try:
             _write_indexes(log)
         except OSError as error:
-            self._failed(move, error)
+            self._failed(move, error, log.directory)
             return
         end_offset = log.written_end_offset
         save_start = self._host.arriving(move.key, move.target.path)
@@ -334,13 +395,23 @@ class ReplicaMoves:
         log = move.log
         remaining = move.future.remaining_bytes(log)
         needs_disk = log.config.flush_messages < FLUSH_MESSAGES_NEVER
-        if log.offline is not None or log.staged_batches or remaining > CAUGHT_UP_BYTES or not self._host.may_swap(log):
-            self._later(move, 1)
-        elif needs_disk and log.written_end_offset > synced_end_offset and move.turns < PATIENCE:
-            move.turns += 1
-            self._later(move, 0)
+        if needs_disk:
+            is_complete = log.written_end_offset <= synced_end_offset
+            may_swap = is_complete or (move.turns >= PATIENCE and remaining <= SYNCED_BYTES_MAX)
         else:
+            may_swap = remaining <= CAUGHT_UP_BYTES
+        if log.offline is not None or log.staged_batches or not self._host.may_swap(log):
+            self._later(move, 1)
+        elif may_swap:
             self._swap(move, synced_end_offset, needs_disk=needs_disk)
+        elif needs_disk or move.turns >= PATIENCE or remaining > STEP_BYTES:
+            move.turns = move.turns + 1 if needs_disk else 0
+            self._later(move, 0 if needs_disk else FOLLOW_MS)
+        else:
+            # A sync takes longer than producers need for CAUGHT_UP_BYTES. These records need not be on disk.
+            move.turns += 1
+            then = partial(self._try_to_swap, synced_end_offset=synced_end_offset)
+            self._run(move, move.future.rest(log), lambda: None, then, sync=False)
 
     def _swap(self, move: Move, synced_end_offset: int, *, needs_disk: bool) -> None:
         log, old_path = move.log, move.log.directory
@@ -350,12 +421,13 @@ class ReplicaMoves:
             _write_indexes(log)
             part = move.future.rest(log)
             # Indexes need not be on disk, and records seldom are missing there.
-            future_replica.copy(old_path, path, part, sync=needs_disk and part.size_bytes > 0)
+            found = future_replica.read(old_path, part)
+            future_replica.write(path, part.removals, found, sync=needs_disk and part.size_bytes > 0)
             write_atomically(f"{path}/{epochs.FILE_NAME}", encode_pairs(log.epochs.entries), sync=False)
             self._host.clear(f"{root}/{name}")
             os.rename(path, f"{root}/{name}")
         except OSError as error:
-            self._failed(move, error)
+            self._failed(move, error, path)
             return
         relocate(log, f"{root}/{name}", log.written_end_offset if needs_disk else synced_end_offset)
         self._end(move)

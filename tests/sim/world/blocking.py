@@ -93,6 +93,8 @@ ALLOWED: Final = (
     # A log is cut: the index, and the headers of batches behind the last producer state.
     Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
     Allowed(READ, "control.quorum.metadata_log.MetadataLog.truncate", 100),
+    # A log changes its directory: the records and index entries that its copy lacks.
+    Allowed(READ, "storage.moves.replica_moves.ReplicaMoves._swap", 100),
     # A write failed: its entries in the transaction index.
     Allowed(READ, "storage.txn_index.truncate_to", 100),
     # The next log to compact is chosen: the first timestamp after the compacted part.

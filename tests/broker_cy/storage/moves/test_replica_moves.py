@@ -12,14 +12,16 @@ import pytest
 
 from broker_cy.storage import disk
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
+from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.errors import StorageError
+from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.moves import future_replica, log_moves, replica_moves
 from broker_cy.storage.moves.future_replica import FutureReplica
 from broker_cy.storage.moves.replica_moves import Move, State
 from tests.broker_cy.storage.batches import batch
-from tests.broker_cy.storage.managing import TOPIC_ID, Manager, open_manager, with_cleaner
+from tests.broker_cy.storage.managing import TOPIC_ID, HeldJobs, Manager, open_manager, with_cleaner
 from tests.broker_cy.storage.moves.test_moved_log_model import StepJobs
 
 KEY = ("t", 0)
@@ -164,7 +166,7 @@ def test_what_is_written_last_comes_along(disks: Disks) -> None:
 
 def crash_points() -> int:
     """More than a move of 12 batches has."""
-    return 30
+    return 45
 
 
 @pytest.mark.parametrize("steps", range(crash_points()))
@@ -337,21 +339,21 @@ def test_log_with_flush_messages_is_swapped_synced(tmp_path: Path) -> None:
 
 def test_the_loop_does_not_wait_for_the_target_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, every request waits for the syncs of indexes whenever a replica has moved."""
-    right: Callable[..., dict[str, int]] = future_replica.copy
+    right: Callable[..., dict[str, int]] = future_replica.write
     synced: list[bool] = []
 
-    def copy(*more: object, **named: bool) -> dict[str, int]:
-        # Workers sync without being told to.
-        synced.append(named.get("sync", False))
-        return right(*more, **named)
+    def write(*more: object, sync: bool) -> dict[str, int]:
+        synced.append(sync)
+        return right(*more, sync=sync)
 
-    monkeypatch.setattr(future_replica, "copy", copy)
+    monkeypatch.setattr(future_replica, "write", write)
     disks = Disks(tmp_path, LogConfig(segment_bytes=900, flush_messages=1, file_delete_delay_ms=0))
     disks.append(5)
     disks.start()
     disks.finish()
-    assert len(synced) > 2
-    assert True not in synced
+    # The last one is that of the loop.
+    assert True in synced
+    assert not synced[-1]
 
 
 def test_no_index_is_read_after_a_move(disks: Disks) -> None:
@@ -374,22 +376,43 @@ def test_no_index_is_read_after_a_move(disks: Disks) -> None:
     assert len(disks.log.segments) > 3
 
 
-def test_full_target_is_tried_again(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a move to a disk that is full for a moment is lost, or takes the replica offline."""
-    right: Callable[..., dict[str, int]] = future_replica.copy
+def test_log_that_is_always_written_to_is_swapped(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a replica whose producers write faster than the disk syncs never arrives."""
+    right: Callable[..., dict[str, int]] = future_replica.write
+    unsynced = 0
 
-    def full(*_: object, **__: object) -> dict[str, int]:
+    def write(*more: object, sync: bool) -> dict[str, int]:
+        nonlocal unsynced
+        unsynced += not sync and disks.move is not None and disks.move.is_made
+        # More arrives during a sync than the turn of the swap may copy, which is the second write without one.
+        disks.append((3 if sync else 1) if unsynced < 2 else 0)
+        return right(*more, sync=sync)
+
+    monkeypatch.setattr(future_replica, "write", write)
+    disks.append(5)
+    disks.start()
+    disks.finish()
+    assert unsynced == 2
+    assert disks.records() == b"".join(disks.appended)
+
+
+@pytest.mark.parametrize("name", ["make", "write"])
+def test_full_target_is_tried_again(disks: Disks, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """If this fails, a move to a disk that is full for a moment is lost, or takes the replica offline."""
+    right: Callable[..., object] = getattr(future_replica, name)
+
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", disks.other)
 
     disks.append(6)
-    monkeypatch.setattr(future_replica, "copy", full)
+    monkeypatch.setattr(future_replica, name, full)
     disks.start()
     for _ in range(10):
         disks.step()
     assert disks.move is not None
     assert "No space left" in disks.move.failure
     assert disks.log.offline is None
-    monkeypatch.setattr(future_replica, "copy", right)
+    monkeypatch.setattr(future_replica, name, right)
     disks.finish()
 
 
@@ -539,3 +562,67 @@ def test_moves_wait_for_each_other(tmp_path: Path) -> None:
                 manager.moves.accepted(move.key, move.target.directory_id)
         disks.jobs.answer()
     assert (most, dict(manager.moves.moves)) == (1, {})
+
+
+def test_throttle_of_zero_copies_nothing(disks: Disks) -> None:
+    """If this fails, moves that an operator has stopped go on; or they stand still when the throttle is removed."""
+    disks.append(20)
+    moves = disks.manager.moves
+    for _ in range(2):
+        moves.bytes_per_s = 0
+        disks.start()
+        for _ in range(20):
+            disks.step()
+        assert disks.move is not None
+        assert (disks.move.future.size_bytes, disks.jobs.due, disks.jobs.held) == (0, [], [])
+        # A restart begins the move again.
+        assert os.path.isdir(disks.move.future.path)
+        moves.cancel(KEY)
+        disks.jobs.answer()
+        assert [os.path.basename(each) for each in disks.copies()] == ["t-0"]
+    disks.start()
+    disks.jobs.answer()
+    moves.bytes_per_s = float("inf")
+    disks.finish()
+
+
+def test_throttle_holds_for_all_moves_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, two disks get twice the rate that the operator has set; or a new rate waits for the old pauses."""
+    monkeypatch.setattr(replica_moves, "STEP_BYTES_MIN", 1)
+    disks = Disks(tmp_path)
+    manager = disks.manager
+    manager.create("t", 1, TOPIC_ID, SMALL, 0)
+    manager.moves.copying_max = 2
+    manager.moves.bytes_per_s = 600
+    for key, log in list(manager.logs.items()):
+        log.append(batch(0, 1, size=2_000, timestamp=1_000), 1_000)
+        (target,) = (each for each in manager.data_directories if each.path != os.path.dirname(log.directory))
+        manager.moves.start(key, log, target)
+    for _ in range(2):
+        disks.jobs.run_due()
+        for _ in range(4):
+            disks.jobs.held.pop(0)()
+        assert {move.future.size_bytes % 300 for move in manager.moves.moves.values()} == {0}
+        assert [delay_ms for delay_ms, _ in disks.jobs.due] == [1_000, 1_000]
+    disks.jobs.due.clear()
+    manager.moves.bytes_per_s = float("inf")
+    assert [delay_ms for delay_ms, _ in disks.jobs.due] == [0, 0]
+
+
+def test_hanging_source_holds_no_worker_of_the_target(tmp_path: Path) -> None:
+    """If this fails, the flushes of a good disk wait for one that hangs, once replicas are moved away from that."""
+    disks = Disks(tmp_path)
+    disks.append(6)
+    by_root = {each.path: HeldJobs() for each in disks.manager.data_directories}
+    disks.manager.moves._workers = DiskWorkers(
+        Workers(InlineJobs(), InlineJobs()), {path: Workers(each, each) for path, each in by_root.items()}
+    )
+    source, target = by_root[disks.here], by_root[disks.other]
+    disks.start()
+    target.run_due()
+    assert (len(source.held), len(target.held)) == (1, 0)
+    source.held.pop()()
+    assert (len(source.held), len(target.held)) == (0, 1)
+    target.held.pop()()
+    assert disks.move is not None
+    assert disks.move.future.size_bytes > 0
