@@ -1,7 +1,8 @@
 """All logs of a broker: loading and recovery, creation and deletion, the clean stop.
 
 The file is a little long because it is the only owner of the tables of logs, topic ids and offline partitions. The work
-on them that can be separated is in log_loading, log_opener, flusher, retention, removal and periodic.
+on them that can be separated is in directory_loading, log_loading, log_opener, flusher, retention, removal and
+periodic.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import errno
 import logging
 import os
 import resource
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -35,18 +36,13 @@ from broker_cy.storage.data_directory import (
     METADATA_TOPIC,
     DataDirectory,
     DataDirectoryError,
-    mark_of,
-    moved_partition,
-    parse_partition,
-    read_topic_id,
     room,
     write_topic_id,
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
+from broker_cy.storage.directory_loading import NO_TOPIC_ID, DirectoryLoading
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
-from broker_cy.storage.duplicates import Listing, newer_elsewhere, superfluous
 from broker_cy.storage.errors import (
-    DISK_FAILURES,
     SHORTAGES,
     CorruptSegment,
     StorageError,
@@ -60,7 +56,7 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_files import newest_base_offset
 from broker_cy.storage.log_loader import LoadContext, load_log
-from broker_cy.storage.log_loading import LogLoading, with_cleaned
+from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.moves.log_moves import LogMoves
@@ -80,11 +76,6 @@ from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot, note_
 logger = logging.getLogger(__name__)
 
 OPEN_FILES_MIN = 16
-NO_TOPIC_ID = UUID(int=0)
-# A partition with the path of its directory, and a function that loads its log.
-Recovered = tuple[TopicPartition, str, Callable[[], Log]]
-# Returned instead of a reason why a partition cannot be loaded: the directory is that of no partition of this broker.
-STRAY = Exception("stray")
 
 
 class LogManager:
@@ -139,7 +130,7 @@ class LogManager:
         moves = self._log_moves = LogMoves(self, workers)
         self.moves = ReplicaMoves(moves, workers, moves.new_uuid)
         # Moves that the end of the last process has interrupted: the target directory by partition.
-        self._interrupted: dict[TopicPartition, DataDirectory] = {}
+        self.interrupted: dict[TopicPartition, DataDirectory] = {}
         self._fail_unreadable()
         ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
@@ -147,7 +138,7 @@ class LogManager:
         self.previous_broker_epoch = previous_epoch(directories, ends)
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
-        self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self._has_failed)
+        self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self.has_failed)
         self.on_settled: Callable[[Log], None] = lambda log: None
         # Called for each log that is created, and for each that changes its data directory.
         self.on_placed: Callable[[str, int], None] = lambda topic, partition: None
@@ -197,7 +188,7 @@ class LogManager:
         """Paths of the data directories, also of those that are offline."""
         return [directory.path for directory in self.data_directories]
 
-    def _has_failed(self, root: str) -> bool:
+    def has_failed(self, root: str) -> bool:
         """Whether the disk of a data directory has failed."""
         return any(each.path == root and each.failure is not None for each in self.data_directories)
 
@@ -266,7 +257,7 @@ class LogManager:
             sync_directory(root)
         else:
             # Every write to it is synced before the next one, so only its end may be damaged.
-            context = replace(self._context(root, now_ms), power_lost=False)
+            context = replace(self.context(root, now_ms), power_lost=False)
             log = load_log(path, METADATA_TOPIC, 0, config, 0, 0, context)
         self.logs[METADATA_TOPIC, 0] = log
         return log
@@ -278,7 +269,7 @@ class LogManager:
         self.checkpoints.recovery_points[METADATA_TOPIC, 0] = end_offset
         self._periodic.metadata_committed = True
 
-    def _context(self, root: str, now_ms: int) -> LoadContext:
+    def context(self, root: str, now_ms: int) -> LoadContext:
         settings = self.settings
         return self._loading.context(root, now_ms, settings.producer_id_expiration_ms, settings.kept_whole)
 
@@ -306,32 +297,8 @@ class LogManager:
         returns whether a partition has replicas on other brokers (see log_loading).
         """
         self._loading.is_replicated = is_replicated
-        listings = self._listings()
-        for path in superfluous(listings, topic_id_of, directory_id_of):
-            logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
-            self._rename_away(path, "stray", NO_TOPIC_ID, -1)
-
-        def doubt_of(key: TopicPartition) -> str | None:
-            return None if is_replicated(*key) else newer_elsewhere(directory_id_of(*key), self.data_directories)
-
-        recovered: list[Recovered] = []
-        for data_directory, names in listings:
-            try:
-                recovered += self._load_directory(
-                    data_directory, names, config_of, now_ms, topic_id_of, doubt_of, late=late
-                )
-                data_directory.unmark_clean()
-            except (StorageError, OSError) as error:
-                if errno_of(error) not in DISK_FAILURES:
-                    raise
-                self.failures.fail(data_directory, error)
-                self._unload(data_directory)
-        for key in [key for key in self._interrupted if key in self.logs]:
-            self._resume_move(key)
-        self._recover([each for each in recovered if not self._has_failed(os.path.dirname(each[1]))])
-        for each in usable(self.data_directories):
-            with suppress(OSError):
-                self.placement.measured(each.path, *room(each.path))
+        loading = DirectoryLoading(self, self._loading, self._run_all, self._may_open_late)
+        loading.load(config_of, now_ms, topic_id_of, directory_id_of, late=late)
         if topic_id_of is not None:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
@@ -343,94 +310,6 @@ class LogManager:
             # Deletions that only names of segments show must not be exposed to a power loss for longer than those of a
             # broker that keeps running.
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
-
-    def _load_directory(
-        self,
-        data_directory: DataDirectory,
-        names: Sequence[str],
-        config_of: Callable[[str], LogConfig],
-        now_ms: int,
-        topic_id_of: Callable[[str, int], UUID | None] | None,
-        doubt_of: Callable[[TopicPartition], str | None],
-        *,
-        late: bool,
-    ) -> list[Recovered]:
-        """Load the logs of one data directory, which has these `names`, or return those that have to be recovered after
-        a power loss, for `_recover`. `doubt_of` says why a log must not be served, or None. Raises StorageError.
-        """
-        recovered: list[Recovered] = []
-        configs: dict[str, LogConfig] = {}
-        context = with_cleaned(self._context(data_directory.path, now_ms), data_directory.path)
-        for name in names:
-            if self.on_progress is not None:
-                self.on_progress(len(self.logs))
-            path = f"{data_directory.path}/{name}"
-            mark = mark_of(name)
-            if mark == "delete":
-                self.removal.directory(path, 0)
-            elif mark == "future" and (moved := moved_partition(name)) is not None:
-                # A move begins again, because its copy may be torn.
-                self._interrupted[moved] = data_directory
-                self.removal.directory(path, 0)
-            elif mark is not None:
-                logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
-            key = parse_partition(name)
-            if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
-                continue
-            problem = self._identify(key, path, topic_id_of)
-            if problem is STRAY:
-                continue
-            self.placement.add(data_directory.path)
-            if problem is not None:
-                self._take_offline(key, path, problem)
-                continue
-            if (doubt := doubt_of(key)) is not None:
-                logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=doubt))
-                self.offline[key] = doubt
-                continue
-            if late and self._may_open_late(key, path, context):
-                prepare = partial(self._loading.late, key, path, config_of, context)
-                self.opener.add(Unopened(key, path, context.clean, prepare))
-                continue
-            if key[0] not in configs:
-                configs[key[0]] = config_of(key[0])
-            if context.power_lost and not context.clean:
-                recovered.append((key, path, self._loading.late(key, path, configs.__getitem__, context)))
-            else:
-                self._load_one(key, path, configs[key[0]], context)
-        return recovered
-
-    def _recover(self, recovered: Sequence[Recovered]) -> None:
-        """Recover logs after a power loss, in threads for each disk."""
-        jobs = [(os.path.dirname(path), load) for _, path, load in recovered]
-        results = self._run_all(jobs, self.settings.recovery_threads)
-        for (key, path, _), found in zip(recovered, results, strict=True):
-            if self.on_progress is not None:
-                self.on_progress(len(self.logs))
-            if isinstance(found, Log):
-                self._loading.adopt(found)
-                self._add(key, found)
-            elif isinstance(found, (StorageError, OSError, ValueError)):
-                self._take_offline(key, path, found)
-            else:
-                raise found
-
-    def _unload(self, data_directory: DataDirectory) -> None:
-        """The disk of a data directory has failed while its logs were loaded."""
-        for key, log in list(self.logs.items()):
-            if key[0] != METADATA_TOPIC and os.path.dirname(log.directory) == data_directory.path:
-                log_flush.mark_closed(self.logs.pop(key))
-                self.offline[key] = str(data_directory.failure)
-
-    def _listings(self) -> list[Listing]:
-        """The names in each data directory. One that cannot be read has failed."""
-        found: list[Listing] = []
-        for directory in usable(self.data_directories):
-            try:
-                found.append((directory, sorted(os.listdir(directory.path))))
-            except OSError as error:
-                self.failures.fail(directory, error)
-        return found
 
     def _start_moved(self, key: TopicPartition, log: Log) -> bool:
         """Whether only the names of segments show that records were deleted."""
@@ -458,8 +337,8 @@ class LogManager:
             self.offline[key] = str(error)
             self._short_of_room[key] = partition.path
         elif log is None:
-            self._take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
-        elif self._has_failed(partition.root):
+            self.take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
+        elif self.has_failed(partition.root):
             # The worker has found it in the page cache, or before the disk failed.
             log_flush.mark_closed(log)
             self.offline[key] = f"the data directory {partition.root} failed while the log was opened"
@@ -470,63 +349,25 @@ class LogManager:
 
     def _add_late(self, key: TopicPartition, log: Log) -> None:
         """Serve a log that was opened after the start."""
-        self._add(key, log)
+        self.add(key, log)
         if self._start_moved(key, log):
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
 
-    def _identify(
-        self, key: TopicPartition, path: str, topic_id_of: Callable[[str, int], UUID | None] | None
-    ) -> Exception | None:
-        """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
-        STRAY if the directory is not that of the partition (see `load`), or the error that leaves this open.
-
-        A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
-        the first sync of a new log, perhaps one of a deleted topic of this name. Raises StorageError if a stray cannot
-        be renamed.
-        """
-        expected = topic_id_of(*key) if topic_id_of is not None else None
-        problem: Exception | None = None
-        try:
-            topic_id = read_topic_id(path)
-        except (OSError, ValueError) as error:
-            topic_id, problem = expected, error
-        if topic_id_of is not None and (expected is None or topic_id != expected):
-            logger.warning(
-                "added -stray to the name of a directory that belongs to no partition of this broker",
-                extra=facts(path=path),
-            )
-            self._rename_away(path, "stray", topic_id or NO_TOPIC_ID, -1)
-            return STRAY
-        if topic_id is not None:
-            self.topic_ids[key] = topic_id
-        self.checkpoints.accept(os.path.dirname(path), key, topic_id)
-        if self.cleaner is not None:
-            self.cleaner.accept(key, topic_id)
-        return problem
-
-    def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
-        try:
-            log = self._loading.load(key, path, config, context)
-        except (StorageError, OSError, ValueError) as error:
-            self._take_offline(key, path, error)
-        else:
-            self._add(key, log)
-
-    def _resume_move(self, key: TopicPartition) -> None:
+    def resume_move(self, key: TopicPartition) -> None:
         """Begin again to move the log of a partition, if the end of the last process has interrupted that."""
-        target, log = self._interrupted.pop(key, None), self.logs[key]
+        target, log = self.interrupted.pop(key, None), self.logs[key]
         if target is not None and target.failure is None and os.path.dirname(log.directory) != target.path:
             self.moves.start(key, log, target)
 
-    def _add(self, key: TopicPartition, log: Log) -> None:
+    def add(self, key: TopicPartition, log: Log) -> None:
         self.logs[key] = log
-        self._resume_move(key)
+        self.resume_move(key)
         if self.cleaner is not None:
             # A log that was lost and created again under its topic id ends before its cleaned offset if its cleaner
             # checkpoint could not be written then.
             self.cleaner.truncated(key, log.log_end_offset)
 
-    def _take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
+    def take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
         """Take a partition offline whose log could not be loaded. With `late`, the broker is running, and nothing may
         block it.
         """
@@ -534,7 +375,7 @@ class LogManager:
         self.offline[key] = str(error)
         if not isinstance(error, CorruptSegment):
             self.failures.suspect(path, error)
-        if self._has_failed(os.path.dirname(path)):
+        if self.has_failed(os.path.dirname(path)):
             return
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
@@ -576,7 +417,7 @@ class LogManager:
         path = self._short_of_room.pop(key)
         del self.offline[key]
         self._reopening.add(key)
-        context = replace(self._context(os.path.dirname(path), now_ms), clean=False)
+        context = replace(self.context(os.path.dirname(path), now_ms), clean=False)
         prepare = partial(self._loading.late, key, path, config_of, context, rereads=True)
         self.opener.add(Unopened(key, path, False, prepare))
         self.opener.ask(key)
@@ -615,7 +456,7 @@ class LogManager:
                     raise
                 logger.warning("a log is created in another data directory", extra=facts(reason=error))
                 with suppress(StorageError):
-                    self._rename_away(f"{root}/{topic}-{partition}", "delete", NO_TOPIC_ID, 0)
+                    self.rename_away(f"{root}/{topic}-{partition}", "delete", NO_TOPIC_ID, 0)
         self.placement.add(root)
         self.placement.reserve(root, config.segment_bytes)
         self.logs[key] = log
@@ -631,7 +472,7 @@ class LogManager:
         try:
             if os.path.isdir(path) and os.listdir(path):
                 # Left by a deleted partition that could not be renamed, or by a failed attempt to create this one.
-                self._rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
+                self.rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
             log = Log.create(
                 path, *key, config, now_ms, self.open_files, self.totals, self.checkpoints.log_starts.get(key, 0)
             )
@@ -647,7 +488,7 @@ class LogManager:
         """
         key = (topic, partition)
         self.moves.cancel(key)
-        self._interrupted.pop(key, None)
+        self.interrupted.pop(key, None)
         unopened = self.opener.drop(key)
         log = self.logs.pop(key, None)
         reason = self.offline.pop(key, None)
@@ -660,22 +501,22 @@ class LogManager:
         if log is not None:
             log_flush.mark_closed(log)
             self.placement.remove(os.path.dirname(log.directory))
-            self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
+            self.rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
         elif unopened is not None:
             self.placement.remove(os.path.dirname(unopened.path))
-            self._rename_away(unopened.path, "delete", topic_id, 0)
+            self.rename_away(unopened.path, "delete", topic_id, 0)
         elif reason is not None:
             for each in usable(self.data_directories):
                 path = f"{each.path}/{topic}-{partition}"
                 if os.path.isdir(path) and self._log_moves.is_free(path):
                     self.placement.remove(each.path)
-                    self._rename_away(path, "delete", topic_id, 0)
+                    self.rename_away(path, "delete", topic_id, 0)
 
-    def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
+    def rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
         """Rename a partition's directory to `<name>.<uuid>-<mark>`; after a delay of at least 0, remove it. On a disk
         that failed, the directory stays: if the disk comes back, its topic id shows that it is a stray.
         """
-        if self._has_failed(os.path.dirname(path)) or not os.path.isdir(path):
+        if self.has_failed(os.path.dirname(path)) or not os.path.isdir(path):
             return
         try:
             target = rename_away(path, mark, topic_id)

@@ -23,6 +23,7 @@ from broker_cy.metadata.snapshot import BOOTSTRAP_NAME, KRaftState
 from broker_cy.storage import (
     checkpoints,
     damage,
+    directory_loading,
     flusher,
     flushers,
     log_deletion,
@@ -228,14 +229,14 @@ def _forget_removals(patch: pytest.MonkeyPatch) -> None:
 
 def _create_in_place(patch: pytest.MonkeyPatch) -> None:
     """A new partition uses the directory, with its content, of a deleted partition that could not be renamed."""
-    rename = LogManager._rename_away
+    rename = LogManager.rename_away
 
     def wrong(self: LogManager, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
         # A partition that is being deleted has a topic id.
-        if mark != "delete" or topic_id != log_manager.NO_TOPIC_ID:
+        if mark != "delete" or topic_id != directory_loading.NO_TOPIC_ID:
             rename(self, path, mark, topic_id, delay_ms)
 
-    patch.setattr(LogManager, "_rename_away", wrong)
+    patch.setattr(LogManager, "rename_away", wrong)
 
 
 def _sync_no_bootstrap(patch: pytest.MonkeyPatch) -> None:
