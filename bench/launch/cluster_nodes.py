@@ -61,7 +61,7 @@ class ClusterNode(BrokerCy):
     @property
     def log_dirs(self) -> list[Path]:
         if self.shards == 1:
-            return super().log_dirs
+            return [Path(each) for each in self.settings.get("log.dirs", str(self.data_dir)).split(",")]
         return [self.data_dir / f"shard-{shard}" for shard in range(self.shards)]
 
     def broker_pid(self, broker_id: int) -> int:
@@ -121,14 +121,21 @@ def voters_of(nodes: Iterable[ClusterNode | Kafka]) -> str:
     return ",".join(f"{number}@{node.host}:{node.controller_port}" for number, node in enumerate(nodes, 1))
 
 
-def ours(directory: Path, settings: Mapping[str, str], hosts: Sequence[str], shards: int = 1) -> list[ClusterNode]:
-    """Return nodes of ours with the ids from 1 on, one at each address of `hosts`, formatted. Raises ProcessError."""
+def ours(
+    directory: Path, settings: Mapping[str, str], hosts: Sequence[str], shards: int = 1, disks: int = 1
+) -> list[ClusterNode]:
+    """Return nodes of ours with the ids from 1 on, one at each address of `hosts`, formatted, each with `disks` data
+    directories. Raises ProcessError.
+    """
     nodes = [
         ClusterNode(directory / f"node-{number}", number, BOTH, {**THREE, **settings}, shards)
         for number in range(1, len(hosts) + 1)
     ]
     for node, host in zip(nodes, hosts, strict=True):
         node.host = host
+        if disks > 1:
+            paths = [node.data_dir, *(node.directory / f"data-{number}" for number in range(2, disks + 1))]
+            node.settings["log.dirs"] = ",".join(map(str, paths))
         node.choose_ports()
     voters = voters_of(nodes)
     for node in nodes:

@@ -5,7 +5,7 @@ together.
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -78,15 +78,18 @@ class Cluster(Target):
         """Return the process of a running broker."""
         return self.nodes[self.number_of(broker_id)].broker_pid(broker_id)
 
+    def made(self, hosts: Sequence[str]) -> list[ClusterNode | nodes.Kafka]:
+        """Return the nodes, formatted, one at each address of `hosts`. Raises ProcessError."""
+        if self.spec.kind == "kafka":
+            return [*cluster_nodes.kafkas(self.directory, self.spec.settings, hosts, self.spec.jvm)]
+        return [*cluster_nodes.ours(self.directory, self.spec.settings, hosts, self.spec.shards)]
+
     def start(self) -> None:
         """Start all nodes, and wait until each of them shows all of them."""
         hosts = self.network.hosts if self.network is not None else [LOOPBACK] * self.spec.nodes
         begun = time.monotonic()
         try:
-            if self.spec.kind == "kafka":
-                self.nodes = [*cluster_nodes.kafkas(self.directory, self.spec.settings, hosts, self.spec.jvm)]
-            else:
-                self.nodes = [*cluster_nodes.ours(self.directory, self.spec.settings, hosts, self.spec.shards)]
+            self.nodes = self.made(hosts)
             for number, node in enumerate(self.nodes):
                 node.ready_timeout_s = READY_S
                 if self.network is not None:

@@ -1,28 +1,25 @@
 """Directories whose disk dies while processes use them: without root by a library that fails system calls
-(dead_disk.c), and with root as a file system on a loop device that the kernel shuts down.
+(bench.launch.dead_disk), and with root as a file system on a loop device that the kernel shuts down.
 """
 
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import shutil
 import struct
 from pathlib import Path
 from typing import Final
 
+from bench.launch.dead_disk import DyingDirectory
 from broker_cy.launch.processes import run
 
-SOURCE: Final = Path(__file__).with_name("dead_disk.c")
+__all__ = ["DyingDirectory", "DyingFileSystem", "why_not"]
+
 IMAGE_BYTES: Final = 64 << 20
 # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32), and EXT4_GOING_FLAGS_NOLOGFLUSH: unwritten data is lost.
 _SHUTDOWN: Final = 0x8004587D
 _WITHOUT_LOG_FLUSH: Final = 2
-
-
-def _compiler() -> str | None:
-    return shutil.which("cc") or shutil.which("gcc")
 
 
 def why_not() -> str | None:
@@ -34,35 +31,6 @@ def why_not() -> str | None:
         return "mounting a file system needs root"
     made = run(["losetup", "--find"], check=False)
     return None if made.returncode == 0 else f"no loop device: {made.stderr.decode().strip()}"
-
-
-class DyingDirectory:
-    """`root` works until `die`, for the processes whose command lines begin with `wrapper`."""
-
-    def __init__(self, directory: Path, root: Path) -> None:
-        """The library and its switch are written to `directory`."""
-        compiler = _compiler()
-        assert compiler is not None
-        library = directory / "dead_disk.so"
-        run([compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, SOURCE, "-ldl"])
-        switch = directory / "dead_disk.switch"
-        switch.write_bytes(b"\0")
-        with open(switch, "r+b") as file:
-            self._switch = mmap.mmap(file.fileno(), 1)
-        self.root = root
-        self.wrapper = [
-            "env",
-            f"LD_PRELOAD={library}",
-            f"DEAD_DISK_SWITCH={switch}",
-            f"DEAD_DISK_ROOT={root}",
-        ]
-
-    def die(self) -> None:
-        """Fail every access from now on."""
-        self._switch[0] = 1
-
-    def close(self) -> None:
-        self._switch.close()
 
 
 class DyingFileSystem:
