@@ -62,6 +62,8 @@
       this.api = agGrid.createGrid(this.place, {
         theme: themeOf(agGrid), columnDefs: columns, rowModelType: "infinite", cacheBlockSize: BLOCK_ROWS, maxBlocksInCache: BLOCKS_MAX,
         rowHeight: ROW_HEIGHT, headerHeight: HEAD_HEIGHT, animateRows: false, blockLoadDebounceMillis: 40, tooltipShowDelay: 500,
+        // Otherwise a table below the window has no cells until it is scrolled to, and screen readers find none.
+        suppressContentVisibilityAuto: true,
         suppressNoRowsOverlay: true, defaultColDef: { sortingOrder: ["asc", "desc"], suppressHeaderMenuButton: true },
         datasource: { getRows: (request) => this.request(request) },
         onCellDoubleClicked: (event) => this.open(event.data),
