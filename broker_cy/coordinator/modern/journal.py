@@ -11,6 +11,7 @@ of streams groups are in tasks: their rebalances have no moves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -166,7 +167,7 @@ class Journal:
         if began is None or (group.members and (self._pending is None or self._pending)):
             return
         assigned_ms = now.mono_ms if self._assigned_ms is None else self._assigned_ms
-        moves = self._moves(image, now)
+        moves, moves_total = self._moves(image, now)
         event = Rebalance(
             group=group.group_id,
             generation=group.epoch,
@@ -179,28 +180,37 @@ class Journal:
             members_before=self._before,
             members_after=len(group.members),
             triggers=self._triggers,
-            moves=moves[:PARTITIONS_REPORTED_MAX],
-            moves_total=len(moves),
+            moves=moves,
+            moves_total=moves_total,
             kept=max(0, held_total - len(self._gained)),
-            stall_max_ms=max((move.stall_ms for move in moves), default=0),
+            stall_max_ms=max(0, moves[0].stall_ms) if moves else 0,
             group_type=group.group_type.value,
         )
-        event.stall_max_ms = max(0, event.stall_max_ms)
         self._forget()
         step.then(Noted(group.group_id, (event,)))
 
-    def _moves(self, image: MetadataImage, now: Now) -> list[Move]:
-        """The longest stall first. A topic that was deleted has no name any more, and no moves."""
-        found = [(place, each.source, each.target, each.stall_ms) for place, each in self._gained.items()]
-        moves: list[Move] = []
-        for (topic_id, partition), source, target, stall_ms in [
-            *found,
-            *((place, each.source, None, now.mono_ms - each.since_ms) for place, each in self._lost.items()),
-        ]:
-            topic = image.topics.by_id(topic_id)
-            if topic is not None:
-                moves.append(Move(topic.name, partition, source, target, stall_ms))
-        return sorted(moves, key=lambda move: (-move.stall_ms, move.topic, move.partition))
+    def _moves(self, image: MetadataImage, now: Now) -> tuple[list[Move], int]:
+        """The moves with the longest stalls, at most PARTITIONS_REPORTED_MAX, and the number of all. A topic that was
+        deleted has no name any more, and no moves: its partitions are lost.
+        """
+        topics = image.topics
+        found: list[tuple[int, Place, str | None, str | None]] = [
+            (each.stall_ms, place, each.source, each.target) for place, each in self._gained.items()
+        ]
+        found += [
+            (now.mono_ms - each.since_ms, place, each.source, None)
+            for place, each in self._lost.items()
+            if topics.by_id(place[0]) is not None
+        ]
+        # A group may have moved 50,000 partitions: only those that are reported are looked up, and ordered by name.
+        found.sort(key=itemgetter(0), reverse=True)
+        moves = [
+            Move(topic.name, partition, source, target, stall_ms)
+            for stall_ms, (topic_id, partition), source, target in found[:PARTITIONS_REPORTED_MAX]
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+        moves.sort(key=lambda move: (-move.stall_ms, move.topic, move.partition))
+        return moves, len(found)
 
     def failed(self) -> None:
         """Records were undone: the group is what it was before them."""

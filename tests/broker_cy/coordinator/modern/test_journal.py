@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import pytest
+
+from broker_cy.coordinator.modern import journal
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import Event, GroupConverted, GroupEpoch, Move, Rebalance
@@ -104,6 +107,27 @@ def test_a_rebalance_tells_what_moved_and_for_how_long_nothing_was_read() -> Non
     moved = [number for number in range(4) if number not in kept[topic_id("t")]]
     assert event.moves == [Move("t", number, "a", "b", 1_000) for number in moved]
     assert (event.moves_total, event.stall_max_ms) == (2, 1_000)
+
+
+def test_the_longest_stalls_of_very_many_moves_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a group that moves 50,000 partitions writes all of them into one event, or not the worst ones."""
+    monkeypatch.setattr(journal, "PARTITIONS_REPORTED_MAX", 1)
+    h = Journaled()
+    h.come("a")
+    h.settle("a")
+    h.events.clear()
+    for member_id in "bc":
+        h.come(member_id)
+    h.tell("a", 2)
+    kept = {topic_id("t"): sorted(h.consumers().members["a"].assigned[topic_id("t")])}
+    h.tell("a", 2, owned=kept)
+    for member_id in "bc":
+        h.advance(1_000)
+        h.tell(member_id, h.consumers().members[member_id].epoch)
+    (event,) = h.of(Rebalance)
+    moved = 4 - len(kept[topic_id("t")])
+    assert (event.moves_total, event.stall_max_ms) == (moved, 2_000)
+    assert [(move.source, move.target, move.stall_ms) for move in event.moves] == [("a", "c", 2_000)]
 
 
 def test_partitions_of_a_lost_member_stall_until_the_next_owner_has_them() -> None:
