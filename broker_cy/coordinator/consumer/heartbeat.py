@@ -27,7 +27,7 @@ from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.consumer.upgrade import upgrade
 from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern import epochs
-from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
@@ -324,7 +324,7 @@ def reconcile(
     wanted = Wanted(
         group.assignment_epoch,
         group.target_of(member.member_id),
-        topic_ids(group.topics_of(member), machine.image),
+        TopicsRead(group.topics_of(member), machine.image),
         group.is_held,
     )
     found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)

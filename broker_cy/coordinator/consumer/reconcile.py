@@ -6,7 +6,7 @@ holds any more. So a partition never has two holders. Values in, a new value out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
     epoch: int
     target: Assignment
-    topics: frozenset[UUID]
+    topics: Container[UUID]
     is_held: Callable[[UUID, int], bool]
 
 

@@ -14,7 +14,8 @@ from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.epochs import begin_epoch
+from broker_cy.coordinator.modern.assigning import unchanged
+from broker_cy.coordinator.modern.epochs import begin_epoch, hash_some
 from broker_cy.coordinator.pattern import Pattern, PatternError
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -137,10 +138,15 @@ def found(
     result: dict[str, frozenset[str]] | WorkFailed,
     now: Now,
 ) -> None:
-    """Keep the result for the expressions that the group still has; another epoch begins if their topics changed."""
+    """Keep the result for the expressions that the group still has; another epoch begins if their topics changed. Their
+    metadata is hashed before, in parts if they are many.
+    """
     machine.end_work(number, found)
     group = machine.groups.get(group_id)
     if not isinstance(group, ConsumerGroup) or group.number != number or isinstance(result, WorkFailed):
+        return
+    if not hash_some(machine, frozenset[str]().union(*result.values())):
+        machine.begin_work(step, group, unchanged, (result,), found, version, wall_ms)
         return
     has_changed = False
     for regex, topics in result.items():

@@ -8,12 +8,14 @@ new and old ones together may give a partition to two members.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.step import WorkFailed
+
+R = TypeVar("R")
 
 # Records of targets that are appended in one turn of the loop, and the bytes of their values, which takes about 3 ms.
 TARGETS_PER_TURN: Final = 250
@@ -107,6 +109,6 @@ def has_targets(group: EpochGroup[Any, Any], target: Mapping[str, Any]) -> bool:
     return all(target.get(member_id) is known for member_id, known in group.target.items())
 
 
-def unchanged(rest: Sequence[Changed]) -> Sequence[Changed]:
-    """Leave the loop to others before the next part."""
+def unchanged(rest: R) -> R:
+    """Work that leaves the loop to others before the next part."""
     return rest

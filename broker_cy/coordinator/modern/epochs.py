@@ -1,15 +1,57 @@
-"""The epochs of the newer types of groups."""
+"""The epochs of the newer types of groups.
+
+An epoch has the metadata hash of the topics that the group reads. The hashes of single topics are kept. Those of a
+group that reads 10,000 topics are computed in parts after a load, and after a search for regular expressions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Set
+from typing import Any, Final
 
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.assigning import unchanged
 from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.metadata_hash import topic_hashes
 from broker_cy.coordinator.step import GroupStep, Record
-from broker_cy.core.step import Now
+from broker_cy.core.step import Now, WorkFailed
 from broker_cy.metrics.events import Trigger
+
+# Topics and partitions that one turn of the loop hashes, in about 2 ms.
+HASHED_PER_TURN: Final = 1_500
+
+
+def hash_some(machine: GroupTable, names: Set[str]) -> bool:
+    """Compute hashes of topics that are not known yet, at most HASHED_PER_TURN. Return whether all are known, and the
+    rest of the turn can be used.
+    """
+    unknown = machine.image.topics.named(names - machine.topic_hashes.keys())
+    size, count = 0, 0
+    while count < len(unknown) and size < HASHED_PER_TURN:
+        size += 1 + len(unknown[count].partitions)
+        count += 1
+    machine.topic_hashes.update(topic_hashes(unknown[:count], machine.image))
+    return count == len(unknown) and 2 * size <= HASHED_PER_TURN
+
+
+def hashed(
+    machine: GroupTable, step: GroupStep, group_id: str, number: int, result: WorkFailed | None, now: Now
+) -> None:
+    """The turn of the next hashes has come."""
+    machine.end_work(number, hashed)
+    group = machine.groups.get(group_id)
+    if isinstance(group, EpochGroup) and group.number == number:
+        _hash_all(machine, step, group)
+
+
+def _hash_all(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any]) -> bool:
+    """Compute hashes of the group's topics, the rest of them in later turns. Return whether all are known."""
+    if machine.has_work(group, hashed):
+        return False
+    if hash_some(machine, group.subscribed_topics()):
+        return True
+    machine.begin_work(step, group, unchanged, (None,), hashed)
+    return False
 
 
 def update_epoch(
@@ -21,11 +63,12 @@ def update_epoch(
     *,
     trigger: Trigger | None,
 ) -> None:
-    """Begin another epoch of the group if it has a trigger, or if a subscribed topic has changed. `epoch_record` is a
-    function of the group's id, its epoch and the metadata hash.
+    """Begin another epoch of the group if it has a trigger, or if a subscribed topic has changed; in a later heartbeat,
+    if the hashes of many topics are not known yet. `epoch_record` is a function of the group's id, its epoch and the
+    metadata hash.
     """
     is_bumped = trigger is not None
-    if not is_bumped and not group.is_refresh_due(now.mono_ms):
+    if not is_bumped and not (group.is_refresh_due(now.mono_ms) and _hash_all(machine, step, group)):
         return
     metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
     if is_bumped or metadata_hash != group.metadata_hash:

@@ -15,7 +15,7 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.journal import Journal
-from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hash
+from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hashes
 from broker_cy.coordinator.modern.steady_member import SteadyMember
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -126,15 +126,9 @@ class EpochGroup(Group, Generic[E, T]):
 
     def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
         """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet."""
-        found: dict[str, int] = {}
-        for name in self.subscribed_topics():
-            known = hashes.get(name)
-            if known is None:
-                topic = image.topics.by_name(name)
-                if topic is None:
-                    continue
-                known = hashes[name] = topic_hash(topic, image)
-            found[name] = known
+        names = self.subscribed_topics()
+        hashes.update(topic_hashes(image.topics.named(names - hashes.keys()), image))
+        found = {name: hashes[name] for name in names if name in hashes}
         return group_hash(found)
 
     # ---- state ----
@@ -252,7 +246,18 @@ class ModernGroup(EpochGroup[M, Assignment]):
         return NO_PARTITIONS if found is None else found
 
 
-def topic_ids(names: frozenset[str], image: MetadataImage) -> frozenset[UUID]:
-    """The ids of those of the topics that exist."""
-    found = (image.topics.by_name(name) for name in names)
-    return frozenset(topic.topic_id for topic in found if topic is not None)
+class TopicsRead:
+    """The ids of those of the named topics that exist. The names are not looked up: a member may read 10,000 topics,
+    and have partitions of a few.
+    """
+
+    __slots__ = ("_names", "_topics")
+
+    def __init__(self, names: frozenset[str], image: MetadataImage) -> None:
+        self._names = names
+        self._topics = image.topics
+
+    def __contains__(self, topic_id: object) -> bool:
+        assert isinstance(topic_id, UUID)
+        topic = self._topics.by_id(topic_id)
+        return topic is not None and topic.name in self._names

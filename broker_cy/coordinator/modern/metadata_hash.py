@@ -16,36 +16,40 @@ from broker_cy.metadata.topics import TopicImage
 
 _VERSION = 0
 _I32 = struct.Struct("<i")
-_I64 = struct.Struct("<q")
+_ID = struct.Struct(">qq")
+_HEAD = struct.Struct("<bqq")
+_LENGTHS = struct.Struct("<ii")
 NO_TOPICS_HASH = 0
 
 
-def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    """The hash of one topic, as a signed number. A replica on a broker without a rack counts for nothing."""
-    most, least = struct.unpack(">qq", topic.topic_id.bytes)
-    hasher = xxhash.xxh3_64(struct.pack("<bqq", _VERSION, most, least))
-    hasher.update(_text(topic.name))
-    count = len(topic.partitions)
-    hasher.update(_I32.pack(count))
-    # A topic has many partitions, on few sets of brokers.
+def topic_hashes(topics: Iterable[TopicImage], image: MetadataImage) -> dict[str, int]:
+    """The hash of each topic by name, as a signed number. A replica on a broker without a rack counts for nothing."""
+    # There are many topics and partitions, on few sets of brokers.
     of_brokers: dict[tuple[int, ...], bytes] = {}
-    parts: list[bytes] = []
+    return {topic.name: _topic_hash(topic, image, of_brokers) for topic in topics}
+
+
+def _topic_hash(topic: TopicImage, image: MetadataImage, of_brokers: dict[tuple[int, ...], bytes]) -> int:
+    units = topic.name.encode("utf-16-le", "surrogatepass")
+    most, least = _ID.unpack(topic.topic_id.bytes)
+    count = len(topic.partitions)
+    parts = [_HEAD.pack(_VERSION, most, least), units, _LENGTHS.pack(len(units) // 2, count)]
     for index in range(count):
         replicas = topic.partitions[index].replicas
         racks = of_brokers.get(replicas)
         if racks is None:
             racks = of_brokers[replicas] = _racks(replicas, image)
         parts += (_I32.pack(index), racks)
-    hasher.update(b"".join(parts))
-    return _signed(hasher.intdigest())
+    return _signed(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
 
 def group_hash(hashes: Mapping[str, int]) -> int:
     """The hash over the topics of a group, given the hash of each existing topic by name."""
     if not hashes:
         return NO_TOPICS_HASH
-    ordered = sorted(hashes, key=_units)
-    return _signed(xxhash.xxh3_64_intdigest(b"".join(_I64.pack(hashes[name]) for name in ordered)))
+    # Java orders strings by their UTF-16 units: those of names in ASCII, as legal ones are, are in the order of Python.
+    ordered = sorted(hashes) if "".join(hashes).isascii() else sorted(hashes, key=_units)
+    return _signed(xxhash.xxh3_64_intdigest(struct.pack(f"<{len(ordered)}q", *map(hashes.__getitem__, ordered))))
 
 
 def _racks(replicas: Iterable[int], image: MetadataImage) -> bytes:

@@ -46,8 +46,7 @@ class KnownTopic(NamedTuple):
 
 def known_topics(names: Iterable[str], image: MetadataImage) -> dict[str, KnownTopic]:
     """Those of the topics that exist, by name."""
-    found = (image.topics.by_name(name) for name in names)
-    return {topic.name: KnownTopic(topic.topic_id, len(topic.partitions)) for topic in found if topic is not None}
+    return {topic.name: KnownTopic(topic.topic_id, len(topic.partitions)) for topic in image.topics.named(names)}
 
 
 def group_spec(

@@ -13,7 +13,7 @@ from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern.epochs import update_epoch
-from broker_cy.coordinator.modern.group import topic_ids
+from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
@@ -202,9 +202,9 @@ def _reconcile(
         return member
     found = member
     if is_bumped or epoch != member.epoch:
-        ids = topic_ids(member.topics, machine.image)
+        read = TopicsRead(member.topics, machine.image)
         target = group.target_of(member.member_id)
-        assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in ids}
+        assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
         found = member._replace(assigned=assigned)
     if epoch != member.epoch:
         found = found._replace(state=MemberState.STABLE, epoch=epoch, previous_epoch=member.epoch)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.coordinator.modern.metadata_hash import group_hash, topic_hash
+from broker_cy.coordinator.modern.metadata_hash import group_hash, topic_hashes
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 from broker_cy.metadata.partition import PartitionImage
 from broker_cy.metadata.topics import TopicImage
@@ -48,7 +48,7 @@ def ours(line: str) -> str:
             replicas = [broker_of(image, None), 1_000_000]
             replicas += [broker_of(image, rack) for rack in of_partition.split("+") if rack]
             partitions[index] = PartitionImage(tuple(replicas), (), -1, 0, 0)
-        hashes[name] = topic_hash(TopicImage(name, topic_id, partitions), image)
+        hashes |= topic_hashes([TopicImage(name, topic_id, partitions)], image)
     return " ".join(map(str, [*hashes.values(), group_hash(hashes)]))
 
 
