@@ -99,5 +99,10 @@ class Service:
         return await self._log.failed()
 
     @property
+    def is_following(self) -> bool:
+        """Whether the state is still that of the topic."""
+        return self._log is not None and self._log.failure is None
+
+    @property
     def takeovers(self) -> int:
         return 0 if self._writer is None else self._writer.takeovers

@@ -81,16 +81,37 @@ class App:
 
 
 def accepted(accept: str) -> str:
-    """Return the type of the answer. Raises RegistryError 406 if the client takes none of TYPES."""
+    """Return the type of the answer that the client likes best (RFC 9110, section 12.5.1). Raises RegistryError 406 if
+    it takes none of TYPES.
+    """
     if not accept:
         return V1
-    wanted = [part.split(";")[0].strip().lower() for part in accept.split(",")]
-    for each in TYPES:
-        if each in wanted:
-            return each
-    if any(each in ("*/*", "application/*", "") for each in wanted):
-        return V1
-    raise RegistryError(406, "HTTP 406 Not Acceptable")
+    best, best_quality = "", 0.0
+    for part in accept.split(","):
+        name, *parameters = (each.strip().lower() for each in part.split(";"))
+        quality = _quality(parameters)
+        found = next((each for each in TYPES if _fits(each, name)), "")
+        if found and quality > best_quality:
+            best, best_quality = found, quality
+    if not best:
+        raise RegistryError(406, "HTTP 406 Not Acceptable")
+    return best
+
+
+def _quality(parameters: list[str]) -> float:
+    for each in parameters:
+        name, _, value = each.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _fits(offered: str, wanted: str) -> bool:
+    kind, _, subtype = wanted.partition("/")
+    return wanted == offered or kind == "*" or (subtype == "*" and offered.startswith(f"{kind}/"))
 
 
 def check_content_type(content_type: str) -> None:

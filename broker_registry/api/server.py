@@ -1,4 +1,4 @@
-"""/, /contexts and /v1/metadata: the instance, its contexts and its cluster."""
+"""/, /contexts, /v1/metadata, and the state of the instance as karapace answers it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def add_routes(router: Router) -> None:
     router.add("DELETE", "/contexts/{context}", remove_context)
     router.add("GET", "/v1/metadata/id", cluster_id)
     router.add("GET", "/v1/metadata/version", version)
+    router.add("GET", "/master_available", master_available)
+    router.add("GET", "/_health", health)
 
 
 async def root(service: Service, request: Request) -> Answer:
@@ -47,3 +49,14 @@ async def cluster_id(service: Service, request: Request) -> Answer:
 
 async def version(service: Service, request: Request) -> Answer:
     return Answer({"version": API_VERSION, "commitId": f"broker-cy-{__version__}"})
+
+
+async def master_available(service: Service, request: Request) -> Answer:
+    """Each instance writes: no primary has to be found."""
+    return Answer({"master_available": True})
+
+
+async def health(service: Service, request: Request) -> Answer:
+    """Status 503 once the topic can no longer be followed."""
+    status = {"schema_registry_ready": service.is_following, "problems": service.state.problems_total}
+    return Answer({"status": status, "healthy": service.is_following}, 200 if service.is_following else 503)

@@ -73,9 +73,9 @@ def _plan(
 ) -> Plan[Registered]:
     if wanted.version > 0 and wanted.version != new_version and not state.mode_in_scope(wanted.subject).is_import:
         raise invalid_schema("Version is not one more than previous version")
-    if schema_id != NO_ID:
+    if wanted.id != NO_ID:
         _check_id(state, wanted, schema_id)
-    else:
+    elif schema_id == NO_ID:
         schema_id = _next_id(ids, wanted.context)
     version = wanted.version if wanted.version > 0 else new_version
     md5 = wanted.content.md5()

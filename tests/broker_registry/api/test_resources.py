@@ -184,8 +184,9 @@ def test_types_of_content(registry: RegistryProcess, subject: str) -> None:
     """If this fails, clients that ask for a type get another one."""
     path = f"/subjects/{subject}/versions"
     assert registry.call("POST", path, {"schema": INT}, {"Content-Type": "text/plain"}).status == 415
-    assert registry.call("GET", "/subjects", headers={"Accept": "text/html"}).status == 406
-    for accept in ("application/json", "*/*", "application/vnd.schemaregistry+json, application/json; q=0.5"):
+    for accept in ("text/html", "text/*", "application/vnd.schemaregistry.v2+json", "application/json; q=0"):
+        assert registry.call("GET", "/subjects", headers={"Accept": accept}).status == 406
+    for accept in ("application/json", "*/*", "text/html, *; q=.2", "application/json; q=0.5, application/*"):
         assert registry.call("GET", "/subjects", headers={"Accept": accept}).status == 200
 
 

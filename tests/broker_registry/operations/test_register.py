@@ -10,7 +10,7 @@ from broker_registry.operations.plan import Claims, Ids
 from broker_registry.operations.register import RegisterSettings, check_compatibility, look_up, register
 from broker_registry.operations.settings import set_mode, update_config
 from broker_registry.operations.wanted import Wanted
-from broker_registry.rules import Metadata
+from broker_registry.rules import Metadata, RuleSet
 from broker_registry.schema_types.base import Reference
 from broker_registry.store.state import Defaults, State
 from broker_registry.store.values import Mode, SchemaContent, SchemaValue
@@ -135,6 +135,14 @@ def test_circles_of_references_end() -> None:
         state.apply(value.key.encode(), value.encode())
     message = refused(Code.INVALID_SCHEMA, state, wanted("c", '"long"', Reference("a", "a", 1)))
     assert "the references are a circle: a" in message
+
+
+def test_schemas_with_one_hash_are_one() -> None:
+    """If this fails, empty metadata and an empty rule set, whose hash is the same, lock a schema out."""
+    state = State()
+    first = add(state, wanted("a", record_of("x:int"), metadata=Metadata()))
+    second = add(state, wanted("b", record_of("x:int"), rule_set=RuleSet()))
+    assert (second.value.id, second.is_new) == (first.value.id, True)
 
 
 def test_modes_say_what_may_be_registered() -> None:
