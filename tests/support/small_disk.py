@@ -25,26 +25,14 @@ def why_not() -> str | None:
     return None if made.returncode == 0 else f"mounting fails here: {made.stderr.decode().strip()}"
 
 
-class SmallDisk:
-    """`path` is the mount point for processes started with `wrapper`, `view` the same place for this process.
-
-    With `network` these processes are also in a separate network namespace, whose interfaces are all down.
+class Volume:
+    """A small file system. `path` is its mount point for the processes in the namespaces of process `pid`, `view` the
+    same place for this process.
     """
 
-    def __init__(self, directory: Path, size_bytes: int, inodes: int = 0, *, network: bool = False) -> None:
-        self.path = directory / "small-disk"
-        self.path.mkdir()
-        options = f"size={size_bytes}" + (f",nr_inodes={inodes}" if inodes else "")
-        script = f"mount -t tmpfs -o {options} tmpfs {self.path} && echo mounted && exec sleep infinity"
-        kinds = ["-m", "-n"] if network else ["-m"]
-        unshare = ["unshare", *kinds, "--propagation", "private"]
-        self._holder = Child([*unshare, "sh", "-c", script], directory, "small-disk")
-        until(lambda: "mounted" in self._holder.stdout() or self._holder.returncode is not None, "the mount")
-        assert self._holder.returncode is None, self._holder.stderr()
-        self.pid = self._holder.pid
-        """The process that holds the namespaces."""
-        self.wrapper = ["nsenter", "-t", str(self.pid), *kinds, f"--wd={Path.cwd()}", "--"]
-        self.view = Path(f"/proc/{self.pid}/root{self.path}")
+    def __init__(self, path: Path, pid: int) -> None:
+        self.path = path
+        self.view = Path(f"/proc/{pid}/root{path}")
         self._filler = self.view / "filler"
 
     def free_bytes(self) -> int:
@@ -62,6 +50,34 @@ class SmallDisk:
     def make_room(self) -> None:
         """Release the space that `fill` took."""
         self._filler.unlink(missing_ok=True)
+
+
+class SmallDisk(Volume):
+    """A volume for processes that are started with `wrapper`.
+
+    With `network` these processes are also in a separate network namespace, whose interfaces are all down.
+    """
+
+    def __init__(self, directory: Path, size_bytes: int, inodes: int = 0, *, network: bool = False) -> None:
+        path = directory / "small-disk"
+        path.mkdir()
+        options = f"size={size_bytes}" + (f",nr_inodes={inodes}" if inodes else "")
+        script = f"mount -t tmpfs -o {options} tmpfs {path} && echo mounted && exec sleep infinity"
+        kinds = ["-m", "-n"] if network else ["-m"]
+        unshare = ["unshare", *kinds, "--propagation", "private"]
+        self._holder = Child([*unshare, "sh", "-c", script], directory, "small-disk")
+        until(lambda: "mounted" in self._holder.stdout() or self._holder.returncode is not None, "the mount")
+        assert self._holder.returncode is None, self._holder.stderr()
+        self.pid = self._holder.pid
+        """The process that holds the namespaces."""
+        super().__init__(path, self.pid)
+        self.wrapper = ["nsenter", "-t", str(self.pid), *kinds, f"--wd={Path.cwd()}", "--"]
+
+    def beside(self, path: Path, size_bytes: int) -> Volume:
+        """Mount another volume for the same processes."""
+        path.mkdir()
+        run([*self.wrapper, "mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", path])
+        return Volume(path, self.pid)
 
     def close(self) -> None:
         self._holder.kill()
