@@ -14,13 +14,10 @@ from broker_cy.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from broker_cy.wire import messages
 from tests.support import needs
 from tests.support.cluster import ask, create_topic, topics
-from tests.support.mixed_cluster import MixedNode, active_controller, depose, mixed_cluster
+from tests.support.mixed_cluster import TURNS_MAX, MixedNode, active_controller, depose, mixed_cluster
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.full, needs.kafka]
-
-# Kills of the active controller until a node of each kind has led once.
-TURNS_MAX = 5
 
 
 @pytest.mark.timeout(600)

@@ -29,7 +29,7 @@ from tests.support.acked import records_of
 from tests.support.cluster import ClusterNode, ask, create_topic, topics
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.migration import COMMON
-from tests.support.mixed_cluster import MixedNode, active_controller, depose, mixed_cluster
+from tests.support.mixed_cluster import MixedNode, active_controller, let_lead, mixed_cluster
 from tests.support.replicas import equal_replicas
 from tests.support.steady_client import SteadyClient
 from tests.support.tool_session import ToolSession
@@ -42,8 +42,6 @@ Part = messages.MetadataResponse.MetadataResponsePartition
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 # Retriable: once in about fifty kills, librdkafka gets no committed offsets within its timeout, but gets them on retry.
 LATE = re.compile(r"watcher-\w+: committed: .*code=_TIMED_OUT,")
-# Kills of the active controller until a broker-cy node becomes it.
-TURNS_MAX = 5
 
 
 class MixedWork(Work):
@@ -209,16 +207,6 @@ class MixedWork(Work):
         super().stop()
 
 
-def let_ours_lead(nodes: Sequence[MixedNode]) -> None:
-    """Make a broker-cy node the active controller. A single broker-cy node may be the last one to be elected."""
-    for _ in range(TURNS_MAX):
-        active = active_controller(nodes[-1])
-        if isinstance(nodes[active - 1], ClusterNode):
-            return
-        depose(nodes, active, lambda _, __: None)
-    raise AssertionError("no controller of ours")
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "kinds",
@@ -230,7 +218,7 @@ def let_ours_lead(nodes: Sequence[MixedNode]) -> None:
 def test_leaders_move_and_nodes_die_under_load(tmp_path: Path, kinds: Sequence[str]) -> None:
     """If this fails, a cluster loses, repeats or reorders records while some of its nodes are Kafka's."""
     with mixed_cluster(tmp_path, kinds, COMMON) as nodes:
-        let_ours_lead(nodes)
+        let_lead(nodes, ClusterNode)
         work = MixedWork(nodes, tmp_path)
         try:
             work.go_on()

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaException, ShareConsumer
 
 from tests.compat.test_confluent_share import configure
-from tests.e2e.test_mixed_under_load import INTERNAL, MixedWork, let_ours_lead
+from tests.e2e.test_mixed_under_load import INTERNAL, MixedWork
 from tests.history.cluster_clients import QUIET, Client, ConsumerMember, Member
 from tests.history.cluster_work import MEMBERS, WAIT_S
 from tests.history.operations import Place, Recorder
@@ -25,7 +25,7 @@ from tests.support import needs
 from tests.support.cluster import ClusterNode
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.migration import COMMON
-from tests.support.mixed_cluster import mixed_cluster
+from tests.support.mixed_cluster import let_lead, mixed_cluster
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.full, needs.java]
@@ -154,7 +154,7 @@ def test_newer_groups_move_between_kafka_and_ours(tmp_path: Path) -> None:
     share group has acknowledged, when a coordinator or leader moves from Kafka to broker-cy or back.
     """
     with mixed_cluster(tmp_path, ("kafka", "kafka", "ours"), SETTINGS) as nodes:
-        let_ours_lead(nodes)
+        let_lead(nodes, ClusterNode)
         work = NewerGroups(nodes, tmp_path)
         try:
             work.share()

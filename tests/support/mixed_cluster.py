@@ -28,15 +28,22 @@ AS_KAFKA = {
 }
 
 MixedNode = KafkaPeer | ClusterNode
+# Kills of the active controller until a node of the wanted kind becomes it: a single one may be the last.
+TURNS_MAX = 5
 
 
 @contextmanager
 def mixed_cluster(
-    directory: Path, kinds: Sequence[str], settings: Mapping[str, str] | None = None, *, protocol: str = "PLAINTEXT"
+    directory: Path,
+    kinds: Sequence[str],
+    settings: Mapping[str, str] | None = None,
+    *,
+    protocol: str = "PLAINTEXT",
+    prepare: Callable[[Sequence[MixedNode]], None] = lambda nodes: None,
 ) -> Iterator[list[MixedNode]]:
     """Start one node for each of `kinds` ("kafka" or "ours"), with the ids from 1 on, and yield them when clients of
-    each see all brokers. All nodes have the `settings`. With a SASL `protocol`, they use it to log in to each other,
-    and have authorizers.
+    each see all brokers. All nodes have the `settings`; `prepare` changes those of single ones before they are
+    formatted. With a SASL `protocol`, they use it to log in to each other, and have authorizers.
     """
     nodes: list[MixedNode] = []
     common = settings or {}
@@ -55,6 +62,7 @@ def mixed_cluster(
             node.settings |= _with_logins(node, protocol)
             if protocol == "SASL_SSL":
                 node.settings |= _stores(node, authority)
+    prepare(nodes)
     voters = voters_of(nodes)
     added = ("--add-scram", f"SCRAM-SHA-512=[name=admin,password={ADMIN_PASSWORD}]") if logs_in else ()
     with ThreadPoolExecutor(len(nodes)) as pool:
@@ -148,3 +156,18 @@ def depose(nodes: Sequence[MixedNode], active: int, between: Callable[[MixedNode
     between(left, found)
     nodes[active - 1].restart()
     return found
+
+
+def let_lead(nodes: Sequence[MixedNode], kind: type[MixedNode]) -> None:
+    """Make a node of this kind the active controller of a cluster as in `depose`."""
+    for _ in range(TURNS_MAX):
+        active = until(
+            lambda: max(active_controller(nodes[-1]), 0),
+            "an active controller",
+            READY_S,
+            tolerate=(ClientError, AssertionError),
+        )
+        if isinstance(nodes[active - 1], kind):
+            return
+        depose(nodes, active, lambda _, __: None)
+    raise AssertionError(f"no active controller is a {kind.__name__}")
