@@ -38,6 +38,9 @@ from broker_cy.wire.codec import Message
 # From this version on DescribeGroups answers GROUP_ID_NOT_FOUND (KIP-1043); before, it reports a dead group.
 _NOT_FOUND_FROM: Final = 6
 _DEAD: Final = "Dead"
+_MAY_BE_OFF: Final = (
+    "the group does not exist, or its protocol is switched off by group.version, share.version or streams.version"
+)
 # `member_type` of ConsumerGroupDescribe; -1 is unknown.
 _MEMBER_PROTOCOLS: Final = {0: CLASSIC, 1: CONSUMER}
 
@@ -81,19 +84,31 @@ class Descriptions:
         link = await self._caller.pool.link(peer, deadline)
         served = [(api, describe) for api, describe in self._by_api if api in link.versions]
         found: Described = {}
+        # Groups of which an API says that it is switched off.
+        off: set[str] = set()
         for api, describe in served:
             known = [key for key in keys if self._answered_by.get(key) is api]
-            await self._ask(found, known, api, describe, peer, deadline)
+            await self._ask(found, off, known, api, describe, peer, deadline)
         before = dict(self._answered_by)
         for api, describe in served:
             missing = [key for key in keys if _is_absent(found.get(key)) and before.get(key) is not api]
-            await self._ask(found, missing, api, describe, peer, deadline)
+            await self._ask(found, off, missing, api, describe, peer, deadline)
+        for key in off:
+            if _is_absent(found.get(key)):
+                found[key] = Problem(ErrorCode.GROUP_ID_NOT_FOUND, _MAY_BE_OFF)
         return {key: found.get(key, Problem(ErrorCode.GROUP_ID_NOT_FOUND)) for key in keys}
 
     async def _ask(
-        self, found: Described, keys: list[str], api: ApiKey, describe: _Describe, peer: Peer, deadline: Deadline
+        self,
+        found: Described,
+        off: set[str],
+        keys: list[str],
+        api: ApiKey,
+        describe: _Describe,
+        peer: Peer,
+        deadline: Deadline,
     ) -> None:
-        """Add what one API answers to `found`."""
+        """Add what one API answers to `found` and `off`."""
         if not keys:
             return
         for key, answer in (await describe(peer, keys, deadline)).items():
@@ -103,6 +118,8 @@ class Descriptions:
                 self._answered_by[key] = api
             elif _code(answer) is ErrorCode.GROUP_ID_NOT_FOUND:
                 found.setdefault(key, answer)
+            else:
+                off.add(key)
         while len(self._answered_by) > REMEMBERED_MAX:
             del self._answered_by[next(iter(self._answered_by))]
 

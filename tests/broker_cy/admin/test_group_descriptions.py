@@ -12,6 +12,7 @@ from broker_cy.admin import group_descriptions
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.group_descriptions import Descriptions
 from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import Problem
 from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
@@ -29,6 +30,8 @@ class Pool:
 
     def __init__(self, types: dict[str, type[Any]]) -> None:
         self.types = types
+        # The requests whose protocol is switched off.
+        self.off: set[type[Any]] = set()
         self.asked: list[tuple[str, list[str]]] = []
 
     async def link(self, peer: Peer, deadline: Deadline) -> Any:
@@ -42,7 +45,9 @@ class Pool:
         found = []
         for key in keys:
             group = kind(group_id=key)
-            if self.types.get(key) is not type(request):
+            if type(request) in self.off:
+                group.error_code = ErrorCode.UNSUPPORTED_VERSION
+            elif self.types.get(key) is not type(request):
                 group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             found.append(group)
         return response(groups=found), 6
@@ -89,3 +94,15 @@ def test_few_groups_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptions, _ = with_pool(**types)
     assert describe(descriptions, *types) == dict.fromkeys("abc", "consumer")
     assert list(descriptions._answered_by) == ["b", "c"]
+
+
+def test_a_protocol_that_is_switched_off_is_named() -> None:
+    """If this fails, an operator who has switched share groups off reads that a share group is not a classic one."""
+    descriptions, pool = with_pool(s=messages.ShareGroupDescribeRequest, c=messages.DescribeGroupsRequest)
+    pool.off = {messages.ShareGroupDescribeRequest}
+    assert describe(descriptions, "s", "c") == {"s": "missing", "c": "classic"}
+    problem = asyncio.run(descriptions.of(PEER, ["s"], DEADLINE))["s"]
+    assert isinstance(problem, Problem)
+    assert (problem.code, "share.version" in problem.message) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
+    pool.off = set()
+    assert describe(descriptions, "s") == {"s": "share"}
