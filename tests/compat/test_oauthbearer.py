@@ -30,7 +30,7 @@ from tests.support.sasl_broker import KafkaSaslPeer, SaslBroker, write_propertie
 from tests.support.wait import until
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="starts the brokers itself")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -183,8 +183,8 @@ def test_kafka_python(broker: Ours, topic: str) -> None:
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="OAUTHBEARER",
             sasl_oauth_token_provider=Tokens(text),
-            request_timeout_ms=5_000,
-            max_block_ms=10_000,
+            request_timeout_ms=int(TIMEOUT_S * 1000),
+            max_block_ms=int(TIMEOUT_S * 1000),
             bootstrap_timeout_ms=bootstrap_ms,
         )
 

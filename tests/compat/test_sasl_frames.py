@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,11 +21,11 @@ from tests.support.raw_wire import receive_frame
 from tests.support.sasl_broker import ALICE, PASSWORD, SaslBroker
 from tests.support.wait import until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 DELAY_MS = 300
 RECEIVE_BYTES = 100_000
 LOGIN = f"\0{ALICE}\0{PASSWORD}".encode()
-LOG_IN_WITHIN_MS = 2_500
+LOG_IN_WITHIN_MS = 1_000
 SESSION_MS = 3_000
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
 
@@ -35,7 +36,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
         tmp_path_factory.mktemp("frames"),
         {
             "connection.failed.authentication.delay.ms": str(DELAY_MS),
-            "brokercy.authentication.timeout.ms": str(LOG_IN_WITHIN_MS),
+            # No login of these tests fails because the machine is busy.
+            "brokercy.authentication.timeout.ms": "600000",
             "listener.name.sasl_plaintext.sasl.server.max.receive.size": str(RECEIVE_BYTES),
             "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(SESSION_MS),
             "brokercy.metrics.listener": "127.0.0.1:0",
@@ -221,14 +223,23 @@ def test_api_versions_with_many_tags(broker: SaslBroker, has_login: bool) -> Non
             assert client.is_closed()
 
 
-def test_who_does_not_log_in_is_disconnected(broker: SaslBroker) -> None:
+def test_who_does_not_log_in_is_disconnected(tmp_path: Path) -> None:
     """If this fails, connections of clients that never log in stay open, and many of them exhaust the connection
     limit.
     """
-    clients = [Client(broker) for _ in range(3)]
-    clients[1].handshake("SCRAM-SHA-256")
-    clients[2].sock.sendall(b"\0\0")
-    assert all(client.is_closed() for client in clients)
+    broker = SaslBroker(tmp_path, {"brokercy.authentication.timeout.ms": str(LOG_IN_WITHIN_MS)})
+    try:
+        broker.start()
+        clients = [Client(broker) for _ in range(3)]
+        handshake = messages.SaslHandshakeRequest(mechanism="SCRAM-SHA-256")
+        clients[1].send(ApiKey.SASL_HANDSHAKE, 1, handshake)
+        clients[2].sock.sendall(b"\0\0")
+        for client in clients:
+            # On a busy machine the connection ends before the handshake has its answer.
+            while not client.is_closed():
+                pass
+    finally:
+        broker.close()
 
 
 def test_many_half_open_logins_do_not_slow_others(broker: SaslBroker) -> None:
@@ -273,10 +284,20 @@ def test_logging_in_again_after_the_session(broker: SaslBroker) -> None:
 
 def test_logging_in_again_at_once_is_refused(broker: SaslBroker) -> None:
     """If this fails, a client keeps the broker busy with logins. As in Kafka, a second login within a second fails."""
-    client = Client(broker)
-    client.log_in()
-    client.log_in()
-    assert client.handshake().error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+    def refused() -> Client | None:
+        """A client whose third login is refused; None if the busy machine let a second pass before it."""
+        client = Client(broker)
+        client.log_in()
+        began = time.monotonic()
+        client.log_in()
+        code = client.handshake().error_code
+        if code == ErrorCode.NONE and time.monotonic() - began >= 1:
+            return None
+        assert code == ErrorCode.ILLEGAL_SASL_STATE
+        return client
+
+    client = until(refused, "a login within a second", TIMEOUT_S)
     assert client.token(LOGIN).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert client.ask(ApiKey.METADATA, 12, METADATA).brokers  # type: ignore[attr-defined]
 
