@@ -22,7 +22,7 @@ from bench.launch import kafka_dist
 from bench.launch.private import write_private
 from broker_cy.launch.processes import Child, ProcessError
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 PORTS_FROM, PORTS_LEAST = 10_000, 1_000
 # Attempts of a node's first start, each with other ports, in case another program takes the ports that were just free.

@@ -16,7 +16,7 @@ from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 
 from tests.support.broker import Target
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TOPIC_ALREADY_EXISTS, INVALID_TOPIC, INVALID_CONFIG, UNKNOWN_TOPIC = 36, 17, 40, 3
 
 

@@ -22,7 +22,7 @@ from tests.support.raw_wire import receive_frame
 from tests.support.sasl_broker import SaslBroker
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own process")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 MIB = 1 << 20
 # Resident: far less than any of the announced sizes. Reserved: also the stacks and arenas of threads that start.
 RESIDENT_BYTES_MAX = 48 * MIB

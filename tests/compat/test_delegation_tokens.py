@@ -41,7 +41,7 @@ from tests.support.wait import until
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="starts both brokers itself")
 SECRET_KEY = "the key of the tokens"
 LIFETIME_MS, PERIOD_MS = 100_000_000, 50_000_000
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 ROUND_MS = 60_000
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.skipif(target_is_kafka(), reason="starts the broker itself"),
     needs.kerberos(),
 ]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 SERVICE = "kafka/localhost"
 # Carol/admin is the user carol, a super user; alice has no permissions.
 ADMIN, ALICE = "Carol/admin", "alice"

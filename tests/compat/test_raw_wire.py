@@ -43,7 +43,7 @@ from tests.support.wait import until
 TOPIC = "plain"
 UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
 REQUEST_MAX_BYTES = 104_857_600
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 A_TOPIC = array([string(TOPIC)])
 
 

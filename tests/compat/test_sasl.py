@@ -23,7 +23,7 @@ from tests.support.confluent import close_consumer, new_consumer
 from tests.support.sasl_broker import ALICE, MECHANISMS, PASSWORD, SaslBroker, client_jaas, write_properties
 from tests.support.wait import until
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 90.0
 WRONG = [(ALICE, "wrong"), ("mallory", PASSWORD)]
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")

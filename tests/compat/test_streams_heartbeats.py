@@ -31,7 +31,7 @@ SETTINGS = {
     "group.streams.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "1",
 }
-WAIT_S = 30.0
+WAIT_S = 60.0
 Request = m.StreamsGroupHeartbeatRequest
 Tasks = Mapping[str, Iterable[int]]
 COORDINATOR_CODES = {

@@ -28,7 +28,7 @@ from tests.support.wait import until
 
 needs.require(needs.tls)
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 90.0
 MODULE = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 

@@ -15,7 +15,7 @@ from tests.support.steady_client import SteadyClient
 from tests.support.wait import until
 
 PARTITIONS = 3
-WAIT_S = 20.0
+WAIT_S = 60.0
 # Kafka's defaults: a broker that is merely silent keeps its leadership for nine seconds.
 SETTINGS = {
     "broker.heartbeat.interval.ms": "2000",

@@ -24,7 +24,7 @@ from tests.support.topics import create_topic
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own broker on Kafka's files")
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 TOPICS = ("sample", "compacted", "__consumer_offsets", "__transaction_state")
 # The files are old, and their records must not expire during the test.
 FOR_EVER = {"log.retention.ms": "-1", "offsets.retention.minutes": "2147483647"}

@@ -24,7 +24,7 @@ from tests.support.topics import create_topic
 from tests.support.wait import until
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 RECORDS = 500
 
 

@@ -25,7 +25,7 @@ from tests.support.kafka_peer import KafkaPeer
 from tests.support.topics import create_topic as create_single_topic
 from tests.support.wait import until
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 PARTITIONS = 6
 SETTINGS = {
     "offsets.topic.num.partitions": "2",

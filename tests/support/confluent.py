@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from tests.support.broker import Target
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 # A close takes a second if the consumer has to leave a group.
 CLOSE_S = 10.0
 # After this many polls without a group assignment, any outstanding rebalance has been served.

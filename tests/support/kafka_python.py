@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 MakeConsumer = Callable[..., KafkaConsumer]
 
 

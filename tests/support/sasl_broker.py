@@ -12,7 +12,7 @@ from bench.launch.nodes import broker_command, free_ports
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 ALICE, PASSWORD = "alice", 'alice, "secret"=1'
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.wait import until
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 def until(
     condition: Callable[[], T | None],
     what: str,
-    timeout_s: float = 30.0,
+    timeout_s: float = 60.0,
     interval_s: float = 0.02,
     tolerate: tuple[type[Exception], ...] = (),
 ) -> T:
