@@ -84,7 +84,7 @@ class Descriptions:
         link = await self._caller.pool.link(peer, deadline)
         served = [(api, describe) for api, describe in self._by_api if api in link.versions]
         found: Described = {}
-        # Groups of which an API says that it is switched off.
+        # Groups whose API may be one that is switched off.
         off: set[str] = set()
         for api, describe in served:
             known = [key for key in keys if self._answered_by.get(key) is api]

@@ -44,7 +44,7 @@ class GroupRuntime(CoordinatorRuntime[GroupMachine, GroupStep]):
         self.on_commits: Callable[[GroupMachine, Sequence[Place]], None] = ignore_commits
 
     def loaded_facts(self) -> dict[str, object]:
-        return {"groups": len(self.machine.classic_groups()), "offsets": self.machine.offsets.count}
+        return {"groups": len(self.machine.groups), "offsets": self.machine.offsets.count}
 
     def accept(self, step: GroupStep) -> None:
         if step.committed:

@@ -64,3 +64,15 @@ def test_steady_heartbeats_are_answered(tmp_path: Path) -> None:
             assert refused.error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
     run(beat)
+
+
+def test_the_log_counts_groups_of_every_type(tmp_path: Path) -> None:
+    """If this fails, the log says after a restart that a coordinator has lost its consumer groups."""
+
+    async def load() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            assert (await join(broker, "A")).error_code == ErrorCode.NONE
+            assert broker.runtime().loaded_facts() == {"groups": 1, "offsets": 0}
+
+    run(load)
