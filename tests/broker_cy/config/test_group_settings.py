@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.config import BrokerConfig, ConfigError
+from broker_cy.config.definitions import GROUP
 from broker_cy.config.group import effective_group_settings, validate_group_settings
 
 
@@ -142,3 +143,8 @@ def test_stored_settings_of_a_group_take_effect_within_the_limits() -> None:
     assert (found["share.isolation.level"], found["streams.num.standby.replicas"]) == ("read_committed", 0)
     assert found["consumer.assignment.interval.ms"] == 1_000
     assert "unknown" not in found
+
+
+def test_each_setting_is_documented() -> None:
+    """If this fails, `configs describe group --docs` and the page of a group's settings do not say what one is for."""
+    assert [name for name, setting in GROUP.items() if not setting.documentation] == []
