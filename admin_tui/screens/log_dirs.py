@@ -88,7 +88,7 @@ cancels the selected move, and `X` all moves; both keep the replicas where they 
                 grid_column(log_dirs.REPLICA_TOPIC, flex=True, letter="T"),
                 grid_column(log_dirs.REPLICA_PARTITION, letter="P"),
                 grid_column(log_dirs.REPLICA_SIZE, letter="S"),
-                grid_column(log_dirs.REPLICA_DIRECTORY, drop=3),
+                grid_column(log_dirs.REPLICA_DIRECTORY, flex=True, drop=3),
                 grid_column(log_dirs.LAG, drop=1),
                 grid_column(log_dirs.REPLICA_BROKER, drop=2),
             ],

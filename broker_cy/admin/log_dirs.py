@@ -59,6 +59,11 @@ class LogDir:
     replicas: tuple[ReplicaOnDisk, ...]
 
     @property
+    def is_offline(self) -> bool:
+        """Whether its disk failed, or is missing."""
+        return self.error == ErrorCode.KAFKA_STORAGE_ERROR.name
+
+    @property
     def accepts(self) -> bool:
         """Whether replicas may be moved here."""
         return not self.error and not self.is_cordoned

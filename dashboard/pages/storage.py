@@ -196,7 +196,7 @@ class LargestReplicas(TableChannel[ReplicaRow]):
         table_column(log_dirs.LAG, 100),
         table_column(log_dirs.REPLICA_BROKER, 90),
         table_column(log_dirs.REPLICA_DIRECTORY, 200),
-        table_column(log_dirs.REPLICA_STATE, 130),
+        table_column(log_dirs.REPLICA_STATE, 150),
     )
 
     def sources(self) -> Sequence[Source]:
@@ -279,7 +279,7 @@ def layout(context: Context, cluster: str, range: str = "", topic: str = "", **_
                 LogDirectories.COLUMNS,
                 cluster=cluster,
                 rows=DIRECTORIES_SHOWN,
-                note="Free: of the volume of the directory; less than 10 % is red. Logs: the replicas of topics.",
+                note="Free: of the volume of the directory; less than 10 % is red. Size: of the replicas.",
                 empty="No broker reports a log directory.",
                 actions=[act_button("Balance", directory_acts.BalanceDirectories.name, role=Role.ADMIN)],
             ),

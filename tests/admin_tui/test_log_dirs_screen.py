@@ -21,7 +21,7 @@ def test_disks_and_moves_are_shown_and_cancelled(monkeypatch: pytest.MonkeyPatch
 
     async def job(terminal: Terminal) -> None:
         await terminal.command("log-dirs")
-        await terminal.shows("KAFKA_STORAGE_ERROR", "/disk2", "orders-0", "50%", "150 B")
+        await terminal.shows("offline", "/disk2", "orders-0", "50%", "150 B")
         await terminal.press("X")
         await terminal.shows("each replica stays in its directory", "log-dirs cancel")
         await terminal.press("right", "enter")

@@ -101,7 +101,10 @@ async def _disk(session: Session, rule: Rule) -> list[Broken]:
 
 async def _failed_disk(session: Session, rule: Rule) -> list[Broken]:
     return [
-        Broken(subject := f"{each.path} of broker {each.broker_id}", f"{subject} is offline: {each.error}")
+        Broken(
+            subject := f"{each.path} of broker {each.broker_id}",
+            f"{subject} is offline" if each.is_offline else f"{subject}: {each.error}",
+        )
         for each in await _directories(session)
         if each.error
     ]

@@ -29,15 +29,19 @@ def _free_tone(row: LogDir) -> Tone:
     return Tone.BAD if row.usable_bytes < row.total_bytes * FREE_SHARE_MIN else Tone.PLAIN
 
 
+def _state(row: LogDir) -> str:
+    if row.is_offline:
+        return "offline"
+    return row.error or ("cordoned" if row.is_cordoned else "ok")
+
+
 def _state_tone(row: LogDir) -> Tone:
     return Tone.BAD if row.error else Tone.WARN if row.is_cordoned else Tone.GOOD
 
 
 BROKER: Final = Column[LogDir]("broker", "Broker", lambda row: row.broker_id, Kind.NUMBER, width=6)
 DIRECTORY: Final = Column[LogDir]("path", "Directory", lambda row: row.path, width=20)
-STATE: Final = Column[LogDir](
-    "state", "State", lambda row: row.error or ("cordoned" if row.is_cordoned else "ok"), tone=_state_tone, width=8
-)
+STATE: Final = Column[LogDir]("state", "State", _state, tone=_state_tone, width=8)
 REPLICAS: Final = Column[LogDir]("replicas", "Replicas", lambda row: len(row.replicas), Kind.COUNT, width=8)
 SIZE: Final = Column[LogDir]("logs", "Size", lambda row: row.size_bytes, Kind.BYTES, hint="Bytes of the replicas")
 FREE: Final = Column[LogDir](
@@ -46,7 +50,7 @@ FREE: Final = Column[LogDir](
 VOLUME: Final = Column[LogDir]("total", "Volume", lambda row: row.total_bytes, Kind.BYTES)
 
 REPLICA_BROKER: Final[Column[ReplicaRow]] = BROKER.by(lambda row: row.broker_id)
-REPLICA_DIRECTORY: Final = Column[ReplicaRow]("directory", "Directory", lambda row: row.path, sorts=False)
+REPLICA_DIRECTORY: Final = Column[ReplicaRow]("directory", "Directory", lambda row: row.path, sorts=False, width=14)
 REPLICA_TOPIC: Final[Column[ReplicaRow]] = topics.TOPIC.by(lambda row: row.replica.topic)
 REPLICA_PARTITION: Final[Column[ReplicaRow]] = topics.PARTITION.by(lambda row: row.replica.partition)
 REPLICA_SIZE: Final = Column[ReplicaRow]("size", "Size", lambda row: row.replica.size_bytes, Kind.BYTES)
