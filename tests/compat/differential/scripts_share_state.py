@@ -231,7 +231,6 @@ def share_offsets_described(run: Run, version: int) -> None:
         "none": [],
         "both": [(topic, [0, 1])],
         "no partitions": [(topic, [])],
-        # Not partitions that do not exist: the coordinator repeats the call to read their state for half a minute.
         "negative": [(topic, [-1, INT32_MIN])],
         "twice": [(topic, [0, 0])],
         "topic twice": [(topic, [0]), (topic, [1])],
@@ -244,6 +243,8 @@ def share_offsets_described(run: Run, version: int) -> None:
         for shape, topics in shapes.items():
             run.ask(f"{kind}, {shape}", _describe(topics, group), version)
     run.ask("no groups", _describe(None), version)
+    # Once: Kafka asks for the state of a partition that does not exist for 15 s.
+    run.ask("beyond", _describe([(topic, [0, 9])], groups["altered"]), version)
     run.ask("one twice", _describe([(topic, [0])], groups["altered"], groups["altered"]), version)
 
 
