@@ -22,17 +22,23 @@ T = TypeVar("T")
 TOPIC: Final = "_schemas"
 REPLICATION: Final = 3
 TIMEOUT_S: Final = 10.0
+GROUP: Final = "schema-registry"
+SCHEMAS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """`replication` is that of a topic that is created; fewer brokers give it fewer replicas. `timeout_s` bounds a
-    change from its call to its answer.
+    change from its call to its answer. `group` is the name of the registry in its metadata. An answer has
+    `schemas_default` schemas, and at most `schemas_max`.
     """
 
     topic: str = TOPIC
     replication: int = REPLICATION
     timeout_s: float = TIMEOUT_S
+    group: str = GROUP
+    schemas_default: int = SCHEMAS_MAX
+    schemas_max: int = SCHEMAS_MAX
     defaults: Defaults = field(default_factory=Defaults)
 
 

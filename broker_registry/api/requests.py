@@ -81,11 +81,13 @@ class Request:
         except ValueError:
             raise RegistryError(404, "HTTP 404 Not Found") from None
 
-    def page(self, found: list[Any], limit_max: int | None = None) -> list[Any]:
-        """Return the part of a list that `offset` and `limit` ask for; at most `limit_max`, None for all."""
+    def page(self, found: list[Any], default: int | None = None, limit_max: int | None = None) -> list[Any]:
+        """Return the part of a list that `offset` and `limit` ask for: `default` elements without a limit, or with one
+        above `limit_max`; None for all.
+        """
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
         if limit <= 0 or (limit_max is not None and limit > limit_max):
-            return found[offset:] if limit_max is None else found[offset : offset + limit_max]
+            return found[offset:] if default is None else found[offset : offset + default]
         return found[offset : offset + limit]
 
     def json(self) -> Mapping[str, Any]:

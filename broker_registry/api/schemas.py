@@ -8,7 +8,6 @@ from broker_registry.api.formats import formatted
 from broker_registry.api.objects import aliases_of, schema_of_id, schema_of_subject
 from broker_registry.api.requests import Answer, Request, id_of
 from broker_registry.api.router import Router
-from broker_registry.api.versions import SCHEMAS_MAX
 from broker_registry.errors import schema_not_found
 from broker_registry.schema_types.base import Kind
 from broker_registry.service import Service
@@ -52,7 +51,7 @@ async def list_schemas(service: Service, request: Request) -> Answer:
         ]
     found.sort(key=lambda value: (value.subject, value.version))
     objects = []
-    for value in request.page(found, SCHEMAS_MAX):
+    for value in request.page(found, service.settings.schemas_default, service.settings.schemas_max):
         members = schema_of_subject(value)
         if value.subject in aliases:
             members["aliases"] = aliases[value.subject]

@@ -11,7 +11,6 @@ from broker_registry.subject_names import DEFAULT_CONTEXT, normalized
 
 # The release of Confluent's registry whose API this is: clients ask before they use newer parts.
 API_VERSION = "8.5.0"
-GROUP = "schema-registry"
 
 
 def add_routes(router: Router) -> None:
@@ -43,7 +42,7 @@ async def remove_context(service: Service, request: Request) -> Answer:
 
 
 async def cluster_id(service: Service, request: Request) -> Answer:
-    clusters = {"kafka-cluster": service.cluster_id, "schema-registry-cluster": GROUP}
+    clusters = {"kafka-cluster": service.cluster_id, "schema-registry-cluster": service.settings.group}
     return Answer({"scope": {"path": [], "clusters": clusters}, "id": ""})
 
 

@@ -20,9 +20,6 @@ from broker_registry.store.state import Place, State
 from broker_registry.store.values import SchemaValue
 from broker_registry.subject_names import SubjectName, is_valid, normalized
 
-SCHEMAS_MAX = 1_000
-"""Ids in one answer about referring schemas."""
-
 
 def add_routes(router: Router) -> None:
     router.add("GET", "/subjects/{subject}/versions", list_versions)
@@ -92,7 +89,9 @@ async def referenced_by(service: Service, request: Request) -> Answer:
     value = find(service.state, request, with_deleted=True)
     place = Place(value.subject, value.version)
     found = service.state.referrers(place, with_deleted=request.flag("deleted"))
-    return Answer([each.id for each in request.page(found, SCHEMAS_MAX)])
+    return Answer(
+        [each.id for each in request.page(found, service.settings.schemas_default, service.settings.schemas_max)]
+    )
 
 
 async def delete(service: Service, request: Request) -> Answer:

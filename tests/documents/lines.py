@@ -14,6 +14,7 @@ PROGRAMS = {
     "broker-cy",
     "broker-dash",
     "broker-load",
+    "broker-registry",
     "broker-tui",
     "echo",
     "kcat",

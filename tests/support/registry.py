@@ -69,7 +69,9 @@ class RegistryProcess(Registry):
     """One process; `start` waits until it serves."""
 
     def __init__(self, bootstrap: str, directory: Path, options: Sequence[str] = (), name: str = "registry") -> None:
-        command = [sys.executable, "-m", "broker_registry", "--bootstrap", bootstrap, "--listen", "127.0.0.1:0"]
+        """Without `bootstrap`, options name the cluster."""
+        command = [sys.executable, "-m", "broker_registry", "--listen", "127.0.0.1:0"]
+        command += ["--bootstrap", bootstrap] if bootstrap else []
         self.child = Child([*command, *options], directory, name)
         super().__init__("")
 

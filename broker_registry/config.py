@@ -1,0 +1,143 @@
+"""The settings of a registry: those of Confluent's `schema-registry.properties`, read as they are.
+
+configs.tsv has the settings with an effect, and those that are refused because security or the meaning of the data
+depends on them. Settings of the connection begin with `kafkastore.` and have the names of Kafka's clients behind it.
+All others have no effect here, and are named in a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.security import NAMES as SECURITY_NAMES
+from broker_cy.client.security import PREFIXES, PROTOCOL, WITH_SASL, WITH_TLS
+from broker_cy.core.config_def.definitions import Definition, read_rows
+from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.properties import read_properties_file
+from broker_registry.store.state import Defaults
+
+KAFKASTORE: Final = "kafkastore."
+PORT_MAX: Final = 65_535
+_REFUSED: Final = "refused"
+_PROTOCOLS: Final = ("PLAINTEXT", *WITH_TLS, *WITH_SASL)
+_TABLE: Final = Path(__file__).with_name("configs.tsv")
+
+
+class Listener(NamedTuple):
+    """An address to listen on, without TLS."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryConfig:
+    """See configs.tsv. `bootstrap` is empty if the file names no brokers; `client_settings` are those of the connection
+    by the names of Kafka's clients, and may be secrets. `warnings` name settings without an effect.
+    """
+
+    listeners: tuple[Listener, ...]
+    bootstrap: str
+    client_settings: Mapping[str, str]
+    topic: str
+    replication: int
+    timeout_s: float
+    group: str
+    schemas_default: int
+    schemas_max: int
+    defaults: Defaults
+    warnings: tuple[str, ...] = ()
+
+
+@cache
+def _definitions() -> dict[str, tuple[Definition, str]]:
+    rows = read_rows(_TABLE)
+    return {row["name"]: (Definition.from_row(row), row["support"]) for row in rows}
+
+
+def load_config(path: Path | None) -> RegistryConfig:
+    """Return the settings of a file; the defaults without one. Raises ClientError, which names file and setting."""
+    if path is None:
+        return _config({}, "")
+    try:
+        return _config(read_properties_file(path), str(path))
+    except ConfigError as error:
+        text = str(error).removeprefix(f"{path}: ")
+        raise ClientError(Failure.INVALID, text, what=str(path)) from None
+
+
+def _config(given: Mapping[str, str], where: str) -> RegistryConfig:
+    values: dict[str, Any] = {}
+    client_settings: dict[str, str] = {}
+    warnings: list[str] = []
+    for name, text in given.items():
+        inner = name.removeprefix(KAFKASTORE)
+        if name in _definitions():
+            definition, support = _definitions()[name]
+            if support == _REFUSED:
+                raise ConfigError(f"{name} {definition.documentation}")
+            values[name] = definition.parse(text)
+        elif name.startswith(KAFKASTORE) and inner in SECURITY_NAMES:
+            client_settings[inner] = text
+        elif name.startswith(KAFKASTORE) and inner.startswith(PREFIXES):
+            raise ConfigError(f"{name} protects the connection to the brokers in a way that is not known here")
+        else:
+            warnings.append(f"{where}: {name} has no effect")
+    found = {name: values.get(name, definition.default) for name, (definition, _) in _definitions().items()}
+    bootstrap = _bootstrap(found["kafkastore.bootstrap.servers"], client_settings)
+    level = found["avro.compatibility.level"] or found["schema.compatibility.level"]
+    return RegistryConfig(
+        listeners=_listeners(found, is_listed="listeners" in values, has_port="port" in values),
+        bootstrap=bootstrap,
+        client_settings=client_settings,
+        topic=found["kafkastore.topic"],
+        replication=found["kafkastore.topic.replication.factor"],
+        timeout_s=found["kafkastore.timeout.ms"] / 1000,
+        group=found["schema.registry.group.id"],
+        schemas_default=found["schema.search.default.limit"],
+        schemas_max=found["schema.search.max.limit"],
+        defaults=Defaults(
+            level=level.upper(),
+            validates_fields=found["schema.validate.fields"],
+            validates_new_schemas=found["schema.validate.new.schemas"],
+            allows_mode_changes=found["mode.mutability"],
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _bootstrap(servers: tuple[str, ...] | None, client_settings: dict[str, str]) -> str:
+    """Return the addresses without their protocols; the protocol becomes a setting of the client."""
+    found = []
+    for each in servers or ():
+        protocol, slashes, address = each.rpartition("://")
+        if slashes:
+            if protocol.upper() not in _PROTOCOLS:
+                allowed = ", ".join(dict.fromkeys(_PROTOCOLS))
+                raise ConfigError(f"kafkastore.bootstrap.servers has {each!r}; allowed protocols are {allowed}")
+            client_settings.setdefault(PROTOCOL, protocol.upper())
+        found.append(address)
+    return ",".join(found)
+
+
+def _listeners(found: Mapping[str, Any], *, is_listed: bool, has_port: bool) -> tuple[Listener, ...]:
+    if has_port and not is_listed:
+        return (Listener("0.0.0.0", found["port"]),)
+    return tuple(parse_listener(text) for text in found["listeners"])
+
+
+def parse_listener(text: str) -> Listener:
+    """Return the listener of `HOST:PORT` or `http://HOST:PORT`. Raises ConfigError."""
+    scheme, slashes, address = text.rpartition("://")
+    # A name of Confluent's, such as INTERNAL://, stands for http unless another setting maps it.
+    if slashes and scheme.lower() == "https":
+        raise ConfigError(f"{text!r} is a listener with TLS, which is not served yet: put a proxy with TLS before it")
+    host, colon, port = address.rstrip("/").rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ConfigError(f"{text!r} is no HOST:PORT with a port from 0 to {PORT_MAX:,}")
+    return Listener(host.strip("[]") or "0.0.0.0", int(port))
