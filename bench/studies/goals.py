@@ -38,12 +38,13 @@ class Goals:
         return ""
 
 
-def parser(program: str, description: str | None, parts: Iterable[str]) -> argparse.ArgumentParser:
-    """Return a parser with the options that all programs have."""
+def parser(program: str, description: str | None, parts: Collection[str]) -> argparse.ArgumentParser:
+    """Return a parser with the options that all programs have. `parts` are the names that `--only` takes."""
     made = argparse.ArgumentParser(
         prog=f"python -m {program}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--only", default=",".join(parts), help="figures to measure, separated by commas")
+    allowed = f"{', '.join(parts)}; default: all"
+    made.add_argument("--only", default=",".join(parts), help=f"figures to measure, separated by commas ({allowed})")
     made.add_argument("--json-file", dest="json", metavar="FILE", help="also write the figures to this file")
     made.add_argument("--strict", action="store_true", help="exit code 3 if a goal was missed")
     return made

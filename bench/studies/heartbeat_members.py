@@ -112,10 +112,12 @@ class Members:
         """Whether all members are in one epoch, and have all partitions in equal shares. Members that have not joined
         yet, or are not assigned yet, have less.
         """
-        epochs = {member.epoch for member in self.members}
+        # The newest members are the last to join: almost all looks end here.
+        epoch = self.members[-1].epoch
+        if epoch == JOIN_EPOCH or any(member.epoch != epoch for member in self.members):
+            return False
         shares = [member.partitions for member in self.members]
-        is_joined = len(epochs) == 1 and JOIN_EPOCH not in epochs
-        return is_joined and sum(shares) == partitions and max(shares) - min(shares) <= 1
+        return sum(shares) == partitions and max(shares) - min(shares) <= 1
 
     def _wake(self, member: Member, at_s: float) -> None:
         self._entries += 1
