@@ -23,6 +23,10 @@ def session_key(group: ConsumerGroup, member: ConsumerMember) -> TimerKey:
     return TimerKey(_SESSION, group.group_id, member.member_id)
 
 
+def rebalance_key(group_id: str, member: ConsumerMember) -> TimerKey:
+    return TimerKey(TimerKind.REBALANCE, group_id, member.member_id)
+
+
 def set_session(machine: GroupTable, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
     """Restart the session of a member: with its own timeout if it uses the classic protocol, or that of the group."""
     if member.classic is None:
@@ -34,7 +38,7 @@ def set_session(machine: GroupTable, group: ConsumerGroup, member: ConsumerMembe
 
 def set_rebalance_timer(machine: GroupTable, group_id: str, member: ConsumerMember, now: Now) -> None:
     """A member that has to give up partitions gets its own rebalance timeout for it; any other one needs none."""
-    key = TimerKey(TimerKind.REBALANCE, group_id, member.member_id)
+    key = rebalance_key(group_id, member)
     if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch >= 0:
         machine.timers.set(key, now.mono_ms + member.rebalance_timeout_ms)
     else:

@@ -11,6 +11,7 @@ from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
+from broker_cy.coordinator.modern.member import MemberState
 
 
 class ResolvedRegex(NamedTuple):
@@ -33,9 +34,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         "classic_protocols",
         "has_partition_metadata",
         "owners",
+        "prompted",
         "regex_members",
         "resolved",
         "static_members",
+        "unreleased",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -50,6 +53,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         # Members that use the classic protocol, and the number of them that support each of its protocols.
         self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}
+        # The number of members that wait for partitions of others.
+        self.unreleased = 0
+        # Live state: when members that were told a shorter interval send their next heartbeat (monotonic). An entry in
+        # the past says nothing. Bounded by the members.
+        self.prompted: dict[str, int] = {}
         # Whether the log has a record of Kafka before 4.1 that the metadata hash replaces.
         self.has_partition_metadata = False
 
@@ -61,6 +69,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         found.regex_members, found.resolved = dict(self.regex_members), dict(self.resolved)
         found.assignors = dict(self.assignors)
         found.classic_members, found.classic_protocols = self.classic_members, dict(self.classic_protocols)
+        found.unreleased = self.unreleased
         found.has_partition_metadata = self.has_partition_metadata
         return found
 
@@ -98,6 +107,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         """Whether a member holds the partition, also if it has been asked to give it up."""
         return partition in self.owners.get(topic_id, ())
 
+    def holder(self, topic_id: UUID, partition: int) -> ConsumerMember | None:
+        """The member that holds the partition."""
+        return self.members.get(self.owners.get(topic_id, {}).get(partition, ""))
+
     def put_member(self, member_id: str, new: ConsumerMember | None) -> ConsumerMember | None:
         old = super().put_member(member_id, new)
         self._count(old, new)
@@ -105,7 +118,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
             self._release(member_id, old)
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                 del self.static_members[old.instance_id]
-        if new is not None:
+        if new is None:
+            self.prompted.pop(member_id, None)
+        else:
             # A log that is compacted while it is read may show two holders for a while: the newest record is right.
             self._hold(member_id, new.assigned)
             self._hold(member_id, new.revoking)
@@ -116,6 +131,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
     def _count(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         _count(self.regex_members, old and old.regex, new and new.regex)
         _count(self.assignors, old and old.assignor, new and new.assignor)
+        self.unreleased += _is_unreleased(new) - _is_unreleased(old)
         was, is_now = (None if each is None else each.classic for each in (old, new))
         if was != is_now:
             self.classic_members += (is_now is not None) - (was is not None)
@@ -186,6 +202,10 @@ def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -
     """`ConsumerGroup.topics_of`, given the resolved expressions."""
     found = resolved.get(member.regex) if member.regex else None
     return member.topics if found is None else member.topics | found.topics
+
+
+def _is_unreleased(member: ConsumerMember | None) -> bool:
+    return member is not None and member.state is MemberState.UNRELEASED_PARTITIONS
 
 
 def _count(counts: dict[str, int], old: str | None, new: str | None) -> None:

@@ -107,7 +107,7 @@ def _heartbeat(
     response = Response(
         member_id=member_id,
         member_epoch=updated.epoch,
-        heartbeat_interval_ms=pace.heartbeat_interval_ms(machine, group, updated, now),
+        heartbeat_interval_ms=pace.next_heartbeat_ms(machine, group, updated, now),
     )
     if is_join or _is_full(request) or updated.assigned != member.assigned:
         response.assignment = _assignment(updated.assigned)
