@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker_cy.broker.broker import Broker
@@ -20,7 +20,8 @@ class RequestContext:
     """One request of a client: its API and version, the client and its address, and the broker that serves it.
 
     `principal` is the client's principal in Kafka's form: `User:NAME`; `by_token`: it has logged in with a delegation
-    token.
+    token. A handler sets `still_stands` if the client may send the same bytes again and again: before each repetition,
+    the function returns whether the handler would give the same response, and does what the handler would do.
     """
 
     # Whether another broker has forwarded it, after its own checks.
@@ -35,6 +36,7 @@ class RequestContext:
         "connection_id",
         "listener",
         "principal",
+        "still_stands",
         "version",
     )
 
@@ -59,6 +61,7 @@ class RequestContext:
         self.connection_id = connection_id
         self.principal = principal
         self.by_token = by_token
+        self.still_stands: Callable[[], bool] | None = None
 
     @property
     def is_for_controller(self) -> bool:

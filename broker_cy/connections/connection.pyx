@@ -12,7 +12,7 @@ from broker_cy.core.clock cimport coarse_ms
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.connections.gate cimport ADMITTED, WITHOUT_BODY, Gate, admits_at_once, api_name
-from broker_cy.connections.handler_calls cimport call_handler
+from broker_cy.connections.handler_calls cimport call_handler, repeat_answer
 from broker_cy.connections.receiver cimport CARRY_BYTES, LOGIN_CARRY_BYTES, Receiver, be16, be32
 from broker_cy.network.transport cimport Transport
 from broker_cy.wire.produce cimport skip_tags
@@ -124,6 +124,8 @@ cdef class Connection(Receiver):
             if self.server.hot[key] != NULL:
                 return self.server.hot[key](self, correlation_id, version, p + at, n - at, self.buffer)
             if client_id_length >= 0:
+                if self.kept is not None and repeat_answer(self, key, version, correlation_id, p + at, n - at):
+                    return 0
                 client_id = client_text(<const char*>p + 10, client_id_length)
         except WireError as error:
             return self.fail(f"{api_name(key)} v{version}", str(error))
@@ -166,11 +168,13 @@ cdef class Connection(Receiver):
     def identify(self, str principal not None):
         """Set the principal of a client without a login: its certificate names it."""
         self.principal = principal
+        self.kept = None
 
     def admit(self, str principal not None, bint by_token=False):
         """The client is logged in, perhaps by a delegation token: its requests are handled."""
         self.principal = principal
         self.by_token = by_token
+        self.kept = None
         self.logging_in = False
         self.frame_bytes_max = self.server.request_bytes_max
         self.carry_bytes = CARRY_BYTES
@@ -214,4 +218,5 @@ cdef class Connection(Receiver):
             self.login = None
         if self.login_bytes:
             self.hold_for_login(0)
+        self.kept = None
         return AnswerQueue.close(self)

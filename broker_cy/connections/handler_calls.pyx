@@ -10,11 +10,12 @@ from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.connections.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.connections.charging cimport charge_answer, timed
 from broker_cy.connections.gate cimport api_name
+from broker_cy.connections.kept_answer cimport KEPT_REQUEST_BYTES_MAX, KeptAnswer
 from broker_cy.connections.response_errors cimport count_errors
 from broker_cy.connections.share_fetch_answer cimport ShareFetchAnswer, share_fetch_frame
 from broker_cy.wire.codec cimport decode_at, encode_at
 from broker_cy.wire.frame cimport response_header_version
-from broker_cy.wire.layout cimport set_slot, slot_offset
+from broker_cy.wire.layout cimport get_slot, set_slot, slot_offset
 
 import asyncio
 from types import CoroutineType
@@ -41,6 +42,7 @@ cdef Py_ssize_t CONTEXT_LISTENER = slot_offset(RequestContext, "listener")
 cdef Py_ssize_t CONTEXT_CONNECTION_ID = slot_offset(RequestContext, "connection_id")
 cdef Py_ssize_t CONTEXT_PRINCIPAL = slot_offset(RequestContext, "principal")
 cdef Py_ssize_t CONTEXT_BY_TOKEN = slot_offset(RequestContext, "by_token")
+cdef Py_ssize_t CONTEXT_STILL_STANDS = slot_offset(RequestContext, "still_stands")
 # Responses are encoded one after the other.
 cdef Writer response_writer = Writer.__new__(Writer)
 
@@ -57,6 +59,7 @@ cdef inline object request_context(AnswerQueue connection, int16_t key, int16_t 
     set_slot(context, CONTEXT_CONNECTION_ID, connection.connection_id)
     set_slot(context, CONTEXT_PRINCIPAL, connection.principal)
     set_slot(context, CONTEXT_BY_TOKEN, connection.by_token)
+    set_slot(context, CONTEXT_STILL_STANDS, None)
     return context
 
 
@@ -120,8 +123,33 @@ cdef int call_handler(Receiver connection, int16_t key, int16_t version, int32_t
         connection.running = True
         server.tasks.add(task)
         return 0
-    reply.payload = charged_frame(connection, key, max(version, 0), correlation_id, response)
+    cdef bytes payload = charged_frame(connection, key, max(version, 0), correlation_id, response)
+    cdef object still_stands = get_slot(context, CONTEXT_STILL_STANDS)
+    # Quotas put the client's own wait into the answer.
+    if still_stands is not None and client_id is not None and server.quotas is None and n <= KEPT_REQUEST_BYTES_MAX:
+        connection.kept = KeptAnswer.of(key, version, connection.client_id, body, n, payload, still_stands)
+    reply.payload = payload
     return connection.mark_ready(reply)
+
+
+cdef bint repeat_answer(Receiver connection, int16_t key, int16_t version, int32_t correlation_id, const uint8_t* body,
+                        Py_ssize_t n) except -1:
+    """Answer a request that repeats the one of `connection.kept`, and whose answer still stands; returns whether it was
+    that. Without a client id it is none: the connection keeps only those that are not null.
+    """
+    cdef KeptAnswer kept = connection.kept
+    cdef Reply reply
+    if not kept.is_for(key, version, connection.client_id, body, n) or connection.server.quotas is not None:
+        return False
+    if not kept.still_stands():
+        connection.kept = None
+        return False
+    reply = Reply.__new__(Reply)
+    reply.correlation_id = correlation_id
+    connection.add_reply(reply)
+    reply.payload = kept.frame_for(correlation_id)
+    connection.mark_ready(reply)
+    return True
 
 
 @cython.final

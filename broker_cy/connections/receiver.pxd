@@ -2,7 +2,7 @@
 
 The memory of one connection is bounded: one buffer of BUFFER_BYTES, or, for a larger request, of at most twice the bytes
 really received of it or of an earlier one (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed, only
-those bytes; and the answers, whose bounds are in answers.pxd.
+those bytes; a kept answer, whose bound is in kept_answer.pxd; and the answers, whose bounds are in answers.pxd.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -13,6 +13,7 @@ from broker_cy.connections.answers cimport (
     HELD_FOR_SYNC, PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, Reply, ServerCore,
 )
 from broker_cy.connections.buffers cimport BUFFER_BYTES, RecvBuffer
+from broker_cy.connections.kept_answer cimport KeptAnswer
 
 cdef extern from "arpa/inet.h" nogil:
     unsigned int ntohl(unsigned int)
@@ -57,6 +58,7 @@ cdef class Receiver(AnswerQueue):
     cdef Py_ssize_t frame_bytes_max     # socket.request.max.bytes; sasl.server.max.receive.size before the login
     cdef Py_ssize_t carry_bytes
     cdef readonly bint logging_in            # each frame is for the login
+    cdef KeptAnswer kept            # to the newest request, if its handler lets it be repeated
     cdef Py_ssize_t login_bytes     # the part of server.login_bytes that this connection holds before its login
 
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1

@@ -1,7 +1,7 @@
 """The deadlines of one state machine: a heap whose entries may be earlier than the deadline they stand for.
 
-A heartbeat moves a deadline by writing one dict entry; the heap is corrected when the old entry comes up. So a member
-costs one heap operation per session timeout, not per heartbeat.
+A heartbeat moves a deadline by writing its time; the heap is corrected when the old entry comes up. So a member costs
+one heap operation per session timeout, not per heartbeat.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 
 class TimerKind(IntEnum):
@@ -38,6 +38,20 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
+class Deadline:
+    """When a timer ends, in milliseconds of the monotonic clock; OVER once it has ended, or was cancelled.
+
+    Whoever has it may move it to a later time. A key gets another one when its timer is set again after that.
+    """
+
+    __slots__ = ("at_ms",)
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+
+
+OVER: Final = -1
+
 # Heap entries of cancelled timers are removed when they outnumber the live ones by this many.
 STALE_ENTRIES_MAX = 1024
 
@@ -51,30 +65,37 @@ class Timers(Generic[K]):
     __slots__ = ("_deadlines", "_heap", "_queued", "_sequence")
 
     def __init__(self) -> None:
-        self._deadlines: dict[K, int] = {}
+        self._deadlines: dict[K, Deadline] = {}
         # (when, sequence, key); invariant: each key of _deadlines has an entry not later than its deadline, at
         # _queued[key].
         self._heap: list[tuple[int, int, K]] = []
         self._queued: dict[K, int] = {}
         self._sequence = 0
 
-    def set(self, key: K, deadline_ms: int) -> None:
+    def set(self, key: K, deadline_ms: int) -> Deadline:
         """Set or move a deadline."""
-        self._deadlines[key] = deadline_ms
+        deadline = self._deadlines.get(key)
+        if deadline is None:
+            deadline = self._deadlines[key] = Deadline(deadline_ms)
+        else:
+            deadline.at_ms = deadline_ms
         queued = self._queued.get(key)
         if queued is None or queued > deadline_ms:
             self._push(key, deadline_ms)
+        return deadline
 
     def cancel(self, key: K) -> None:
         """Cancel a deadline, if it is set."""
-        if (
-            self._deadlines.pop(key, None) is not None
-            and len(self._heap) > 2 * len(self._deadlines) + STALE_ENTRIES_MAX
-        ):
+        deadline = self._deadlines.pop(key, None)
+        if deadline is None:
+            return
+        deadline.at_ms = OVER
+        if len(self._heap) > 2 * len(self._deadlines) + STALE_ENTRIES_MAX:
             self._rebuild()
 
     def get(self, key: K) -> int | None:
-        return self._deadlines.get(key)
+        deadline = self._deadlines.get(key)
+        return None if deadline is None else deadline.at_ms
 
     def next_wake_ms(self) -> int | None:
         """When to call `due` next: at the earliest deadline or some time before it. None without a deadline."""
@@ -90,10 +111,11 @@ class Timers(Generic[K]):
             deadline = self._deadlines.get(key)
             if deadline is None:
                 continue
-            if deadline > mono_ms:
-                self._push(key, deadline)
+            if deadline.at_ms > mono_ms:
+                self._push(key, deadline.at_ms)
                 continue
             del self._deadlines[key]
+            deadline.at_ms = OVER
             yield key
 
     def __len__(self) -> int:
@@ -105,7 +127,7 @@ class Timers(Generic[K]):
         heapq.heappush(self._heap, (when, self._sequence, key))
 
     def _rebuild(self) -> None:
-        self._queued = dict(self._deadlines)
-        self._heap = [(when, i, key) for i, (key, when) in enumerate(self._deadlines.items())]
+        self._queued = {key: deadline.at_ms for key, deadline in self._deadlines.items()}
+        self._heap = [(when, i, key) for i, (key, when) in enumerate(self._queued.items())]
         self._sequence = len(self._heap)
         heapq.heapify(self._heap)

@@ -15,7 +15,7 @@ from broker_cy.coordinator.offset_record import decode_offset_key
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID
 from broker_cy.coordinator.records import KeyType, key_type
 from broker_cy.coordinator.step import GroupStep
-from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
+from broker_cy.coordinator.timers import OVER, Deadline, TimerKey, TimerKind, Timers
 from broker_cy.coordinator.written import WrittenGroups
 from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
 from broker_cy.core.errors import ErrorCode
@@ -117,9 +117,8 @@ def answered_join_sets_no_session(patch: Patch) -> None:
 def _without_timer(patch: Patch, kind: TimerKind) -> None:
     right = Timers.set
 
-    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> None:
-        if key.kind is not kind:
-            right(self, key, deadline_ms)
+    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> Deadline:
+        return right(self, key, deadline_ms) if key.kind is not kind else Deadline(OVER)
 
     patch.setattr(Timers, "set", set_timer)
 

@@ -12,7 +12,7 @@ from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.modern.replay import ModernReplay
 from broker_cy.coordinator.step import GroupStep
-from broker_cy.coordinator.timers import TimerKind, Timers
+from broker_cy.coordinator.timers import OVER, Deadline, TimerKind, Timers
 from broker_cy.core.errors import ErrorCode, KafkaError
 from tests.sim.defects import Patch
 
@@ -66,9 +66,8 @@ def slow_members_stay(patch: Patch) -> None:
 def _without_timer(patch: Patch, kind: TimerKind) -> None:
     right = Timers.set
 
-    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> None:
-        if key.kind is not kind:
-            right(self, key, deadline_ms)
+    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> Deadline:
+        return right(self, key, deadline_ms) if key.kind is not kind else Deadline(OVER)
 
     patch.setattr(Timers, "set", set_timer)
 

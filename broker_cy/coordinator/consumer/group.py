@@ -113,7 +113,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
 
     def put_member(self, member_id: str, new: ConsumerMember | None) -> ConsumerMember | None:
         old = super().put_member(member_id, new)
+        had_regexes = bool(self.regex_members)
         self._count(old, new)
+        if self.regex_members and not had_regexes:
+            self.steady.clear()
         if old is not None:
             self._release(member_id, old)
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:

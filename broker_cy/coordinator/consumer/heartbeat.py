@@ -62,7 +62,7 @@ def heartbeat(
     def handle() -> Response:
         steady = steady_heartbeat(machine, request, client.client_id, client.host.removeprefix("/"), now)
         if steady is not None:
-            return steady
+            return steady.answer
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return _leave(machine, step, request, now)
         return _heartbeat(machine, step, request, client, unique, may_describe, now)

@@ -9,7 +9,7 @@ from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import NO_REBALANCE_TIMEOUT_MS
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.steady import kept, prolong, steady_member
+from broker_cy.coordinator.modern.steady import kept, steady_member
 from broker_cy.coordinator.modern.steady_member import SteadyMember
 from broker_cy.core.step import Now
 from broker_cy.wire import messages
@@ -23,9 +23,9 @@ _STABLE: Final = MemberState.STABLE
 
 def steady_heartbeat(
     machine: GroupTable, request: Request, client_id: str, client_host: str, now: Now
-) -> Response | None:
-    """Prolong the session of a member whose request and group have nothing new. None if they may have: the operation
-    has to handle the request. The answer is shared: it must not be changed. `client_host` has no slash.
+) -> SteadyMember[Response] | None:
+    """Prolong the session of a member whose request and group have nothing new; returns the member, which has the
+    answer. None if they may have: the operation has to handle the request. `client_host` has no slash.
     """
     group = machine.groups.get(request.group_id)
     # The class of all consumer groups here; the test of its abstract base takes 1,500 instructions more.
@@ -39,15 +39,13 @@ def steady_heartbeat(
         or request.rack_id is not None
     ):
         return None
-    known = steady_member(machine, group, request, client_id, client_host, now, _keep)
+    known = steady_member(machine, group, request, client_id, client_host, _keep)
     if known is None:
         return None
     instance_id = request.instance_id
     if instance_id is not None and instance_id != known.instance_id:
         return None
-    if group.regex_members and regex.is_search_due(machine, group, now):
-        return None
-    return prolong(machine, known, now)
+    return known if known.prolong(machine, *now) else None
 
 
 def _keep(machine: GroupTable, group: HookedConsumerGroup, member_id: str) -> SteadyMember[Response] | None:
@@ -58,4 +56,8 @@ def _keep(machine: GroupTable, group: HookedConsumerGroup, member_id: str) -> St
     answer = Response(
         member_id=member_id, member_epoch=member.epoch, heartbeat_interval_ms=config.heartbeat_interval_ms
     )
-    return kept(machine, group.group_id, member, config.session_timeout_ms, answer, member.instance_id)
+    # Once the group has its first expression, nothing that was kept is used any more.
+    is_due = regex.is_search_due if group.regex_members else None
+    return kept(
+        machine, group, member, config.session_timeout_ms, answer, instance_id=member.instance_id, is_due=is_due
+    )

@@ -62,8 +62,6 @@ class EpochGroup(Group, Generic[E, T]):
     """Invariants: `epoch` and `assignment_epoch` only grow, and `assignment_epoch` is at most `epoch`."""
 
     __slots__ = (
-        "_refresh_at_ms",
-        "_refresh_epoch",
         "_settled_epoch",
         "assigned_at_ms",
         "assignment_epoch",
@@ -71,6 +69,8 @@ class EpochGroup(Group, Generic[E, T]):
         "journal",
         "members",
         "metadata_hash",
+        "refresh_at_ms",
+        "refresh_epoch",
         "shown",
         "steady",
         "target",
@@ -90,8 +90,8 @@ class EpochGroup(Group, Generic[E, T]):
         self.shown: Mapping[str, T] | None = None
         # Live state: when the metadata hash is computed again (monotonic), and the epoch of the group then. A later
         # epoch than the group's was undone.
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
+        self.refresh_at_ms = 0
+        self.refresh_epoch = 0
         # Live state: the assignment whose parts all members are known to have. Each sample of the metrics asks.
         self._settled_epoch: int | None = None
         self.journal = Journal()
@@ -114,15 +114,15 @@ class EpochGroup(Group, Generic[E, T]):
 
     def topics_changed(self) -> None:
         """A subscribed topic was created, changed or deleted: the next heartbeat computes the metadata hash again."""
-        self._refresh_at_ms = 0
+        self.refresh_at_ms = 0
 
     def is_refresh_due(self, mono_ms: int) -> bool:
-        return mono_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+        return mono_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
 
     def refreshed(self, mono_ms: int) -> None:
         """The metadata hash was computed."""
-        self._refresh_at_ms = mono_ms + METADATA_REFRESH_MS
-        self._refresh_epoch = self.epoch
+        self.refresh_at_ms = mono_ms + METADATA_REFRESH_MS
+        self.refresh_epoch = self.epoch
 
     def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
         """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet."""

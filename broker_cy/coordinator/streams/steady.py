@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.steady import kept, prolong, steady_member
+from broker_cy.coordinator.modern.steady import kept, steady_member
 from broker_cy.coordinator.modern.steady_member import SteadyMember
 from broker_cy.coordinator.streams import deadlines
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
@@ -18,9 +18,9 @@ Response = messages.StreamsGroupHeartbeatResponse
 
 def steady_heartbeat(
     machine: GroupTable, request: Request, client_id: str, client_host: str, now: Now
-) -> Response | None:
-    """Prolong the session of a member whose request and group have nothing new. None if they may have: the operation
-    has to handle the request. The answer is shared: it must not be changed. `client_host` has no slash.
+) -> SteadyMember[Response] | None:
+    """Prolong the session of a member whose request and group have nothing new; returns the member, which has the
+    answer. None if they may have: the operation has to handle the request. `client_host` has no slash.
     """
     group = machine.groups.get(request.group_id)
     # The class of all streams groups here; the test of its abstract base is slow.
@@ -42,8 +42,8 @@ def steady_heartbeat(
         or request.shutdown_application
     ):
         return None
-    known = steady_member(machine, group, request, client_id, client_host, now, _keep)
-    return None if known is None else prolong(machine, known, now)
+    known = steady_member(machine, group, request, client_id, client_host, _keep)
+    return known if known is not None and known.prolong(machine, *now) else None
 
 
 def _keep(machine: GroupTable, group: HookedStreamsGroup, member_id: str) -> SteadyMember[Response] | None:
@@ -71,4 +71,4 @@ def _keep(machine: GroupTable, group: HookedStreamsGroup, member_id: str) -> Ste
         endpoint_information_epoch=group.endpoint_epoch,
         status=[],
     )
-    return kept(machine, group.group_id, member, config.session_timeout_ms, answer)
+    return kept(machine, group, member, config.session_timeout_ms, answer)

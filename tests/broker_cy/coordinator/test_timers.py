@@ -5,20 +5,27 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.coordinator.timers import STALE_ENTRIES_MAX, TimerKey, TimerKind, Timers
+from broker_cy.coordinator.timers import OVER, STALE_ENTRIES_MAX, Deadline, TimerKey, TimerKind, Timers
 
 keys = st.builds(TimerKey, st.sampled_from(TimerKind), st.sampled_from("ab"), st.sampled_from(["", "m"]))
-actions = st.lists(st.tuples(st.sampled_from(["set", "cancel", "due"]), keys, st.integers(0, 50)), max_size=80)
+actions = st.lists(st.tuples(st.sampled_from(["set", "move", "cancel", "due"]), keys, st.integers(0, 50)), max_size=80)
 
 
 @given(actions)
 def test_each_deadline_comes_once_and_in_time(steps: list[tuple[str, TimerKey, int]]) -> None:
     """If this fails, a dead member stays forever, or a live one is removed."""
     timers, model, now = Timers[TimerKey](), dict[TimerKey, int](), 0
+    held: dict[TimerKey, Deadline] = {}
     for action, key, number in steps:
         if action == "set":
-            timers.set(key, now + number)
+            held[key] = timers.set(key, now + number)
             model[key] = now + number
+        elif action == "move":
+            # A deadline that somebody has may be moved to a later time, as long as it is not over.
+            deadline = held.get(key)
+            assert (deadline is None or deadline.at_ms == OVER) == (key not in model)
+            if deadline is not None and deadline.at_ms != OVER:
+                deadline.at_ms = model[key] = deadline.at_ms + number
         elif action == "cancel":
             timers.cancel(key)
             model.pop(key, None)

@@ -31,9 +31,12 @@ def h() -> ConsumerHarness:
     return h
 
 
-def steady(h: ConsumerHarness, client: ClientFacts = CLIENT, **fields: Any) -> object:
+def steady(
+    h: ConsumerHarness, client: ClientFacts = CLIENT, **fields: Any
+) -> messages.ConsumerGroupHeartbeatResponse | None:
     request = Request(**{"group_id": GROUP, "member_id": "A", "member_epoch": 2, "instance_id": "one", **fields})
-    return steady_heartbeat(h.machine, request, client.client_id, client.host.removeprefix("/"), h.now)
+    found = steady_heartbeat(h.machine, request, client.client_id, client.host.removeprefix("/"), h.now)
+    return None if found is None else found.answer
 
 
 def test_it_is_the_answer_of_the_operation(h: ConsumerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +135,16 @@ def test_new_topics_of_an_expression_are_not_steady() -> None:
     h.change(h.topics.put("orders.eu", 1))
     h.advance(10_001)
     assert steady(h, instance_id=None, member_epoch=epoch) is None
+
+
+def test_the_first_expression_of_a_group_is_looked_up_by_all(h: ConsumerHarness) -> None:
+    """If this fails, new topics of an expression are only found by the member that sent it."""
+    assert steady(h) is not None
+    before = h.consumers().steady["A"]
+    regex = h.consumers().members["A"]._replace(member_id="R", instance_id=None, regex="t.*", assigned={})
+    h.consumers().put_member("R", regex)
+    assert "A" not in h.consumers().steady
+    assert not before.prolong(h.machine, *h.now)
 
 
 def test_a_member_of_the_classic_protocol_is_not_steady(h: ConsumerHarness) -> None:

@@ -30,7 +30,8 @@ def h() -> ShareHarness:
 
 def steady(h: ShareHarness, *, client: str = "client", host: str = "127.0.0.1", **fields: Any) -> Any:
     request = {"group_id": GROUP, "member_id": "m", "member_epoch": EPOCH, **fields}
-    return steady_heartbeat(h.machine, messages.ShareGroupHeartbeatRequest(**request), client, host, h.now)
+    found = steady_heartbeat(h.machine, messages.ShareGroupHeartbeatRequest(**request), client, host, h.now)
+    return None if found is None else found.answer
 
 
 def test_it_is_the_answer_of_the_operation(h: ShareHarness, monkeypatch: pytest.MonkeyPatch) -> None:

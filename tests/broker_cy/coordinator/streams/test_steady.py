@@ -35,7 +35,8 @@ def h() -> StreamsHarness:
 
 def steady(h: StreamsHarness, *, client: str = "client", host: str = "127.0.0.1", **fields: Any) -> Any:
     request = {"group_id": GROUP, "member_id": "A", "member_epoch": EPOCH, **fields}
-    return steady_heartbeat(h.machine, Request(**request), client, host, h.now)
+    found = steady_heartbeat(h.machine, Request(**request), client, host, h.now)
+    return None if found is None else found.answer
 
 
 def test_it_is_the_answer_of_the_operation(h: StreamsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
