@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
+from broker_cy.broker.broker import Broker
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.coordinator.classic import membership
@@ -17,7 +19,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 # The most frequent request beside Produce and Fetch: members of enumerations are slow to look up.
-_READ, _GROUP = Operation.READ, ResourceType.GROUP
+_READ, _GROUP, _NONE = Operation.READ, ResourceType.GROUP, ErrorCode.NONE
 
 
 @handler(ApiKey.HEARTBEAT, versions=(0, 4), requires="READ on the group")
@@ -36,7 +38,22 @@ def heartbeat(
     if runtime.is_writing:
         return _answered(runtime.run(membership.heartbeat, request))
     # Almost all of them: without an operation, a future and a task.
-    return messages.HeartbeatResponse(error_code=membership.heartbeat_code(runtime.machine, request, runtime.now()))
+    code = membership.heartbeat_code(runtime.machine, request, runtime.now())
+    if code is _NONE:
+        ctx.still_stands = partial(_is_fine_again, ctx.broker, request)
+    return messages.HeartbeatResponse(error_code=code)
+
+
+def _is_fine_again(broker: Broker, request: messages.HeartbeatRequest) -> bool:
+    """Whether the same heartbeat has no error again; if so, the session of the member is prolonged. With an authorizer,
+    the handler asks for the rights of the client.
+    """
+    if broker.authorization is not None:
+        return False
+    runtime = broker.groups.active_runtime(request.group_id)
+    if runtime is None or runtime.is_writing:
+        return False
+    return membership.heartbeat_code(runtime.machine, request, runtime.now()) is _NONE
 
 
 async def _answered(token: Future[messages.HeartbeatResponse]) -> messages.HeartbeatResponse:

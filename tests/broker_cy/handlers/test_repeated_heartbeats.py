@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from tests.broker_cy.coordinator_services.group_broker import GROUP, GroupBroker
 
 Request = messages.ConsumerGroupHeartbeatRequest
 Response = messages.ConsumerGroupHeartbeatResponse
+
+
+def context_of(broker: GroupBroker, key: ApiKey, version: int) -> RequestContext:
+    return RequestContext(broker.server.broker, key, version, "test", "127.0.0.1", "PLAINTEXT")
 
 
 class Rights:
@@ -58,7 +63,7 @@ async def steady(broker: GroupBroker) -> Callable[[], bool]:
     await broker.prepare("t")
     epoch = (await join(broker, "A")).member_epoch
     key = ApiKey.CONSUMER_GROUP_HEARTBEAT
-    context = RequestContext(broker.server.broker, key, 1, "test", "127.0.0.1", "PLAINTEXT")
+    context = context_of(broker, key, 1)
     answer = registrations()[key].function(context, Request(group_id=GROUP, member_id="A", member_epoch=epoch))
     assert isinstance(answer, Response)
     assert context.still_stands is not None
@@ -182,5 +187,40 @@ def test_the_rights_of_the_client_are_asked(tmp_path: Path, monkeypatch: pytest.
             # The handler, which answers now, reports the denied access.
             assert rights.seen == 1
             monkeypatch.undo()
+
+    run(check)
+
+
+def test_a_member_of_a_classic_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a consumer of a classic group does not join again, or keeps a session that it does not have."""
+
+    async def check() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            await broker.prepare("t")
+            joined = await broker.member()
+            fields = {"group_id": GROUP, "generation_id": joined.generation_id, "member_id": joined.member_id}
+            key = ApiKey.HEARTBEAT
+            context = context_of(broker, key, 4)
+            answer = registrations()[key].function(context, messages.HeartbeatRequest(**fields))
+            assert answer.error_code == ErrorCode.NONE
+            still_stands = context.still_stands
+            assert still_stands is not None
+            assert still_stands()
+            refused = context_of(broker, key, 4)
+            registrations()[key].function(refused, messages.HeartbeatRequest(**{**fields, "generation_id": 9}))
+            assert refused.still_stands is None
+            with monkeypatch.context() as patch:
+                patch.setattr(broker.server.broker, "authorization", Rights())
+                assert not still_stands()
+            assert still_stands()
+            # Another member joins: the group prepares a rebalance.
+            other = asyncio.create_task(broker.member())
+            async with asyncio.timeout(30):
+                while still_stands():
+                    await asyncio.sleep(0)
+            left = messages.LeaveGroupRequest.MemberIdentity(member_id=joined.member_id)
+            await broker.call(messages.LeaveGroupRequest(group_id=GROUP, members=[left]), 5)
+            assert not still_stands()
+            await other
 
     run(check)
