@@ -38,10 +38,10 @@ def heartbeat(
     if runtime.is_writing:
         return _answered(runtime.run(membership.heartbeat, request))
     # Almost all of them: without an operation, a future and a task.
-    code = membership.heartbeat_code(runtime.machine, request, runtime.now())
-    if code is _NONE:
+    found = membership.heartbeat_code(runtime.machine, request, runtime.now())
+    if found is _NONE:
         ctx.still_stands = partial(_is_fine_again, ctx.broker, request)
-    return messages.HeartbeatResponse(error_code=code)
+    return messages.HeartbeatResponse(error_code=found)
 
 
 def _is_fine_again(broker: Broker, request: messages.HeartbeatRequest) -> bool:

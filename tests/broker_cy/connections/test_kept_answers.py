@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -142,23 +143,21 @@ def test_a_repeated_request_waits_for_its_turn(core: Harness) -> None:
     assert core.asked == 1
 
 
-class Unlimited:
+def unlimited() -> Any:
     """Quotas of which none applies to the client."""
-
-    def account(self, principal: str, client_id: bytes) -> None:
-        return None
+    return SimpleNamespace(account=lambda principal, client_id: None)
 
 
 def test_nothing_is_kept_or_repeated_while_quotas_are_set(core: Harness) -> None:
     """If this fails, a client beyond its quota is never told to wait, or always."""
     client = core.client()
-    core.on_loop(lambda: core.core.meter(Unlimited(), 1))
+    core.on_loop(lambda: core.core.meter(unlimited(), 1))
     beat(client)
     core.on_loop(lambda: core.core.meter(None, 2))
     # The answer that was made under quotas was not kept.
     beat(client)
     beat(client)
     assert (len(core.handled), core.asked) == (2, 1)
-    core.on_loop(lambda: core.core.meter(Unlimited(), 3))
+    core.on_loop(lambda: core.core.meter(unlimited(), 3))
     beat(client)
     assert (len(core.handled), core.asked) == (3, 1)

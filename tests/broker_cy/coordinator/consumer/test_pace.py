@@ -71,7 +71,7 @@ def test_a_member_asks_just_after_the_holder_has_learned() -> None:
     h.advance(200)
     # A learns, and has not given anything up.
     assert h.beat("a learns", "A", 2).heartbeat_interval_ms == USUAL_MS
-    intervals = []
+    intervals: list[int] = []
     for number in range(6):
         h.advance(RELEASE_MIN_MS if not intervals else intervals[-1])
         intervals.append(h.beat(f"b {number}", "B", 3).heartbeat_interval_ms)
