@@ -142,6 +142,8 @@ class LogManager:
         self.on_settled: Callable[[Log], None] = lambda log: None
         # Called for each log that is created, and for each that changes its data directory.
         self.on_placed: Callable[[str, int], None] = lambda topic, partition: None
+        # Called for each log that has moved, with the data directory that it has left.
+        self.on_relocated: Callable[[Log, str], None] = lambda log, root: None
         # A segment takes two descriptors; half of the descriptors of the process are left for connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
@@ -379,6 +381,10 @@ class LogManager:
             return
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
+            root = os.path.dirname(path)
+            if not late and not self._same_boot[root] and not self.clean[root]:
+                # It was not recovered, and for the next start the power was not lost.
+                syncs.mark_failed(path)
         elif errno_of(error) == errno.EIO and not isinstance(error, ValueError):
             # The ends of the parts that the loader had to trust. After these, the end of the log may be truncated
             # once the rest is intact again.

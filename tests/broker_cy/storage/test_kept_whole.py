@@ -4,11 +4,12 @@ ones. Also, the files that are permanently removed together with truncated recor
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import log_truncation, snapshots
+from broker_cy.storage import log_loading, log_truncation, snapshots, written_points
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -16,7 +17,9 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.segment import OpenFiles
+from broker_cy.storage.settings import StorageSettings
 
+from .managing import TOPIC_ID, open_manager
 from .test_open_transactions import transactional
 
 CONFIG = LogConfig()
@@ -90,3 +93,35 @@ def test_producer_states_of_records_that_are_gone(tmp_path: Path, monkeypatch: p
     context = LoadContext(OpenFiles(), LogTotals(), False, 0, 1 << 40, True)
     load_log(str(path.parent), TOPIC, 0, CONFIG, 0, 0, context)
     assert [sorted(left) for left in synced] == [[4, COUNT]]
+
+
+def test_a_disk_that_was_full_at_the_start_after_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a coordinator's log that could not be recovered for lack of space stays offline for ever: the next
+    start takes its torn end, which the power loss left, for damage.
+    """
+    settings = StorageSettings(kept_whole=frozenset({TOPIC}))
+    manager = open_manager(tmp_path, settings=settings)
+    log = manager.create(TOPIC, 0, TOPIC_ID, CONFIG, 0)
+    for number in range(COUNT):
+        log.append(transactional(number, 1, number), 0)
+    manager.flusher.note_start()
+    manager.crash()
+    path = tmp_path / f"{TOPIC}-0" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    torn_bytes = len(content) // COUNT
+    content[-torn_bytes:] = bytes(torn_bytes)
+    path.write_bytes(content)
+    monkeypatch.setattr(written_points, "boot_id", lambda: b"another start")
+
+    def full(*_: object) -> Log:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_loading, "load_log", full)
+        manager = open_manager(tmp_path, settings=settings)
+    assert "No space left" in manager.offline[TOPIC, 0]
+    manager.stop()
+    manager = open_manager(tmp_path, settings=settings)
+    assert manager.offline == {}
+    assert manager.logs[TOPIC, 0].log_end_offset == COUNT - 1
+    manager.crash()
