@@ -199,7 +199,9 @@ class OffsetCheckpoints:
                     if log.written_point > log.recovery_point and not log.sync_failed:
                         offsets[key] = log.written_point
                 elif name == HIGH_WATERMARKS:
-                    offsets[key] = min(self.high_watermarks.get(key, log.written_end_offset), log.written_end_offset)
+                    # A log without an entry was opened a moment ago: the records at its end may not be committed.
+                    if key in self.high_watermarks:
+                        offsets[key] = min(self.high_watermarks[key], log.written_end_offset)
                 elif log.log_start_offset > 0:
                     # Even if the name of the first segment shows it: a power loss may bring back those before it.
                     offsets[key] = log.log_start_offset

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.storage import disk
-from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
+from broker_cy.storage.checkpoints import CLEANED_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, read_entries
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import InlineJobs
@@ -374,6 +374,22 @@ def test_no_index_is_read_after_a_move(disks: Disks) -> None:
         disk.set_read_watcher(None)
     assert read == []
     assert len(disks.log.segments) > 3
+
+
+def test_a_move_commits_nothing(disks: Disks) -> None:
+    """If this fails, a follower starts with a high watermark above the records that are committed, of any log on the
+    disk that a replica has moved to: it returns records that no leader has.
+    """
+    disks.append(6)
+    disks.manager.create("t", 1, TOPIC_ID, SMALL, 0)
+    assert os.path.dirname(disks.manager.logs["t", 1].directory) == disks.other
+    disks.manager.logs["t", 1].append(batch(0, 1, timestamp=1_000), 1_000)
+    disks.start()
+    disks.finish()
+    assert read_entries(f"{disks.other}/{HIGH_WATERMARKS}").offsets == {}
+    disks.manager.high_watermarks[KEY] = 4
+    disks.manager.flusher.write_checkpoints(HIGH_WATERMARKS)
+    assert read_entries(f"{disks.other}/{HIGH_WATERMARKS}").offsets == {KEY: 4}
 
 
 def test_log_that_is_always_written_to_is_swapped(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
