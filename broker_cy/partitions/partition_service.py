@@ -124,6 +124,7 @@ class PartitionService:
         self._configs.take_broker_settings()
         self._logs.on_opened = self._opened
         self._logs.on_settled = self._settled
+        self._logs.on_relocated = self._relocated
         self._logs.load(
             self._configs.log_config,
             now_ms,
@@ -272,6 +273,12 @@ class PartitionService:
             self._assign(partition, image)
             if self._on_late_role is not None:
                 self._on_late_role(log.topic, log.partition)
+
+    def _relocated(self, log: Log, root: str) -> None:
+        """A log has left the data directory `root`."""
+        partition = self._table.get(log.topic, log.partition)
+        if partition is not None and partition.log is log:
+            self._group.commit.moved(partition, root)
 
     def _new_in_sync(self) -> InSync:
         """For a partition that begins to lead; it sets min.insync.replicas."""

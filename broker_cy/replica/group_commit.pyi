@@ -2,6 +2,7 @@ from collections.abc import Mapping
 
 from broker_cy.metrics.histogram import Histogram
 from broker_cy.replica.flush_group import FlushGroup
+from broker_cy.replica.partition import Partition
 from broker_cy.storage.jobs import Jobs
 
 class GroupCommit:
@@ -15,4 +16,5 @@ class GroupCommit:
     @property
     def syncs(self) -> int: ...
     def __init__(self, group: FlushGroup, jobs: Mapping[str, Jobs], threads: int) -> None: ...
+    def moved(self, partition: Partition, root: str) -> None: ...
     def start(self) -> None: ...

@@ -49,6 +49,15 @@ cdef class GroupCommit:
         cdef Rounds rounds = self.rounds_of[0] if len(self.rounds_of) == 1 else self.disks[dirname(partition.log.directory)]
         rounds.due.append(partition)
 
+    def moved(self, FlushedPartition partition not None, root):
+        """The log of `partition` has left the data directory `root`. The records that wait for a round are synced in its new one, with
+        the names of the files there: a running round syncs the files that it has left."""
+        cdef Rounds rounds = self.rounds_of[0] if len(self.rounds_of) == 1 else self.disks[root]
+        if rounds.drop(partition):
+            partition.take(partition.replica.void_round())
+            self.add(partition)
+            self.start()
+
     def start(self):
         """Begin a round on each disk where none is running and a partition waits for one."""
         cdef Rounds rounds
@@ -63,7 +72,7 @@ cdef class Rounds:
     cdef object jobs                # storage.jobs.Jobs
     cdef int threads
     cdef list due                   # partitions of the next round
-    cdef list round                 # (Partition, SyncJob or None) of the running round
+    cdef list round                 # (Partition, SyncJob or None) of the running round; (None, None): it has left the disk
     cdef Py_ssize_t parts_left
     cdef readonly int64_t rounds
     cdef readonly int64_t syncs
@@ -95,6 +104,17 @@ cdef class Rounds:
             self.jobs.run(partial(sync_all, part), self.part_done)
         return 0
 
+    cdef bint drop(self, FlushedPartition partition) except *:
+        """Forget a partition. Returns whether it waits for the next round, or is in the running one."""
+        cdef bint is_here = partition in self.due
+        if is_here:
+            self.due.remove(partition)
+        for at, (each, _) in enumerate(self.round):
+            if each is partition:
+                self.round[at] = (None, None)
+                is_here = True
+        return is_here
+
     def part_done(self, _result, error):
         """Called when a job of the round is done; the last one completes the round."""
         cdef FlushedPartition partition
@@ -107,7 +127,7 @@ cdef class Rounds:
         if self.parts_left:
             return
         self.round_times.observe_ns(now_ns(&self.group.clock.source) - self.began_ns)
-        ended, self.round = self.round, []
+        ended, self.round = [each for each in self.round if each[0] is not None], []
         for partition, job in ended:
             leave(partition, job)
         for partition, _ in ended:

@@ -1,7 +1,7 @@
 """The state of one replica of a partition: the records that it holds, how far they may be read, and its role.
 
 A pure state machine: no log, clock, loop or socket. The code that writes and syncs reports progress to it (`stage`, `wrote`, `undo`,
-`begin_round`, `synced`, `lose`); each report returns one Output, and nothing else moves the high watermark.
+`begin_round`, `synced`, `void_round`, `lose`); each report returns one Output, and nothing else moves the high watermark.
 
 The leader of a partition with several replicas has an InSync (in_sync.py), which limits the high watermark to the records that the
 in-sync followers have fetched; metadata, fetches, answers to AlterPartition and time reach it through this class. A follower's high
@@ -102,6 +102,7 @@ cdef class Replica:
     cpdef Output undo(self, int error)
     cpdef Output begin_round(self)
     cpdef Output synced(self, int64_t synced_end)
+    cpdef Output void_round(self)
     cpdef Output lose(self, int error)
     cpdef int become(self, Role role, int32_t leader_epoch) except -1
     cpdef Output lead(self, object in_sync, object image, int64_t now_ms)

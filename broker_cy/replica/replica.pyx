@@ -114,6 +114,13 @@ cdef class Replica:
         self.round_from.offset = self.round_end = NONE
         return self.advance(False)
 
+    cpdef Output void_round(self):
+        """The running round syncs files that the log has left: what it was to sync waits for the next one."""
+        if self.round_from.offset != NONE:
+            self.next_from = self.round_from
+            self.round_from.offset = self.round_end = NONE
+        return self.advance(False)
+
     cpdef Output lose(self, int error):
         """A sync failed: the kernel may have dropped data that it should have written."""
         self.sync_lost = True

@@ -45,6 +45,7 @@ class Managed(Protocol):
     removal: Removal
     truncations: Truncations
     on_placed: Callable[[str, int], None]
+    on_relocated: Callable[[Log, str], None]
 
 
 class LogMoves:
@@ -100,6 +101,7 @@ class LogMoves:
         manager, root, path = self._manager, os.path.dirname(log.directory), log.directory
         manager.placement.remove(os.path.dirname(old_path))
         manager.placement.add(root)
+        manager.on_relocated(log, os.path.dirname(old_path))
         manager.flusher.start([log])
         if manager.cleaner is not None:
             manager.cleaner.write_checkpoint()

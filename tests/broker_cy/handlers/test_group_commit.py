@@ -1,6 +1,8 @@
 """flush.messages: records are on disk before they are acknowledged or read, and other clients do not wait for that."""
 
 import errno
+import os
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from broker_cy.storage import disk, log_flush
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.moves.log_relocation import relocate
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -162,6 +165,47 @@ def test_a_slow_disk_delays_no_other_one(broker: Broker, tmp_path: Path) -> None
     broker.on_loop(lambda: jobs["slow"].held.pop()())
     assert result(waiting) == (0, 0)
     assert (commit.rounds, commit.round_times.snapshot().count) == (3, 3)
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_a_log_that_moves_during_a_round_is_synced_at_its_goal(broker: Broker, tmp_path: Path, sent: int) -> None:
+    """If this fails, a record is acknowledged as synced while the disk that its replica has moved to does not have it,
+    or not the name of its directory: a power loss takes it.
+    """
+    jobs = {str(tmp_path / name): HeldJobs() for name in ("old", "new")}
+    old, new = jobs
+    for root in jobs:
+        os.mkdir(root)
+    broker.topic("moving", 1, LogConfig(flush_messages=1), root=old)
+    commit = GroupCommit(broker.core, jobs, 4)
+    broker.on_loop(lambda: setattr(broker.core, "commit", commit))
+    clients = [broker.client() for _ in range(sent)]
+    partition = broker.partition("moving")
+    for written, client in enumerate(clients, 1):
+        send(client, "moving")
+        broker.wait_until(lambda written=written: partition.log.written_end_offset == written)  # type: ignore[misc]
+    broker.wait_until(lambda: len(jobs[old].held) == 1)
+
+    def move() -> None:
+        shutil.copytree(f"{old}/moving-0", f"{new}/moving-0")
+        relocate(partition.log, f"{new}/moving-0", 0)
+        commit.moved(partition, old)
+
+    broker.on_loop(move)
+    # The old disk may hang.
+    assert [len(each.held) for each in jobs.values()] == [1, 1]
+    broker.on_loop(lambda: jobs[old].held.pop()())
+    assert partition.high_watermark == 0
+    assert all(nothing_came(client) for client in clients)
+    broker.on_loop(lambda: jobs[new].held.pop()())
+    assert sorted(result(client) for client in clients) == [(0, offset) for offset in range(sent)]
+    assert partition.log.synced_end_offset == sent
+    assert not partition.log.syncs.names_are_due
+    assert [each.held for each in jobs.values()] == [[], []]
+    send(clients[0], "moving")
+    broker.wait_until(lambda: len(jobs[new].held) == 1)
+    broker.on_loop(lambda: jobs[new].held.pop()())
+    assert result(clients[0]) == (0, sent)
 
 
 def test_other_topics_do_not_wait(broker: Broker) -> None:
