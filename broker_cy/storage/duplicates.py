@@ -36,6 +36,9 @@ def superfluous(
     found: list[str] = []
     for key, places in _of_several(listings).items():
         expected = topic_id_of(*key) if topic_id_of is not None else None
+        if topic_id_of is not None and expected is None:
+            # This broker has no such partition: all are strays.
+            continue
         # Those of another topic are strays anyway.
         own = {path: each for path, each in places.items() if expected is None or _may_be_of(path, expected)}
         if len(own) < 2:

@@ -30,7 +30,7 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def start(
-    paths: tuple[Path, Path], number: int | None, topic_id: UUID = TOPIC_ID, *, replicated: bool = False
+    paths: tuple[Path, Path], number: int | None, topic_id: UUID | None = TOPIC_ID, *, replicated: bool = False
 ) -> Manager:
     """The metadata name the directory `number`, or one that does not exist."""
     manager = open_manager(*paths, load=False)
@@ -86,6 +86,18 @@ def test_a_copy_of_another_topic_decides_nothing(paths: tuple[Path, Path]) -> No
     assert manager.logs["t", 0].directory == str(paths[1] / "t-0")
     manager.crash()
     assert [each.name for each in paths[0].glob("t-0")] == []
+
+
+def test_copies_of_a_deleted_topic_decide_nothing(paths: tuple[Path, Path]) -> None:
+    """If this fails, a broker does not start: a topic was deleted while one of its disks was offline, created again on
+    the other one, and deleted while the broker was down.
+    """
+    text = (paths[1] / "t-0/partition.metadata").read_text()
+    (paths[1] / "t-0/partition.metadata").write_text(text.replace(text.split()[-1], to_text(UUID(int=99))))
+    manager = start(paths, None, None, replicated=True)
+    assert (manager.logs, manager.offline) == ({}, {})
+    manager.crash()
+    assert [[each.name[-6:] for each in path.glob("t-0*")] for path in paths] == [["-stray"], ["-stray"]]
 
 
 def test_a_copy_that_cannot_be_renamed_ends_the_start(
