@@ -43,8 +43,9 @@ _UNKNOWN: Final = frozenset({uuids.UNASSIGNED_DIRECTORY, uuids.MIGRATING_DIRECTO
 class DirectoryReports:
     """`apply` looks at each change of the metadata, until `stop`.
 
-    `directory_ids` are those of the data directories of this broker. `place_of(topic, index)` is the id of the one that
-    has the log of a partition, None if no log is known.
+    `directory_ids` are those of the data directories of this broker that are online; `has_several`: the broker has
+    several, online or not. `place_of(topic, index)` is the id of the one that has the log of a partition, None if no
+    log is known.
     """
 
     def __init__(
@@ -56,9 +57,12 @@ class DirectoryReports:
         loop: asyncio.AbstractEventLoop,
         image: Callable[[], MetadataImage],
         epoch: Callable[[], int],
+        *,
+        has_several: bool,
     ) -> None:
         self._node_id = node_id
         self._directory_ids = frozenset(directory_ids)
+        self._has_several = has_several
         self._place_of = place_of
         self._controller = controller
         self._loop = loop
@@ -112,8 +116,9 @@ class DirectoryReports:
         if place is None or place == recorded:
             return None
         if recorded in _UNKNOWN:
-            # The replica counts as online. With one directory, the controller knows where it is.
-            return place if len(self._directory_ids) > 1 else None
+            # The replica counts as online. With one directory, the controller knows where it is. If the others are
+            # offline, they may have an older log, and a start with these has to know the newer one.
+            return place if self._has_several else None
         if recorded in self._directory_ids:
             return place
         # The recorded directory is gone. A set without a leader may be from before that.

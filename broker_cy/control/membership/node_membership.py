@@ -98,6 +98,7 @@ class NodeMembership:
             self._loop,
             lambda: node.image,
             lambda: self.epoch,
+            has_several=len(config.log_dirs) > 1,
         )
         node.subscribe(self._directory_reports.apply)
         self._failed_directories = FailedDirectories(

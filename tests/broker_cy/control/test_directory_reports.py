@@ -52,8 +52,14 @@ class Setting:
     """A broker with these directories, whose logs are at `places`, and partitions with these images."""
 
     def __init__(
-        self, parts: dict[int, PartitionImage], directory_ids: tuple[UUID, ...], places: dict[int, UUID]
+        self,
+        parts: dict[int, PartitionImage],
+        directory_ids: tuple[UUID, ...],
+        places: dict[int, UUID],
+        *,
+        offline: int = 0,
     ) -> None:
+        """`offline`: so many other directories."""
         self.image = MetadataImage()
         self.image.features.set(features.METADATA_VERSION, features.MV_LATEST)
         self.topic = TopicImage("t", TOPIC, parts)
@@ -69,6 +75,7 @@ class Setting:
             asyncio.get_running_loop(),
             lambda: self.image,
             lambda: self.epoch,
+            has_several=len(directory_ids) + offline > 1,
         )
 
     def apply(self, before: TopicImage | None = None) -> None:
@@ -138,6 +145,20 @@ def test_places_on_several_disks_are_reported() -> None:
         setting.reports.placed("t", 6)
         setting.reports.placed("unknown", 6)
         assert (await setting.reported())[2:] == [{SECOND: [6]}]
+
+    run(work)
+
+
+def test_the_place_on_the_only_disk_that_is_online_is_reported() -> None:
+    """If this fails, a broker does not start once its other disk is back: both have a log of the partition, and the
+    metadata name neither.
+    """
+
+    async def work() -> None:
+        parts = {0: partition((ME, OTHER), OTHER, uuids.UNASSIGNED_DIRECTORY), 1: partition((OTHER,), OTHER, SECOND)}
+        setting = Setting(parts, (OWN,), dict.fromkeys(parts, OWN), offline=1)
+        setting.apply()
+        assert await setting.reported() == [{OWN: [0]}, {OWN: [0]}]
 
     run(work)
 
