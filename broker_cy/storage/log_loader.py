@@ -85,7 +85,8 @@ def load_log(
     first segment begins after `first_base_max`, the start of the log is lost: the log begins again, empty, at that
     offset (log_loading.py). Raises CorruptSegment and StorageError if the partition cannot be served, OSError.
     """
-    if syncs.has_failed(directory):
+    had_failed = syncs.has_failed(directory)
+    if had_failed:
         syncs.write_again(directory, recovery_point)
         # Pages that were evicted from the page cache before are lost, as in a power loss.
         context = replace(context, clean=False, power_lost=True)
@@ -217,6 +218,8 @@ def load_log(
     if note is not None:
         logger.warning("removing a damage note: the log is intact now", extra=facts(path=directory))
         damage.remove(directory)
+    if had_failed:
+        syncs.forget_failed(directory)
     return log
 
 

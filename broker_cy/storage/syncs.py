@@ -8,7 +8,8 @@ writing.
 
 The files appear intact as long as the pages stay in memory, to the next process, too. `FAILED_MARK` in the partition's
 directory makes the next start write them again (`write_again`), which makes the pages dirty: the sync that follows
-writes them to disk or fails.
+writes them to disk or fails. The mark is also that of a log that could not be recovered after a power loss, for lack of
+space: the next start finds that the machine has not restarted since.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def has_failed(directory: str) -> bool:
 
 
 def write_again(directory: str, recovery_point: int) -> None:
-    """Write all of a partition's files again, except segments that end at or before `recovery_point`, sync them and
-    remove FAILED_MARK. Blocks while it writes the bytes that no flush has synced, and the rest of one segment. Raises
-    OSError, and then leaves the mark.
+    """Write all of a partition's files again, except segments that end at or before `recovery_point`, and sync them.
+    Blocks while it writes the bytes that no flush has synced, and the rest of one segment. FAILED_MARK stays until
+    `forget_failed`, because the log has to be recovered as after a power loss. Raises OSError.
     """
     with os.scandir(directory) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
@@ -118,6 +119,10 @@ def write_again(directory: str, recovery_point: int) -> None:
                 _write_again(f"{directory}/{name}")
     sync_directory(directory)
     sync_directory(os.path.dirname(directory))
+
+
+def forget_failed(directory: str) -> None:
+    """Remove FAILED_MARK: the log is recovered. Raises OSError."""
     os.unlink(f"{directory}/{FAILED_MARK}")
 
 
