@@ -1,0 +1,137 @@
+"""A parsed Protobuf schema: the seam of the schema types for .proto texts."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from broker_registry.schema_types.base import Difference, InvalidSchema, Kind, ParsedSchema
+from broker_registry.schema_types.protobuf import ast, bundled, diff, normalize
+from broker_registry.schema_types.protobuf.indexes import indexes_of, message_at, read_indexes, write_indexes
+from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
+from broker_registry.schema_types.protobuf.printer import print_file
+from broker_registry.schema_types.protobuf.records import Records, check_readable
+from broker_registry.schema_types.protobuf.types import Types, collect, within
+
+SIZE_FACTOR = 12
+"""Bytes of memory for each character of a text, measured: its elements take about nine, its types three."""
+
+
+class ParsedProtobuf(ParsedSchema):
+    """`others` has the files that the schema refers to, by the paths that imports name. Types and classes of messages
+    are made when they are first used.
+    """
+
+    kind: ClassVar[Kind] = Kind.PROTOBUF
+
+    def __init__(self, file: ast.File, others: Mapping[str, ast.File], text: str) -> None:
+        """`text` is the one that `at` of the elements counts tokens of. Raises InvalidSchema."""
+        self.file = file
+        self.canonical = print_file(file)
+        self.size_bytes = SIZE_FACTOR * (len(text) + len(self.canonical))
+        self._others = others
+        self._text = text
+        self._types: Types | None = None
+        self._records: Records | None = None
+        effective = self._effective
+        first = next(iter((*effective.messages, *effective.types)), None)
+        self.name = None if first is None else within(effective.package or "", first.name)
+
+    @property
+    def _effective(self) -> ast.File:
+        """The file whose messages the records have: an otherwise empty file with one public import stands for it."""
+        file = self.file
+        if file.types or file.imports or file.services or file.extends or len(file.public_imports) != 1:
+            return file
+        path = file.public_imports[0]
+        imported = self._others.get(path) or bundled.files().get(path)
+        return imported if imported is not None and imported.types else file
+
+    @property
+    def types(self) -> Types:
+        if self._types is None:
+            self._types = collect(self.file, self._others.values(), bundled.types_without(self._others))
+        return self._types
+
+    @property
+    def records(self) -> Records:
+        """Raises InvalidSchema if the library does not accept the schema."""
+        if self._records is None:
+            self._records = Records(self.file, self._others, self.types)
+        return self._records
+
+    def check_records(self) -> None:
+        """Raise InvalidSchema if the library does not accept the schema, so that it reads no records."""
+        _ = self.records
+
+    # Texts
+
+    def normalized(self) -> ParsedProtobuf:
+        return ParsedProtobuf(normalize.normalized(self.file, self.types, self._text), self._others, self._text)
+
+    def formatted(self, format_name: str) -> str:
+        if format_name == "ignore_extensions":
+            return print_file(normalize.without_extensions(self.file))
+        if format_name == "serialized":
+            paths = (*bundled.files(), *self._others)
+            descriptor = Linker(self.types, has_groups=False).file(self.file, FILE_NAME, paths)
+            return base64.b64encode(descriptor.SerializeToString()).decode()
+        return self.canonical
+
+    def is_equivalent(self, other: ParsedSchema) -> bool:
+        return isinstance(other, ParsedProtobuf) and self.canonical == other.canonical
+
+    # Compatibility
+
+    def differences(self, writer: ParsedSchema) -> Sequence[Difference]:
+        if not isinstance(writer, ParsedProtobuf):
+            raise TypeError("the schemas have different types")
+        return diff.compare(writer.file, writer.types, self.file, self.types)
+
+    def has_top_level_field(self, name: str) -> bool:
+        """As in Confluent's registry, of any message that is not nested, and without fields of oneofs."""
+        return any(field.name == name for message in self._effective.messages for field in message.fields)
+
+    # Records
+
+    def message_name(self, indexes: Sequence[int]) -> str:
+        """Return the full name of a message. Raises ValueError if there is none with these indexes."""
+        return within(self._effective.package or "", message_at(self._effective, indexes))
+
+    def decode(self, payload: bytes) -> Any:
+        indexes, at = read_indexes(payload)
+        return self._records_or_error().value_of(
+            self._records_or_error().read(self.message_name(indexes), payload[at:])
+        )
+
+    def encode(self, value: Any) -> bytes:
+        return self.encode_message(value, None)
+
+    def encode_message(self, value: Any, name: str | None) -> bytes:
+        """Return the payload of a value of the message `name`, with or without the package; None: of the first one."""
+        package = self._effective.package
+        local = message_at(self._effective, (0,)) if name is None else name
+        if package and local.startswith(f"{package}."):
+            local = local[len(package) + 1 :]
+        indexes = indexes_of(self._effective, local)
+        return write_indexes(indexes) + self._records_or_error().written(within(package or "", local), value)
+
+    def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
+        if not isinstance(writer, ParsedProtobuf):
+            raise ValueError("the schemas have different types")
+        indexes, at = read_indexes(payload)
+        name = writer.message_name(indexes)
+        records = self._records_or_error()
+        if not records.has(name):
+            # A change of the package alone keeps the bytes readable.
+            name = within(self._effective.package or "", message_at(writer._effective, indexes))
+        message = records.read(name, payload[at:])
+        check_readable(message)
+        return records.value_of(message)
+
+    def _records_or_error(self) -> Records:
+        try:
+            return self.records
+        except InvalidSchema as error:
+            raise ValueError(str(error)) from error

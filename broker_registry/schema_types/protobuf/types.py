@@ -1,0 +1,120 @@
+"""Types and extension fields of a file and of the files that it refers to, by their full names, and names in a scope.
+
+As in Confluent's registry, a name may be of any file that the schema refers to, imported or not, or of a bundled one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from broker_registry.schema_types.protobuf import ast
+from broker_registry.schema_types.protobuf.options import by_name
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """A type. `is_local`: it is of the schema's own file. `map_type` is `map<K, V>` for the entry type of a map, as
+    descriptors have it.
+    """
+
+    package: str
+    element: ast.Type
+    is_local: bool
+    map_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """Types and extension fields by full name, without a leading dot; `package` is that of the schema's own file."""
+
+    package: str
+    types: Mapping[str, TypeInfo]
+    extensions: Mapping[str, ast.Field]
+
+    def resolve(self, name: str, scope: str) -> str | None:
+        """Return the full name of a type that a scope names; None if there is no such type."""
+        return resolve(self.types, name, scope)
+
+    def find(self, name: str, scope: str) -> TypeInfo | None:
+        full_name = resolve(self.types, name, scope)
+        return None if full_name is None else self.types[full_name]
+
+
+def resolve(table: Mapping[str, _Found], name: str, scope: str) -> str | None:
+    """Return the full name that a name has in a scope: that of the innermost scope that has it. A scope is the package
+    with the names of messages, separated by dots.
+    """
+    if name.startswith("."):
+        return name[1:] if name[1:] in table else None
+    while scope:
+        full_name = f"{scope}.{name}"
+        if full_name in table:
+            return full_name
+        scope = scope.rpartition(".")[0]
+    return name if name in table else None
+
+
+def within(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def collect(file: ast.File, others: Iterable[ast.File], known: Types, is_local: bool = True) -> Types:
+    """Return the types of a file, of the files that it refers to, and of `known`, the bundled ones. Those of the file
+    hide others of the same name.
+    """
+    types: dict[str, TypeInfo] = dict(known.types)
+    extensions: dict[str, ast.Field] = dict(known.extensions)
+    for other in others:
+        _add_file(other, False, types, extensions)
+    _add_file(file, is_local, types, extensions)
+    return Types(file.package or "", types, extensions)
+
+
+EMPTY: Final = Types("", {}, {})
+
+
+def _add_file(file: ast.File, is_local: bool, types: dict[str, TypeInfo], extensions: dict[str, ast.Field]) -> None:
+    package = file.package or ""
+    _add_extensions(file.extends, package, extensions)
+    _add_types(file.types, package, package, is_local, types, extensions)
+
+
+def _add_types(
+    elements: Iterable[ast.Type],
+    scope: str,
+    package: str,
+    is_local: bool,
+    types: dict[str, TypeInfo],
+    extensions: dict[str, ast.Field],
+) -> None:
+    for element in elements:
+        full_name = within(scope, element.name)
+        if isinstance(element, ast.EnumType):
+            types[full_name] = TypeInfo(package, element, is_local, None)
+            continue
+        if element.extends:
+            _add_extensions(element.extends, full_name, extensions)
+        types[full_name] = TypeInfo(package, element, is_local, map_type_of(element) if element.options else None)
+        if element.types:
+            _add_types(element.types, full_name, package, is_local, types, extensions)
+
+
+def _add_extensions(extends: Iterable[ast.Extend], scope: str, extensions: dict[str, ast.Field]) -> None:
+    for extend in extends:
+        for field in extend.fields:
+            extensions[within(scope, field.name)] = field
+
+
+def map_type_of(message: ast.Message) -> str | None:
+    """Return `map<K, V>` for a message with the option map_entry."""
+    option = by_name(message.options).get("map_entry")
+    if option is None or str(option.value).lower() != "true":
+        return None
+    by_field = {each.name: each for each in message.fields}
+    if "key" not in by_field or "value" not in by_field:
+        return None
+    return f"map<{by_field['key'].type}, {by_field['value'].type}>"
