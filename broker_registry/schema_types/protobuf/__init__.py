@@ -28,7 +28,8 @@ def parse(text: str, references: Sequence[Resolved], settings: ParseSettings) ->
     """Return the schema of a .proto text, or of a FileDescriptorProto in base64. Raises InvalidSchema with line and
     column of a text.
 
-    A new schema has only names that exist, and nothing that protoc refuses. Stored ones are read as they are.
+    `validates`: all names of types exist, and the canonical text is read again as the same schema. `is_new` and
+    `is_strict`: the schema has nothing that protoc refuses.
     """
     file = _read(text)
     others = {}
@@ -38,16 +39,18 @@ def parse(text: str, references: Sequence[Resolved], settings: ParseSettings) ->
         except InvalidSchema as error:
             raise InvalidSchema(f"reference {each.name}: {error}") from error
     schema = ParsedProtobuf(file, others, text)
-    if settings.is_new:
-        # Confluent's registry, too, normalizes each new schema, which finds names without a type.
-        normalized = schema.normalized()
+    is_validated = settings.validates or settings.is_new
+    # Confluent's registry, too, normalizes each schema that it validates, which finds names without a type.
+    normalized = schema.normalized() if is_validated or settings.normalizes else schema
+    if settings.is_new or settings.is_strict:
         check(schema, text)
+    if is_validated:
         _check_stored(schema.canonical)
-        if not settings.normalizes:
-            return schema
+    if not settings.normalizes:
+        return schema
+    if is_validated:
         _file_of_stored(normalized.canonical)
-        return normalized
-    return schema.normalized() if settings.normalizes else schema
+    return normalized
 
 
 def _check_stored(canonical: str) -> None:

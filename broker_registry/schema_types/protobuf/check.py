@@ -6,7 +6,9 @@ Confluent's registry makes them only with `schema.validate.fields`; records of a
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final, NoReturn
 
 from broker_registry.schema_types.base import InvalidSchema
@@ -168,30 +170,36 @@ class _Checker:
 
 
 class _Reserved:
-    """Names and numbers that members of a type may not have."""
+    """Names and numbers that members of a type may not have. A type may have as many as the text is long."""
 
     def __init__(self, reserved: Iterable[ast.Reserved], extensions: Iterable[ast.Extensions]) -> None:
-        self._names: set[str] = set()
-        self._ranges: list[tuple[int, int, str]] = []
-        for statement in reserved:
-            self._add(statement.values, "reserved")
-        for ranges in extensions:
-            self._add(ranges.values, "for extensions")
-
-    def _add(self, values: Iterable[str | int | ast.Range], word: str) -> None:
-        for value in values:
-            if isinstance(value, str):
-                self._names.add(value)
-            elif isinstance(value, ast.Range):
-                self._ranges.append((value.first, value.last, word))
-            else:
-                self._ranges.append((value, value, word))
+        values = [value for statement in reserved for value in statement.values]
+        self._names = {each for each in values if isinstance(each, str)}
+        self._reserved = _Numbers(values)
+        self._extensions = _Numbers([value for statement in extensions for value in statement.values])
 
     def contains(self, name: str, tag: int) -> str | None:
         """Describe the reserved name or number that a member uses."""
         if name in self._names:
             return f"the name {name}, which is reserved"
-        for first, last, word in self._ranges:
-            if first <= tag <= last:
-                return f"the number {tag}, which is {word}"
-        return None
+        if tag in self._reserved:
+            return f"the number {tag}, which is reserved"
+        return f"the number {tag}, which is for extensions" if tag in self._extensions else None
+
+
+class _Numbers:
+    """Numbers and ranges, in any order and with any overlap."""
+
+    def __init__(self, values: Iterable[str | int | ast.Range]) -> None:
+        ranges = sorted(
+            (each.first, each.last) if isinstance(each, ast.Range) else (each, each)
+            for each in values
+            if not isinstance(each, str)
+        )
+        self._firsts = [first for first, _ in ranges]
+        # The largest last number of the ranges up to each one.
+        self._lasts = list(accumulate((last for _, last in ranges), max))
+
+    def __contains__(self, tag: int) -> bool:
+        index = bisect_right(self._firsts, tag)
+        return index > 0 and self._lasts[index - 1] >= tag

@@ -4,6 +4,7 @@ options that set parts of one value is Confluent's.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 from broker_registry.schema_types.protobuf.ast import PRIMITIVES, Option, OptionKind, OptionValue, Primitive
@@ -11,6 +12,8 @@ from broker_registry.schema_types.protobuf.cursor import Cursor
 
 VALUES_DEEP_MAX: Final = 32
 """How deep maps and lists may be nested in a value; readers recurse."""
+OPTIONS_MAX: Final = 1_000
+"""The most options of one element. Those of one name are merged, which costs the square of their number."""
 _BOOLEANS: Final = frozenset(("true", "false"))
 
 
@@ -21,10 +24,16 @@ def read_options(cursor: Cursor) -> list[Option]:
     options = []
     while True:
         options.append(read_option(cursor, "=", 1))
+        check_count(cursor, options)
         if cursor.accept("]"):
             return options
         if not cursor.accept(","):
             cursor.fail(f"expected ',' or ']', found {cursor.found()}")
+
+
+def check_count(cursor: Cursor, options: list[Option]) -> None:
+    if len(options) > OPTIONS_MAX:
+        cursor.fail(f"an element has more than {OPTIONS_MAX} options")
 
 
 def read_option(cursor: Cursor, separator: str, depth: int) -> Option:
@@ -92,6 +101,7 @@ def _map(cursor: Cursor, depth: int) -> dict[str, OptionValue]:
     """Read `{name: value, ...}`. A name that occurs again makes a list of its values."""
     cursor.require("{")
     result: dict[str, OptionValue] = {}
+    repeated: dict[str, list[OptionValue]] = {}
     while not cursor.accept("}"):
         option = read_option(cursor, ":", depth + 1)
         value = _in_container(option.kind, option.value)
@@ -100,10 +110,14 @@ def _map(cursor: Cursor, depth: int) -> dict[str, OptionValue]:
             nested = previous if isinstance(previous, dict) else {}
             nested[value.name] = value.value
             result[option.name] = nested
+            repeated.pop(option.name, None)
         elif previous is None:
             result[option.name] = value
         else:
-            result[option.name] = [*_values(previous), *_values(value)]
+            if option.name not in repeated:
+                repeated[option.name] = list(_values(previous))
+            repeated[option.name].extend(_values(value))
+            result[option.name] = repeated[option.name]
         if not cursor.accept(","):
             cursor.accept(";")
     return result
@@ -139,11 +153,21 @@ def _as_map(rest: Option) -> dict[str, OptionValue]:
 
 def joined(first: OptionValue, second: OptionValue) -> list[OptionValue]:
     """Return the values of a repeated field that two options set, each value once."""
-    result: list[OptionValue] = []
+    found: dict[Hashable, OptionValue] = {}
     for each in (*_values(first), *_values(second)):
-        if each not in result:
-            result.append(each)
-    return result
+        found.setdefault(_key(each), each)
+    return list(found.values())
+
+
+def _key(value: OptionValue) -> Hashable:
+    """Return what equal values have in common, also those that have no hash."""
+    if isinstance(value, dict):
+        return frozenset((name, _key(each)) for name, each in value.items())
+    if isinstance(value, list):
+        return tuple(map(_key, value))
+    if isinstance(value, Option):
+        return value.name, value.kind, value.parenthesized, _key(value.value)
+    return value
 
 
 def by_name(options: tuple[Option, ...]) -> dict[str, Option]:

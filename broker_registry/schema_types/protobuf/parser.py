@@ -9,7 +9,7 @@ from typing import Final
 from broker_registry.schema_types.protobuf import ast
 from broker_registry.schema_types.protobuf.cursor import NESTING_MAX, Cursor
 from broker_registry.schema_types.protobuf.lexer import END, position
-from broker_registry.schema_types.protobuf.options import read_option, read_options
+from broker_registry.schema_types.protobuf.options import check_count, read_option, read_options
 
 _LABELS: Final = frozenset(("required", "optional", "repeated"))
 
@@ -49,7 +49,7 @@ class Parser(Cursor):
             elif token == "extend":
                 extends.append(self.extend(at))
             elif token == "option":
-                options.append(self.option())
+                self.add_option(options)
             elif token == "package":
                 package = self.name()
                 self.require(";")
@@ -100,6 +100,10 @@ class Parser(Cursor):
                 self.fail(f"{each.name} is already defined in line {line}", each.at)
             seen[key] = each.at
 
+    def add_option(self, options: list[ast.Option]) -> None:
+        options.append(self.option())
+        check_count(self, options)
+
     def option(self) -> ast.Option:
         """Read `name = value;` behind the word option."""
         option = read_option(self, "=", 1)
@@ -133,7 +137,7 @@ class Parser(Cursor):
             elif token == "oneof":
                 oneofs.append(self.oneof(at_member))
             elif token == "option":
-                options.append(self.option())
+                self.add_option(options)
             elif token == "reserved":
                 reserved.append(self.reserved(at_member))
             elif token == "extensions":
@@ -222,7 +226,7 @@ class Parser(Cursor):
             if member_type == "group":
                 groups.append(self.group(None, at_member))
             elif member_type == "option":
-                options.append(self.option())
+                self.add_option(options)
             else:
                 fields.append(self.field(None, member_type, at_member))
         return ast.OneOf(name, tuple(fields), tuple(groups), tuple(options), at)
@@ -293,7 +297,7 @@ class Parser(Cursor):
                 continue
             token = self.word()
             if token == "option":
-                options.append(self.option())
+                self.add_option(options)
             elif token == "reserved":
                 reserved.append(self.reserved(at_value))
             else:
@@ -319,7 +323,7 @@ class Parser(Cursor):
             if token == "rpc":
                 rpcs.append(self.rpc(at_member))
             elif token == "option":
-                options.append(self.option())
+                self.add_option(options)
             elif token == "reserved":
                 self.reserved(at_member)
             else:
@@ -340,7 +344,7 @@ class Parser(Cursor):
                     continue
                 token = self.word()
                 if token == "option":
-                    options.append(self.option())
+                    self.add_option(options)
                 elif token == "reserved":
                     self.reserved(at_member)
                 else:

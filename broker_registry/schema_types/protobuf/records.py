@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, EncodeError, Message
@@ -18,7 +18,9 @@ from broker_registry.schema_types.protobuf import ast, bundled
 from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
 from broker_registry.schema_types.protobuf.types import Types
 
-_VARINT = 0
+IMPORTS_DEEP_MAX: Final = 200
+"""How long a chain of imports may be; each file is a call deeper."""
+_VARINT: Final = 0
 
 
 class Records:
@@ -36,9 +38,11 @@ class Records:
         self._add(FILE_NAME, file, [])
 
     def _add(self, path: str, file: ast.File, open_paths: list[str]) -> None:
-        """Add a file behind those that it imports. References have no circles, and thus bounded depth."""
+        """Add a file behind those that it imports."""
         if path in open_paths:
             raise InvalidSchema(f"the imports of {path} lead back to it")
+        if len(open_paths) > IMPORTS_DEEP_MAX:
+            raise InvalidSchema(f"imports follow each other more than {IMPORTS_DEEP_MAX} times")
         for imported in (*file.imports, *file.public_imports):
             if imported in self._added:
                 continue

@@ -10,7 +10,7 @@ import pytest
 from broker_registry.schema_types.base import TEXT_BYTES_MAX, InvalidSchema, ParseSettings
 from broker_registry.schema_types.protobuf import diff, lexer, parse
 from broker_registry.schema_types.protobuf.cursor import NESTING_MAX
-from broker_registry.schema_types.protobuf.options import VALUES_DEEP_MAX
+from broker_registry.schema_types.protobuf.options import OPTIONS_MAX, VALUES_DEEP_MAX
 from tests.broker_registry.schema_types.protobuf import corpus, malformed
 from tests.broker_registry.schema_types.protobuf.schemas import schema
 from tests.support.tiers import by_tier
@@ -156,6 +156,40 @@ def test_imports_in_a_circle_are_refused() -> None:
     text = 'syntax = "proto3"; import "one.proto"; message A { One one = 1; }'
     with pytest.raises(InvalidSchema, match=r"imports of .* lead back to it"):
         schema(text, one, two, settings=NEW)
+
+
+def test_a_long_chain_of_imports_is_refused() -> None:
+    chained = [(f"{index}", f'syntax = "proto3"; import "{index + 1}";') for index in range(1_500)]
+    with pytest.raises(InvalidSchema, match="imports follow each other"):
+        schema('syntax = "proto3"; import "0"; message A {}', *chained, settings=NEW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "option (a).b = 1; " * (OPTIONS_MAX + 1),
+        "message A { " + "option (a).b = 1; " * (OPTIONS_MAX + 1) + "}",
+        message("string a = 1 [" + ", ".join(["(a).b = 1"] * (OPTIONS_MAX + 1)) + "];"),
+    ],
+)
+def test_the_options_of_an_element_are_bounded(text: str) -> None:
+    """Merging a hundred thousand of one name would take minutes."""
+    with pytest.raises(InvalidSchema, match=f"more than {OPTIONS_MAX} options"):
+        parse(text, (), STORED)
+
+
+def test_many_values_ranges_and_fields_take_no_square_of_their_number() -> None:
+    """A test that took the square would run into its time limit."""
+    count = 30_000
+    values = "x: 1 " * count
+    listed = "y: [" + ", ".join(map(str, range(count))) + "]"
+    fields = " ".join(f"int32 f{index} = {index};" for index in range(20_000, 20_000 + count // 10))
+    ranges = ", ".join(f"{index} to {index + 1}" for index in range(100_000, 100_000 + 2 * count, 2))
+    text = (
+        f"option (a) = {{ {values} {listed} }}; option (a) = {{ {listed} }}; {message(f'{fields} reserved {ranges};')}"
+    )
+    text = text.replace('syntax = "proto3"; ', "")
+    assert parse(f'syntax = "proto3"; {text}', (), NEW).name == "A"
 
 
 @pytest.mark.parametrize("kind", ["int32", "string"])

@@ -60,6 +60,20 @@ def test_a_stored_schema_with_a_defect_is_still_read(body: str) -> None:
     assert proto3(body).canonical
 
 
+def test_a_lookup_resolves_names_and_accepts_stored_defects() -> None:
+    """A schema that was stored before these checks is found again; one with unknown types never was one."""
+    settings = ParseSettings(validates=True)
+    assert proto3("message A { int32 a = 1; int32 b = 1; }", settings=settings).name == "A"
+    with pytest.raises(InvalidSchema, match="Could not resolve type: B"):
+        proto3("message A { B b = 1; }", settings=settings)
+
+
+def test_strict_checks_do_not_depend_on_a_registration() -> None:
+    """The setting validateFields of a subject asks for them."""
+    with pytest.raises(InvalidSchema, match="field b has the number 1 of a"):
+        proto3("message A { int32 a = 1; int32 b = 1; }", settings=ParseSettings(is_strict=True))
+
+
 def test_a_group_has_its_own_numbers() -> None:
     text = "message A { optional group G = 1 { optional int32 a = 1; } optional int32 b = 2; }"
     assert schema(text, settings=NEW).name == "A"
