@@ -99,14 +99,7 @@ def files() -> Mapping[str, ast.File]:
 
 @cache
 def _all_types() -> types.Types:
-    return _types_of(files().values())
-
-
-def _types_of(values: Iterable[ast.File]) -> types.Types:
-    found = types.EMPTY
-    for each in values:
-        found = types.collect(each, (), found, is_local=False)
-    return found
+    return types.collect(files(), types.EMPTY)
 
 
 def types_without(replaced: Iterable[str]) -> types.Types:
@@ -114,4 +107,4 @@ def types_without(replaced: Iterable[str]) -> types.Types:
     hidden = files().keys() & set(replaced)
     if not hidden:
         return _all_types()
-    return _types_of(each for path, each in files().items() if path not in hidden)
+    return types.collect({path: each for path, each in files().items() if path not in hidden}, types.EMPTY)

@@ -16,7 +16,7 @@ from broker_registry.schema_types.protobuf import ast
 from broker_registry.schema_types.protobuf.lexer import position
 from broker_registry.schema_types.protobuf.options import by_name
 from broker_registry.schema_types.protobuf.schema import ParsedProtobuf
-from broker_registry.schema_types.protobuf.types import Types, within
+from broker_registry.schema_types.protobuf.types import TypeInfo, within
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _TYPE: Final = re.compile(r"\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
@@ -25,7 +25,7 @@ _RESERVED_FIRST, _RESERVED_LAST = 19_000, 19_999
 
 def check(schema: ParsedProtobuf, text: str) -> None:
     """Raise InvalidSchema for the first defect."""
-    checker = _Checker(schema.types, schema.file.syntax == "proto3", text)
+    checker = _Checker(schema, text)
     checker.file(schema.file)
     try:
         schema.check_records()
@@ -38,9 +38,10 @@ def check(schema: ParsedProtobuf, text: str) -> None:
 class _Checker:
     """`places` has the first token of each message, field and enum by its full name."""
 
-    def __init__(self, types: Types, is_proto3: bool, text: str) -> None:
-        self._types = types
-        self._is_proto3 = is_proto3
+    def __init__(self, schema: ParsedProtobuf, text: str) -> None:
+        self._types = schema.types
+        self._visible = schema.visible_paths()
+        self._is_proto3 = schema.file.syntax == "proto3"
         self._text = text
         self.places: dict[str, int] = {}
 
@@ -60,8 +61,7 @@ class _Checker:
             for rpc in service.rpcs:
                 self._name(rpc.name, within(scope, f"{service.name}.{rpc.name}"), rpc.at)
                 for name in (rpc.request, rpc.response):
-                    info = self._types.find(name, scope)
-                    if info is not None and isinstance(info.element, ast.EnumType):
+                    if not isinstance(self._type(name, scope, rpc.at).element, ast.Message):
                         self.fail(f"{name} is no message", rpc.at)
 
     def _name(self, name: str, full_name: str, at: int) -> None:
@@ -133,12 +133,18 @@ class _Checker:
             return
         if name.startswith("map<"):
             self.fail(f"field {field.name} is a map of maps", field.at)
-        if self._types.find(name, scope) is None:
-            self.fail(f"Could not resolve type: {name}", field.at)
+        self._type(name, scope, field.at)
+
+    def _type(self, name: str, scope: str, at: int) -> TypeInfo:
+        info = self._types.find(name, scope)
+        if info is None:
+            self.fail(f"Could not resolve type: {name}", at)
+        if info.path not in self._visible:
+            self.fail(f'"{name}" is not defined: import "{info.path}"', at)
+        return info
 
     def _extend(self, extend: ast.Extend, scope: str) -> None:
-        info = self._types.find(extend.name, scope)
-        if info is None or not isinstance(info.element, ast.Message):
+        if not isinstance(self._type(extend.name, scope, extend.at).element, ast.Message):
             self.fail(f"{extend.name} is no message", extend.at)
         for field in extend.fields:
             self._tag(field.tag, field.at)

@@ -12,7 +12,7 @@ from broker_registry.schema_types.protobuf.indexes import indexes_of, message_at
 from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
 from broker_registry.schema_types.protobuf.printer import print_file
 from broker_registry.schema_types.protobuf.records import Records, check_readable
-from broker_registry.schema_types.protobuf.types import Types, collect, within
+from broker_registry.schema_types.protobuf.types import OWN_PATH, Types, collect, within
 
 SIZE_FACTOR: Final = 7
 """Bytes of memory for each character of text and canonical text. 11 were measured for each of the text alone."""
@@ -51,7 +51,8 @@ class ParsedProtobuf(ParsedSchema):
     @property
     def types(self) -> Types:
         if self._types is None:
-            self._types = collect(self.file, self._others.values(), bundled.types_without(self._others))
+            known = bundled.types_without(self._others)
+            self._types = collect({**self._others, OWN_PATH: self.file}, known)
         return self._types
 
     @property
@@ -60,6 +61,18 @@ class ParsedProtobuf(ParsedSchema):
         if self._records is None:
             self._records = Records(self.file, self._others, self.types)
         return self._records
+
+    def visible_paths(self) -> set[str]:
+        """Return the paths whose types the file may use: its imports, and what they import publicly."""
+        found: set[str] = {OWN_PATH}
+        following = [*self.file.imports, *self.file.public_imports]
+        while following:
+            path = following.pop()
+            file = self._others.get(path) or bundled.files().get(path)
+            if path not in found and file is not None:
+                found.add(path)
+                following.extend(file.public_imports)
+        return found
 
     def check_records(self) -> None:
         """Raise InvalidSchema if the library does not accept the schema, so that it reads no records."""

@@ -13,18 +13,23 @@ from broker_registry.schema_types.protobuf import ast
 from broker_registry.schema_types.protobuf.options import by_name
 
 _Found = TypeVar("_Found")
+OWN_PATH: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """A type. `is_local`: it is of the schema's own file. `map_type` is `map<K, V>` for the entry type of a map, as
-    descriptors have it.
+    """A type. `path` is that of its file, OWN_PATH for the schema's own. `map_type` is `map<K, V>` for the entry type
+    of a map, as descriptors have it.
     """
 
     package: str
     element: ast.Type
-    is_local: bool
+    path: str
     map_type: str | None
+
+    @property
+    def is_local(self) -> bool:
+        return self.path == OWN_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,45 +67,41 @@ def within(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def collect(file: ast.File, others: Iterable[ast.File], known: Types, is_local: bool = True) -> Types:
-    """Return the types of a file, of the files that it refers to, and of `known`, the bundled ones. Those of the file
-    hide others of the same name.
+def collect(files: Mapping[str, ast.File], known: Types) -> Types:
+    """Return the types of files by their paths, of which the last is the schema's own, and of `known`, the bundled
+    ones. Later ones hide others of the same name.
     """
     types: dict[str, TypeInfo] = dict(known.types)
     extensions: dict[str, ast.Field] = dict(known.extensions)
-    for other in others:
-        _add_file(other, False, types, extensions)
-    _add_file(file, is_local, types, extensions)
-    return Types(file.package or "", types, extensions)
+    package = ""
+    for path, file in files.items():
+        package = file.package or ""
+        _add_extensions(file.extends, package, extensions)
+        _add_types(file.types, package, package, path, types, extensions)
+    return Types(package, types, extensions)
 
 
 EMPTY: Final = Types("", {}, {})
-
-
-def _add_file(file: ast.File, is_local: bool, types: dict[str, TypeInfo], extensions: dict[str, ast.Field]) -> None:
-    package = file.package or ""
-    _add_extensions(file.extends, package, extensions)
-    _add_types(file.types, package, package, is_local, types, extensions)
 
 
 def _add_types(
     elements: Iterable[ast.Type],
     scope: str,
     package: str,
-    is_local: bool,
+    path: str,
     types: dict[str, TypeInfo],
     extensions: dict[str, ast.Field],
 ) -> None:
     for element in elements:
         full_name = within(scope, element.name)
         if isinstance(element, ast.EnumType):
-            types[full_name] = TypeInfo(package, element, is_local, None)
+            types[full_name] = TypeInfo(package, element, path, None)
             continue
         if element.extends:
             _add_extensions(element.extends, full_name, extensions)
-        types[full_name] = TypeInfo(package, element, is_local, map_type_of(element) if element.options else None)
+        types[full_name] = TypeInfo(package, element, path, map_type_of(element) if element.options else None)
         if element.types:
-            _add_types(element.types, full_name, package, is_local, types, extensions)
+            _add_types(element.types, full_name, package, path, types, extensions)
 
 
 def _add_extensions(extends: Iterable[ast.Extend], scope: str, extensions: dict[str, ast.Field]) -> None:

@@ -97,6 +97,28 @@ def test_an_import_without_a_reference_is_an_error_only_if_it_is_used() -> None:
         proto3('import "other.proto"; message A { other.B b = 1; }', settings=NEW)
 
 
+@pytest.mark.parametrize(
+    "place", ["Date d = 1;", "map<string, Date> d = 1;", "reserved 1; extend Date { int32 d = 9; }"]
+)
+def test_a_type_of_a_file_that_is_not_imported_is_named_with_its_file(place: str) -> None:
+    """Confluent's registry finds it, but no compiler does."""
+    text = f"message A {{\n{place.replace('Date', 'google.type.Date')} }}"
+    with pytest.raises(
+        InvalidSchema, match=r'"google.type.Date" is not defined: import "google/type/date.proto" \(line 2'
+    ):
+        proto3(text, settings=NEW)
+    assert proto3(text, settings=ParseSettings(validates=True)).name == "A"
+
+
+def test_public_imports_are_followed_and_others_are_not() -> None:
+    base = ("base.proto", 'syntax = "proto3"; message B {}')
+    text = 'import "middle.proto"; message A { B b = 1; }'
+    public = ("middle.proto", 'syntax = "proto3"; import public "base.proto";')
+    assert proto3(text, base, public, settings=NEW).name == "A"
+    with pytest.raises(InvalidSchema, match=r'"B" is not defined: import "base\.proto"'):
+        proto3(text, base, (public[0], public[1].replace("public ", "")), settings=NEW)
+
+
 def test_a_broken_reference_is_named() -> None:
     with pytest.raises(InvalidSchema, match=r"reference other\.proto: .* line 1, column 9"):
         proto3("message A {}", ("other.proto", "message {}"), settings=NEW)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from broker_registry.schema_types.base import ParseSettings
@@ -9,9 +11,23 @@ from broker_registry.schema_types.protobuf.indexes import indexes_of, message_at
 from broker_registry.schema_types.protobuf.parser import parse_file
 from tests.broker_registry.schema_types.protobuf import corpus
 from tests.broker_registry.schema_types.protobuf.schemas import proto3, schema
+from tests.support.tiers import by_tier
 
 LIST, MAP = {"b": [{"x": "y"}]}, {"b": {"1": {"x": 1}}}
 ORDERS = schema(corpus.text_of("orders"))
+ORDER = {
+    "id": "7",
+    "customer": "Ada",
+    "lines": [{"sku": "x", "count": 2, "price": {"currencyCode": "EUR", "units": "3", "nanos": 0}, "unit": "GRAM"}],
+    "placedAt": "2026-11-29T20:00:00Z",
+    "status": "PAID",
+    "labels": {"a": "b"},
+    "linesBySku": {},
+    "note": "",
+    "discount": {"value": "AQ==", "precision": 3, "scale": 1},
+    "voucher": "free",
+}
+GROUPS = {"result": [{"url": "u", "counts": {"a": 1}}], "left": {"l": 5}, "empty": {}}
 
 
 @pytest.mark.parametrize(
@@ -48,19 +64,7 @@ def test_indexes_count_messages_and_not_enums() -> None:
 
 
 def test_a_record_is_written_and_read_again() -> None:
-    value = {
-        "id": "7",
-        "customer": "Ada",
-        "lines": [{"sku": "x", "count": 2, "price": {"currencyCode": "EUR", "units": "3", "nanos": 0}, "unit": "GRAM"}],
-        "placedAt": "2026-11-29T20:00:00Z",
-        "status": "PAID",
-        "labels": {"a": "b"},
-        "linesBySku": {},
-        "note": "",
-        "discount": {"value": "AQ==", "precision": 3, "scale": 1},
-        "voucher": "free",
-    }
-    assert ORDERS.decode(ORDERS.encode(value)) == value
+    assert ORDERS.decode(ORDERS.encode(ORDER)) == ORDER
 
 
 def test_fields_that_a_record_lacks_have_their_defaults() -> None:
@@ -94,11 +98,30 @@ def test_bytes_that_are_no_record_are_refused(payload: bytes) -> None:
         ORDERS.decode(payload)
 
 
+def test_any_bytes_are_a_record_or_a_value_error() -> None:
+    """Another exception would end the page of records, or a search in a topic."""
+    source = random.Random(13)
+    schemas = [schema(corpus.text_of(name)) for name in ("orders", "groups", "legacy", "nested", "wrapper")]
+    whole = [ORDERS.encode(ORDER), schemas[1].encode(GROUPS)]
+    count_read = 0
+    for _ in range(by_tier(500, 20_000)):
+        data = bytearray(source.choice(whole)) if source.random() < 0.7 else bytearray(source.randbytes(20))
+        for _ in range(source.randrange(4)):
+            data[source.randrange(len(data))] = source.randrange(256)
+        found = source.choice(schemas)
+        try:
+            found.decode(bytes(data))
+            count_read += 1
+            found.resolve(bytes(data), source.choice(schemas))
+        except ValueError:
+            pass
+    assert count_read
+
+
 def test_groups_are_read_and_written() -> None:
     """Confluent's descriptor lacks them; the records have them."""
     groups = schema(corpus.text_of("groups"))
-    value = {"result": [{"url": "u", "counts": {"a": 1}}], "left": {"l": 5}, "empty": {}}
-    assert groups.decode(groups.encode(value)) == value
+    assert groups.decode(groups.encode(GROUPS)) == GROUPS
     with pytest.raises(ValueError, match=r"lacks required fields: .*empty"):
         groups.decode(b"\0")
 
