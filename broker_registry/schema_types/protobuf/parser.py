@@ -1,5 +1,6 @@
 """Parse a .proto text into its elements, as Wire does, whose grammar Confluent's registry has: looser than protoc's in
-names, and without editions. `check` has what a grammar cannot express.
+names, and without editions. Unlike Wire, it accepts what follows a comment behind a field in the same line. `check` has
+what a grammar cannot express.
 """
 
 from __future__ import annotations

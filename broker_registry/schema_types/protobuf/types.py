@@ -68,8 +68,8 @@ def within(scope: str, name: str) -> str:
 
 
 def collect(files: Mapping[str, ast.File], known: Types) -> Types:
-    """Return the types of files by their paths, of which the last is the schema's own, and of `known`, the bundled
-    ones. Later ones hide others of the same name.
+    """Return the types of `known`, the bundled ones, and of files by their paths; the schema's own is the last one.
+    Later types hide others of the same name.
     """
     types: dict[str, TypeInfo] = dict(known.types)
     extensions: dict[str, ast.Field] = dict(known.extensions)
