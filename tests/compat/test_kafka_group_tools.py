@@ -21,6 +21,7 @@ from tests.support.broker import Target
 from tests.support.kafka_dump import dump_log_segments
 
 pytestmark = [pytest.mark.full, needs.kafka]
+SESSION_MS = 1_800_000
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
@@ -30,10 +31,14 @@ SETTINGS = {
     "group.share.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
-    # Members send nothing while the tools run.
-    "group.consumer.session.timeout.ms": "60000",
-    "group.share.session.timeout.ms": "60000",
-    "group.streams.session.timeout.ms": "60000",
+    # Members send nothing while the tools run, which may take minutes on a busy machine.
+    **{
+        f"group.{kind}.{limit}session.timeout.ms": str(SESSION_MS)
+        for kind in ("consumer", "share", "streams")
+        for limit in ("", "max.")
+    },
+    # The batches have timestamps of years ago.
+    "log.retention.ms": "-1",
 }
 TOPIC = "read"
 CONSUMERS, SHARERS, STREAMS = (
@@ -145,7 +150,7 @@ def make_groups(broker: Target) -> None:
             topics=[commit.OffsetCommitRequestTopic(name=topic, partitions=offsets)],
         )
         assert run.quietly(committed, 8).topics[0].partitions[0].error_code == 0
-        Member(run, "classics", "classic").join()
+        Member(run, "classics", "classic", session_ms=SESSION_MS, rebalance_ms=SESSION_MS).join()
     finally:
         run.close()
 
