@@ -16,6 +16,7 @@ from broker_cy.coordinator.consumer import downgrade, heartbeat, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.modern import commits
 from broker_cy.coordinator.offsets import OffsetsBefore, OffsetStore
+from broker_cy.coordinator.streams.member import HeldTasks
 from broker_cy.coordinator.written import WrittenOffsets
 from broker_cy.core.errors import ErrorCode
 from broker_cy.partitions import lost_logs
@@ -151,6 +152,11 @@ def older_transactions_win(patch: Patch) -> None:
         return right(self, producer_id, committed)
 
     patch.setattr(OffsetStore, "replay_marker", wrong)
+
+
+def missed_tasks_are_not_sent_again(patch: Patch) -> None:
+    """A streams member that missed the answer with its tasks never gets them, as in Kafka 4.3.1."""
+    patch.setattr(HeldTasks, "is_within", lambda self, reported: True)
 
 
 def expressions_end_without_an_epoch(patch: Patch) -> None:
@@ -350,6 +356,7 @@ DEFECTS: dict[Planter, str] = {
     ),
     warmups_are_not_sticky: "coordinator/assignors/test_streams_sticky.py::test_active_task_goes_to_its_warmup",
     classic_members_get_stale_assignments: "coordinator/consumer/test_conversion.py::test_the_last_consumer_leaves",
+    missed_tasks_are_not_sent_again: "coordinator/streams/test_heartbeat.py::test_a_lost_answer_can_be_asked_for_again",
     expressions_end_without_an_epoch: "coordinator/consumer/test_regex.py::test_an_expression_ends",
     expressions_of_replaced_members_stay: (
         "coordinator/consumer/test_regex.py::test_a_classic_member_takes_the_place_of_an_expression"

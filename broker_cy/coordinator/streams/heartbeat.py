@@ -102,12 +102,15 @@ def _heartbeat(
         member_epoch=updated.epoch,
         heartbeat_interval_ms=machine.streams_config(group.group_id).heartbeat_interval_ms,
     )
-    if is_join or updated.assigned != member.assigned:
+    is_given = is_join or updated.assigned != member.assigned
+    if is_given and updated.endpoint is not None:
+        group.endpoint_changed()
+    # A member that reports its tasks without some of these may have lost the answer that gave them. Kafka 4.3 does not
+    # send them again, and no thread processes them.
+    if is_given or (owned is not None and not updated.assigned.is_within(owned)):
         response.active_tasks = _ids(updated.assigned.active)
         response.standby_tasks = _ids(updated.assigned.standby)
         response.warmup_tasks = _ids(updated.assigned.warmup)
-        if updated.endpoint is not None:
-            group.endpoint_changed()
     response.endpoint_information_epoch = group.endpoint_epoch
     if request.endpoint_information_epoch != group.endpoint_epoch:
         response.partitions_by_user_endpoint = partitions_by_endpoint(group, machine.image)

@@ -66,6 +66,15 @@ class HeldTasks(NamedTuple):
             for partition in partitions
         )
 
+    def is_within(self, reported: TaskAssignment) -> bool:
+        """Whether each of these tasks is reported."""
+        return all(
+            partition in theirs.get(subtopology, ())
+            for own, theirs in zip(self, reported, strict=True)
+            for subtopology, partitions in own.items()
+            for partition in partitions
+        )
+
 
 NOTHING_HELD: Final = HeldTasks({}, {}, {})
 

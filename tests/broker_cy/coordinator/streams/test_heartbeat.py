@@ -146,12 +146,16 @@ def test_several_joins_share_one_assignment() -> None:
 
 
 def test_a_lost_answer_can_be_asked_for_again(h: StreamsHarness) -> None:
-    """If this fails, a member that misses one answer loses its tasks and its state."""
+    """If this fails, a member that misses one answer loses its tasks and its state, or never gets its tasks."""
     epoch = two_members(h)
     h.beat("b leaves", "B", -1)
     kept = {"0": list(h.streams().members["A"].assigned.active["0"])}
     assert h.beat("lost", "A", epoch, owned=kept).member_epoch == epoch + 1
     assert h.beat("again", "A", epoch, owned=kept).member_epoch == epoch + 1
+    assert h.active("lost") == h.active("again") == ALL
+    h.beat("once more", "A", epoch + 1, owned=kept)
+    assert h.active("once more") == ALL
+    assert h.beat("told", "A", epoch + 1, owned=ALL).active_tasks is None
     assert h.beat("blind", "A", epoch).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert h.beat("older", "A", epoch - 1, owned={}).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert h.beat("newer", "A", epoch + 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
