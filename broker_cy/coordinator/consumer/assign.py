@@ -11,7 +11,7 @@ from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex, topics_read
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.assigning import Assigning, Changed, begin, take
+from broker_cy.coordinator.modern.assigning import Changed, assign, is_under_way
 from broker_cy.coordinator.modern.target import (
     KnownTopic,
     Subscriber,
@@ -21,7 +21,7 @@ from broker_cy.coordinator.modern.target import (
     target_records,
 )
 from broker_cy.coordinator.step import GroupStep
-from broker_cy.core.step import Now, WorkFailed
+from broker_cy.core.step import Now
 
 
 class Inputs(NamedTuple):
@@ -40,7 +40,7 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
     """Assign the partitions for the epoch of the group, unless that is done, under way, or not due yet. Raises
     KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails at once.
     """
-    if group.assignment_epoch >= group.epoch or machine.has_work(group, assigned):
+    if group.assignment_epoch >= group.epoch or is_under_way(machine, group):
         return
     interval_ms = machine.consumer_config(group.group_id).assignment_interval_ms
     if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
@@ -56,11 +56,8 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
         group.is_homogeneous,
     )
     size = group.subscription_count + sum(topic.partitions for topic in topics.values())
-    if size > machine.settings.consumer.assigned_at_once_max:
-        begin(machine, step, group, compute, inputs, inputs.target, assigned)
-    else:
-        machine.append(step, [each.record for each in compute(inputs)])
-        _end(machine, step, group, group.epoch, now)
+    is_large = size > machine.settings.consumer.assigned_at_once_max
+    assign(machine, step, group, compute, inputs, records.target_epoch_record, now, is_large=is_large)
 
 
 def compute(inputs: Inputs) -> list[Changed]:
@@ -75,26 +72,3 @@ def compute(inputs: Inputs) -> list[Changed]:
         return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
 
     return target_records(CONSUMER_ASSIGNORS[inputs.assignor], spec, inputs.target, changed)
-
-
-def assigned(
-    machine: GroupTable,
-    step: GroupStep,
-    group_id: str,
-    number: int,
-    assigning: Assigning,
-    result: list[Changed] | WorkFailed,
-    now: Now,
-) -> None:
-    """Take the result of the background."""
-    machine.end_work(number, assigned)
-    group = machine.groups.get(group_id)
-    if isinstance(group, ConsumerGroup) and take(machine, step, group, number, assigning, result, assigned):
-        _end(machine, step, group, assigning.epoch, now)
-
-
-def _end(machine: GroupTable, step: GroupStep, group: ConsumerGroup, epoch: int, now: Now) -> None:
-    """All targets of the epoch are appended."""
-    machine.append(step, [records.target_epoch_record(group.group_id, epoch, now.wall_ms)])
-    if epoch == group.epoch:
-        group.journal.assigned(group, now)

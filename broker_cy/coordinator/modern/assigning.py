@@ -1,4 +1,5 @@
-"""The target assignment of a large consumer or streams group: computed in the background, and appended in parts.
+"""The target assignment of a consumer or streams group: at once, or for a large group computed in the background, and
+appended in parts.
 
 As in Kafka, a heartbeat of any member makes it. While a large group is being assigned, its members keep their epoch and
 what they have; they learn the result from their next heartbeats. Between two parts, members have their former targets:
@@ -8,12 +9,12 @@ new and old ones together may give a partition to two members.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.step import GroupStep, Record
-from broker_cy.core.step import WorkFailed
+from broker_cy.core.step import Now, WorkFailed
 
 R = TypeVar("R")
 
@@ -21,12 +22,23 @@ R = TypeVar("R")
 TARGETS_PER_TURN: Final = 250
 TARGET_BYTES_PER_TURN: Final = 16 << 10
 
+# The record of an assigned epoch, from the group id, the epoch and the wall clock (ms).
+EpochRecord = Callable[[str, int, int], Record]
+
 
 class Changed(NamedTuple):
     """The record of a member whose target changes."""
 
     member_id: str
     record: Record
+
+
+class Inputs(Protocol):
+    """All that the assignment of a group follows from, as values."""
+
+    @property
+    def target(self) -> Mapping[str, Any]:
+        """A copy of the targets that is not changed any more."""
 
 
 class Assigning(NamedTuple):
@@ -37,22 +49,59 @@ class Assigning(NamedTuple):
     epoch: int
     target: Mapping[str, Any]
     undoings: int
+    epoch_record: EpochRecord
 
 
-def begin(
+def assign(
     machine: GroupTable,
     step: GroupStep,
     group: EpochGroup[Any, Any],
     compute: Callable[..., Sequence[Changed]],
-    inputs: object,
-    target: Mapping[str, Any],
-    assigned: Callable[..., None],
+    inputs: Inputs,
+    epoch_record: EpochRecord,
+    now: Now,
+    *,
+    is_large: bool,
 ) -> None:
-    """Compute the assignment of the group's epoch in the background. Then the operation `assigned(machine, step,
-    group_id, number, assigning, result, now)` runs, which calls `take`. `target` is a copy of the targets that is not
-    changed any more.
+    """Assign the epoch of the group by `compute(inputs)`: at once, or for a large group in the background. Raises what
+    `compute` raises at once.
     """
-    machine.begin_work(step, group, compute, (inputs,), assigned, Assigning(group.epoch, target, machine.undoings))
+    if is_large:
+        about = Assigning(group.epoch, inputs.target, machine.undoings, epoch_record)
+        machine.begin_work(step, group, compute, (inputs,), assigned, about)
+    else:
+        machine.append(step, [each.record for each in compute(inputs)])
+        _end(machine, step, group, group.epoch, epoch_record, now)
+
+
+def is_under_way(machine: GroupTable, group: EpochGroup[Any, Any]) -> bool:
+    """Whether an assignment of the group is made in the background."""
+    return machine.has_work(group, assigned)
+
+
+def assigned(
+    machine: GroupTable,
+    step: GroupStep,
+    group_id: str,
+    number: int,
+    assigning: Assigning,
+    result: Sequence[Changed] | WorkFailed,
+    now: Now,
+) -> None:
+    """Take the result of the background."""
+    machine.end_work(number, assigned)
+    group = machine.groups.get(group_id)
+    if isinstance(group, EpochGroup) and take(machine, step, group, number, assigning, result):
+        _end(machine, step, group, assigning.epoch, assigning.epoch_record, now)
+
+
+def _end(
+    machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], epoch: int, epoch_record: EpochRecord, now: Now
+) -> None:
+    """All targets of the epoch are appended."""
+    machine.append(step, [epoch_record(group.group_id, epoch, now.wall_ms)])
+    if epoch == group.epoch:
+        group.journal.assigned(group, now)
 
 
 def take(
@@ -62,7 +111,6 @@ def take(
     number: int,
     assigning: Assigning,
     result: Sequence[Changed] | WorkFailed,
-    assigned: Callable[..., None],
 ) -> bool:
     """Append records of the result, and return whether they were the last ones. Members may have come and gone since,
     which is what the next epoch is for.

@@ -15,13 +15,13 @@ from broker_cy.coordinator.assignors.streams_spec import (
     TaskAssignment,
 )
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.assigning import Assigning, Changed, begin, take
+from broker_cy.coordinator.modern.assigning import Changed, assign, is_under_way
 from broker_cy.coordinator.modern.target import changed_targets, is_assignment_due
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import StreamsMember
-from broker_cy.core.step import Now, WorkFailed
+from broker_cy.core.step import Now
 
 STANDBY_REPLICAS = "num.standby.replicas"
 _UNDER_WAY = "Assignment delayed because it is being computed."
@@ -56,7 +56,7 @@ def update_target(machine: GroupTable, step: GroupStep, group: StreamsGroup, now
     interval_ms = machine.streams_config(group.group_id).assignment_interval_ms
     if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
         return "Assignment delayed due to the configured assignment interval."
-    if machine.has_work(group, assigned):
+    if is_under_way(machine, group):
         return _UNDER_WAY
     assert group.configured is not None
     inputs = Inputs(
@@ -67,12 +67,10 @@ def update_target(machine: GroupTable, step: GroupStep, group: StreamsGroup, now
         int(group.assignment_configs.get(STANDBY_REPLICAS, "0")),
     )
     tasks = sum(each.partitions for each in inputs.subtopologies.values())
-    if len(inputs.members) + tasks * (1 + inputs.standby_replicas) > machine.settings.streams.assigned_at_once_max:
-        begin(machine, step, group, compute, inputs, inputs.target, assigned)
-        return _UNDER_WAY
-    machine.append(step, [each.record for each in compute(inputs)])
-    _end(machine, step, group, group.epoch, now)
-    return None
+    size = len(inputs.members) + tasks * (1 + inputs.standby_replicas)
+    is_large = size > machine.settings.streams.assigned_at_once_max
+    assign(machine, step, group, compute, inputs, records.target_epoch_record, now, is_large=is_large)
+    return _UNDER_WAY if is_large else None
 
 
 def compute(inputs: Inputs) -> list[Changed]:
@@ -90,26 +88,3 @@ def compute(inputs: Inputs) -> list[Changed]:
         return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
 
     return changed_targets(streams_sticky.assign(spec).assignments, inputs.target, changed)
-
-
-def assigned(
-    machine: GroupTable,
-    step: GroupStep,
-    group_id: str,
-    number: int,
-    assigning: Assigning,
-    result: list[Changed] | WorkFailed,
-    now: Now,
-) -> None:
-    """Take the result of the background."""
-    machine.end_work(number, assigned)
-    group = machine.groups.get(group_id)
-    if isinstance(group, StreamsGroup) and take(machine, step, group, number, assigning, result, assigned):
-        _end(machine, step, group, assigning.epoch, now)
-
-
-def _end(machine: GroupTable, step: GroupStep, group: StreamsGroup, epoch: int, now: Now) -> None:
-    """All targets of the epoch are appended."""
-    machine.append(step, [records.target_epoch_record(group.group_id, epoch, now.wall_ms)])
-    if epoch == group.epoch:
-        group.journal.assigned(group, now)

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from broker_cy.coordinator import admin
-from broker_cy.coordinator.consumer import assign
 from broker_cy.coordinator.modern import assigning
+from broker_cy.coordinator.modern.assigning import is_under_way
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.core.errors import ErrorCode
@@ -187,7 +187,7 @@ def test_a_heartbeat_that_is_refused_keeps_the_work_that_it_began(h: ConsumerHar
     h.beat("a 2", "A", 1, owned={T: [0]})
     assert h.code("a 2") == ErrorCode.FENCED_MEMBER_EPOCH
     h.work()
-    assert not h.machine.has_work(group, assign.assigned)
+    assert not is_under_way(h.machine, group)
 
 
 def test_the_records_may_fill_several_batches(h: ConsumerHarness) -> None:
