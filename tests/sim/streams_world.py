@@ -46,6 +46,9 @@ RETRIABLE: Final = (
 )
 # The topic that each task of a subtopology reads, for commits.
 INPUTS: Final = {("k", "0"): "t", ("k", "1"): "k-words", ("l", "0"): "u"}
+# Both subtopologies of "l" read "u". As with Kafka, commits in it are checked against the tasks of the other one, which
+# other members may have. No application of Kafka Streams reads a topic in two subtopologies.
+SHARED: Final = ("l", "0")
 
 
 def assigned_at_once_max(seed: int) -> int:
@@ -100,11 +103,12 @@ class StreamsWorld:
             (self.leave, 2),
             (self.commit, 6),
             (self.late, 5),
+            (self.reset, 2),
             (self.advance, 10),
             (self.change_topics, 1),
             (self.serve, 6),
             (self.toggle_hold, 3),
-            (self.fail_disk, 1),
+            (self.fail_disk, 3),
             (self.time_out, 1),
             (self.restart, 1),
             (self.move, self.move_weight),
@@ -240,11 +244,28 @@ class StreamsWorld:
         answer = self.harness.answers.get(token)
         code = None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
         is_accepted = code in (None, ErrorCode.NONE)
+        is_checked = (group_id, task[0]) != SHARED
         if is_accepted and isinstance(group, StreamsGroup):
-            assert not others, f"a commit of {member_id} for {task} is accepted, and {others} have it"
+            assert not (is_checked and others), f"a commit of {member_id} for {task} is accepted, and {others} have it"
             assert member_id in members, f"a commit of {member_id}, which is not a member, is accepted"
-        if owner is not None and member_id in members:
+        if owner is not None and member_id in members and is_checked:
             assert is_accepted, f"a commit of {owner.name} for its own {task} is refused: {code}"
+
+    def reset(self) -> None:
+        """Commit from outside: it makes a classic group if there is none, and is refused if the group has members."""
+        group_id = self.rng.choice(GROUPS)
+        topic = INPUTS[group_id, "0"]
+        known = self.topics.image.topics.by_name(topic)
+        if known is None:
+            return
+        token, offset = self.token(), self.rng.randrange(1000)
+        group = self.harness.machine.groups.get(group_id)
+        self.awaited_commits[token] = (group_id, topic, 0, offset)
+        code = self.harness.commit(token, offset, group_id=group_id, topic=topic, topic_id=known.topic_id)
+        if isinstance(group, StreamsGroup) and group.members:
+            assert code is ErrorCode.UNKNOWN_MEMBER_ID, f"a commit from outside in {group_id} is answered with {code}"
+        else:
+            assert code in (None, ErrorCode.NONE), f"a commit from outside in {group_id} is refused: {code}"
 
     # ---- topics ----
 
@@ -288,10 +309,15 @@ class StreamsWorld:
             self.take_late()
 
     def fail_disk(self) -> None:
+        """Lose the records that are not written; the threads may take long to notice."""
         if self.harness.held:
             self.harness.fail()
             self.late_commits.clear()
             self.forget_deadlines()
+            self.deliver()
+            check(self)
+            if self.rng.random() < 0.5:
+                self.harness.advance(REBALANCE_MS + ROUND_MS)
 
     def time_out(self) -> None:
         if self.harness.held:
