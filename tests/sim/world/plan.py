@@ -21,8 +21,9 @@ UNCLEAN = "unclean"
 # The kinds of clients that use groups of the consumer protocol (KIP-848), and those that they are drawn from.
 CONSUMERS = ("consumer", "instance", "mixed", "manager")
 CONSUMER_CLIENTS = ("consumer", "consumer", "consumer", "instance", "mixed", "mixed", "mixed", "manager", "plain")
-# Members of share groups (KIP-932), and the clients that worlds with them are drawn from.
+# Members of share groups (KIP-932), their operator, and the clients that worlds with them are drawn from.
 SHARES = "share"
+SHARE_OPERATOR = "shareoperator"
 SHARE_CLIENTS = (SHARES, SHARES, "plain", "txn")
 # Threads of streams applications (KIP-1071), their manager, and the clients that worlds with them are drawn from.
 STREAMS = ("streams", "director")
@@ -423,13 +424,18 @@ def _consumers_plan(seed: int) -> Plan:
 
 
 def _shares_plan(seed: int) -> Plan:
-    """The faults of a plan of `cluster` or of `cluster-disks`, with members of a share group among its clients."""
+    """The faults of a plan of `cluster` or of `cluster-disks`, with members of a share group among its clients, and in
+    half of the worlds an operator of its records.
+    """
     draw = Draws(seed, "shares", Trace())
     plan = _cluster_plan(seed) if draw.chance(0.7) else _broken_cluster_plan(seed)
     kinds = [SHARES, SHARES, "plain", *(draw.choice(SHARE_CLIENTS) for _ in range(draw.randint(1, 3)))]
     clients = [(f"{kind}{number}-{CLUSTER}", CLUSTER) for number, kind in enumerate(kinds)]
     plan = replace(plan, clients=(plan.clients[0], *clients), calm_us=draw.choice([0, 0, 4_000_000]))
-    return _deposed_plan(plan, draw) if draw.chance(0.3) else plan
+    plan = _deposed_plan(plan, draw) if draw.chance(0.3) else plan
+    return (
+        replace(plan, clients=(*plan.clients, (f"{SHARE_OPERATOR}-{CLUSTER}", CLUSTER))) if draw.chance(0.5) else plan
+    )
 
 
 def _deposed_plan(plan: Plan, draw: Draws) -> Plan:

@@ -304,7 +304,7 @@ def _coordinated(request: Any) -> tuple[int, str] | None:
             return TRANSACTION, request.transactional_ids[0]
         case m.DescribeGroupsRequest():
             return GROUP, request.groups[0]
-        case m.ConsumerGroupDescribeRequest():
+        case m.ConsumerGroupDescribeRequest() | m.StreamsGroupDescribeRequest():
             return GROUP, request.group_ids[0]
         case m.DeleteGroupsRequest():
             return GROUP, request.groups_names[0]

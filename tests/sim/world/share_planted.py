@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from broker_cy.coordinator.share_state.answers import Outcome
+from broker_cy.share import operating
+from broker_cy.share.share_partition import SharePartition
+from broker_cy.share.state_write import StateWrite
+from broker_cy.share_service import operations
 from broker_cy.share_service.state_writes import StateWrites
+from broker_cy.wire.share_operations import OperatorAction
 from tests.sim import share_defects, share_service_defects, share_state_defects
 from tests.sim.world.plan import CLUSTER_SHARES
 from tests.sim.world.planted import Planted
@@ -29,6 +34,26 @@ def lost_answers_of_writes_count_as_written(patch: pytest.MonkeyPatch) -> None:
         right(self, done)
 
     patch.setattr(StateWrites, "_answered", wrong)
+
+
+def records_that_operators_release_are_archived(patch: pytest.MonkeyPatch) -> None:
+    """Records that an operator takes from a slow member are not delivered to another one."""
+    right = operating.operate
+
+    def operate(partition: SharePartition, action: int, *rest: Any) -> tuple[StateWrite | None, int, int]:
+        return right(partition, OperatorAction.REJECT if action == OperatorAction.RELEASE else action, *rest)
+
+    patch.setattr(operating, "operate", operate)
+
+
+def _of_operators(plant: Any) -> tuple[str, Planted]:
+    """A defect of the function that changes records for operators: the broker has imported it."""
+
+    def plant_here(patch: pytest.MonkeyPatch) -> None:
+        plant(patch)
+        patch.setattr(operations, "operate", operating.operate)
+
+    return plant.__name__, Planted(plant_here, SEEDS, profile=CLUSTER_SHARES)
 
 
 def _planted(plant: Any, first: int = 0, seeds: int = SEEDS) -> tuple[str, Planted]:
@@ -50,5 +75,10 @@ SHARE_PLANTED: dict[str, Planted] = dict(
         # Few plans have the outage.
         _planted(share_state_defects.old_leader_may_write, 10),
         _planted(share_state_defects.leader_epoch_of_a_read_is_not_written),
+        # Half of the plans have an operator.
+        _of_operators(share_defects.operators_change_locks_of_others),
+        _of_operators(share_defects.rejections_are_not_persisted),
+        _of_operators(share_defects.redriven_records_keep_their_count),
+        _of_operators(records_that_operators_release_are_archived),
     ]
 )

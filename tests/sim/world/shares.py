@@ -7,15 +7,18 @@ one, or its last delivery has begun: then the broker may settle it without telli
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.coordinator_services.coordinator_runtime import LoadState
 from broker_cy.share.sessions import SessionKey, TopicPartition
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey
+from broker_cy.wire.share_operations import Changed, OperatorAction
 from tests.history.operations import Fate, Place, Send
 from tests.sim.world.cluster import CLUSTER
 from tests.sim.world.groups import LATE_US
+from tests.sim.world.share_acts import Act, Acts, Run
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from tests.sim.world.world import World
 
 Piece = tuple["UUID", int]
-Run = tuple[int, int, int, int, "str | None", int, bool]
 GROUP = f"shares-{CLUSTER}"
 # The settings of the group that every node has from its first start on.
 GROUP_SETTINGS = {"share.auto.offset.reset": "earliest"}
@@ -44,6 +46,13 @@ class Served(NamedTuple):
     number: int
 
 
+class Settled(NamedTuple):
+    """When the answer came that settled a record, and whether an operator may redrive the record."""
+
+    at_us: int
+    is_archived: bool
+
+
 class Lock(NamedTuple):
     """A member has a record from `got_us` on for sure, and at least until `until_us` unless the leader changes."""
 
@@ -59,10 +68,11 @@ class Shares:
         self.lock_ms = LOCKS_MS[world.plan.seed % len(LOCKS_MS)]
         self.limit = DELIVERY_LIMITS[world.plan.seed // 2 % len(DELIVERY_LIMITS)]
         self._operations = 0
-        # By partition: the values that a producer was told of; when the answer came that settled an offset; the offsets
-        # that may be settled; the greatest start of the log, before which records were deleted.
+        self.acts = Acts(world)
+        # By partition: the values that a producer was told of; the answers that settled an offset; the offsets that may
+        # be settled; the greatest start of the log, before which records were deleted.
         self._acked: dict[Place, dict[int, str]] = defaultdict(dict)
-        self._settled_us: dict[Place, dict[int, int]] = defaultdict(dict)
+        self._settled: dict[Place, dict[int, Settled]] = defaultdict(dict)
         self._excused: dict[Place, set[int]] = defaultdict(set)
         self._floors: dict[Place, int] = defaultdict(int)
         self._passed: dict[Place, int] = defaultdict(int)
@@ -102,9 +112,10 @@ class Shares:
         if key in self._locks and self._locks[key].client == client:
             del self._locks[key]
 
-    def is_locked(self, got_us: int) -> bool:
+    def is_locked(self, piece: Piece, offset: int, got_us: int) -> bool:
         """Whether the lock that a member got by a request of then surely goes on."""
-        return self._world.time.now_us < got_us + self.lock_ms * 1000 - LATE_US
+        is_sure = self.acts.is_sure(place_of_share(piece), offset, got_us)
+        return is_sure and self._world.time.now_us < got_us + self.lock_ms * 1000 - LATE_US
 
     def written(self, piece: Piece, offset: int, sent_us: int, served: Served | None) -> None:
         """An acknowledgement of a locked record that was sent then succeeded, by the leader that has delivered the
@@ -118,9 +129,44 @@ class Shares:
             f"{place}: {offset} is acknowledged in the leader epoch {served.leader_epoch} after {self._newest[place]}"
         )
 
-    def settled(self, piece: Piece, offset: int) -> None:
-        """The answer to an acknowledgement that settles a record has come."""
-        self._settled_us[place_of_share(piece)].setdefault(offset, self._world.time.now_us)
+    def settled(self, piece: Piece, offset: int, sent_us: int, *, is_archived: bool) -> None:
+        """The answer to a request of then that settles a record has come. An operator may have redriven an archived one
+        meanwhile.
+        """
+        place = place_of_share(piece)
+        if not is_archived or self.acts.is_sure(place, offset, sent_us):
+            self._settled[place].setdefault(offset, Settled(self._world.time.now_us, is_archived))
+
+    def operating(self, action: OperatorAction, piece: Piece, offsets: range) -> Act:
+        """An operator sends a request that may change any of these records."""
+        place = place_of_share(piece)
+        for offset in offsets:
+            self._locks.pop((place, offset), None)
+            settled = self._settled[place].get(offset)
+            if action is OperatorAction.REJECT:
+                self._excused[place].add(offset)
+            elif action is OperatorAction.REDRIVE and settled is not None and settled.is_archived:
+                del self._settled[place][offset]
+        return self.acts.begin(action, place, offsets)
+
+    def operated(self, act: Act, changed: Changed) -> None:
+        """The newest leader has answered an act. Raises AssertionError if the promise of the answer is broken."""
+        if self.acts.promised(act, changed) and act.action is OperatorAction.REJECT:
+            for offset in act.states:
+                self._settled[act.place].setdefault(offset, Settled(self._world.time.now_us, True))
+
+    def in_flight(self, piece: Piece) -> tuple[str, list[Run]]:
+        """The newest leader of a share partition, and the records that it had in flight after its last turn. An empty
+        name without one.
+        """
+        key = ShareKey(GROUP, TopicPartition(*piece))
+        found = [(share.leader_epoch, host, runs) for (host, of), (share, _, runs) in self._known.items() if of == key]
+        _, host, runs = max(found, key=itemgetter(0), default=(0, "", list[Run]()))
+        return host, runs
+
+    def deliveries_max(self, piece: Piece, offset: int) -> int:
+        """The greatest delivery count of a record."""
+        return self.limit + 2 * self.acts.redrives(place_of_share(piece), offset)
 
     def delivered(self, piece: Piece, offset: int, client: str, sent_us: int, served: Served | None) -> None:
         """A member has got a record by a request that it sent then; `served` is None unless it was the newest leader
@@ -130,16 +176,20 @@ class Shares:
             return
         place, now_us = place_of_share(piece), self._world.time.now_us
         name = f"{place[0]}-{place[1]}: {offset}"
-        assert self._settled_us[place].get(offset, sent_us) >= sent_us, (
+        settled = self._settled[place].get(offset)
+        assert settled is None or settled.at_us >= sent_us, (
             f"{name} is delivered to {client} after its acknowledgement was answered"
         )
         lock = self._locks.get((place, offset))
         if lock is not None and lock.client != client and lock.served == served:
             assert lock.until_us <= now_us or lock.got_us >= sent_us, f"{lock.client} has {name}, and {client} gets it"
-        self._locks[place, offset] = Lock(client, now_us, sent_us + self.lock_ms * 1000 - LATE_US, served)
+        self._locks.pop((place, offset), None)
+        if self.acts.is_sure(place, offset, sent_us):
+            self._locks[place, offset] = Lock(client, now_us, sent_us + self.lock_ms * 1000 - LATE_US, served)
         self._deliveries[place, offset, served] += 1
         count = self._deliveries[place, offset, served]
-        assert count <= self.limit, f"{name} is delivered {count} times by one leader"
+        most = self.limit + self.acts.redrives(place, offset)
+        assert count <= most, f"{name} is delivered {count} times by one leader"
 
     def expected(self, piece: Piece, offset: int) -> str | None:
         """The value at an offset, if a producer was told of it."""
@@ -147,9 +197,11 @@ class Shares:
         return self._acked[place_of_share(piece)].get(offset)
 
     def left(self) -> list[tuple[Place, int]]:
-        """The records that a producer was told of, and that were neither settled nor excused."""
+        """The records that a producer was told of, and that were neither settled nor excused; and those that operators
+        have made available again.
+        """
         self._read_history()
-        return [
+        return self.acts.owed() + [
             (place, offset)
             for place, offsets in self._acked.items()
             for offset in offsets
@@ -202,6 +254,8 @@ class Shares:
                 if not machine.is_stopping:
                     self._check_holders(machine.host, service, key, before[2], runs)
             self._members[machine.host, key] = _members(service, key, runs)
+            if share.leader_epoch >= self._newest[place]:
+                self.acts.see(place, runs, share.start_offset, self._floors[place])
             for first, last, _, count, *_ in runs:
                 if count >= self.limit:
                     self._excused[place].update(range(first, last + 1))

@@ -36,6 +36,7 @@ from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
 from tests.sim.world.clients.share_members import LastShareConsumer, ShareConsumer
+from tests.sim.world.clients.share_operators import ShareOperator
 from tests.sim.world.clients.static_consumers import StaticConsumer
 from tests.sim.world.clients.streams_threads import StreamsThread
 from tests.sim.world.clients.transactions import Fencer, TransactionalProducer
@@ -88,6 +89,7 @@ KINDS: dict[str, type[Client]] = {
     "mixed": MixedConsumer,
     "manager": Manager,
     "share": ShareConsumer,
+    "shareoperator": ShareOperator,
     "streams": StreamsThread,
     "director": Director,
 }

@@ -207,8 +207,9 @@ class ShareReader(Client):
                 values |= {record.offset: value_of(record) for record in batch.records()}
         held = session.held.setdefault(piece, {})
         for each in part.acquired_records:
-            assert each.delivery_count <= shares.limit, f"{self.name}: delivery {each.delivery_count} of {each}"
             for offset in range(each.first_offset, each.last_offset + 1):
+                most = shares.deliveries_max(piece, offset)
+                assert each.delivery_count <= most, f"{self.name}: delivery {each.delivery_count} of {each}"
                 expected = shares.expected(piece, offset)
                 assert expected in (None, values.get(offset)), (
                     f"{self.name}: {offset} of {place_of_share(piece)} is {values.get(offset)}, and was {expected}"
@@ -303,10 +304,10 @@ class ShareReader(Client):
         if code is ErrorCode.NONE:
             now = shares.served(session.host, piece)
             for offset, (kind, one) in acks.items():
-                if kind != RENEW and one.served == now and shares.is_locked(one.sent_us):
+                if kind != RENEW and one.served == now and shares.is_locked(piece, offset, one.sent_us):
                     shares.written(piece, offset, sent_us, now)
                 if kind in (GAP, ACCEPT, REJECT):
-                    shares.settled(piece, offset)
+                    shares.settled(piece, offset, sent_us, is_archived=kind != ACCEPT)
             return
         allowed = RETRIABLE | GONE | NO_STATE | {ErrorCode.INVALID_RECORD_STATE}
         assert code in allowed, f"{self.name}: an acknowledgement in {place_of_share(piece)}: {code.name}"
@@ -318,7 +319,8 @@ class ShareReader(Client):
             return
         oldest_us = min(one.sent_us for _, one in acks.values())
         served = {one.served for _, one in acks.values()} | {self.world.shares.served(session.host, piece)}
-        assert not shares.is_locked(oldest_us) or len(served) > 1 or None in served, (
+        are_locked = all(shares.is_locked(piece, offset, oldest_us) for offset in acks)
+        assert not are_locked or len(served) > 1 or None in served, (
             f"{self.name}: it has {sorted(acks)} of {place_of_share(piece)} since "
             f"{self.world.time.now_us - oldest_us} us, and cannot acknowledge them"
         )
