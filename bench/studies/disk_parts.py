@@ -36,7 +36,7 @@ FILL_BATCH_BYTES: Final = 1 << 20
 MS: Final = 1e6
 MB: Final = 1e6
 # Producers of the death: a partition for each of them on each directory of each node, and keys that use all of them.
-PRODUCERS, PARTITIONS, KEYS = 4, 24, 10_000
+PRODUCERS, PARTITIONS, KEYS = 4, 48, 10_000
 WARM_UP_S: Final = 3.0
 # A scheduled window beside a move ends with it, or then.
 BESIDE_MOST_S: Final = 60.0
@@ -153,11 +153,15 @@ class DiskCluster(Cluster):
 
 
 def deaths(disks: Disks, rate: int, seconds: float, rounds: int) -> Figures:
-    """Producers of librdkafka with default settings: a window without a failure, then one in which a disk dies."""
+    """Producers of librdkafka with default settings: a window without a failure, then one in which a disk dies. `rate`
+    is in requests per second.
+    """
+    workload = workloads.load(WORKLOADS / "client-produce-1kb.toml")
+    # A request has one batch, and a batch the records of a partition that arrive within the linger time of its first.
+    records = rate / (1 - min(rate * workload.linger_s / (PRODUCERS * PARTITIONS), 0.5))
     workload = replace(
-        workloads.load(WORKLOADS / "client-produce-1kb.toml"),
-        partitions=PARTITIONS, producers=PRODUCERS, keys=KEYS, idempotent=False, rate=Rate(rate, rate, "records"),
-    )  # fmt: skip
+        workload, partitions=PARTITIONS, producers=PRODUCERS, keys=KEYS, rate=Rate(records, records, "records")
+    )
     found: dict[str, list[float]] = {}
     for number in range(rounds):
         cluster = DiskCluster(disks.first / f"death-{number}", TargetSpec("disks", "ours", nodes=3))

@@ -55,7 +55,7 @@ def main() -> int:
     made.add_argument("--recovery-gb", type=float, default=RECOVERY_GB, help=f"log to recover{shown}")
     made.add_argument("--partitions", type=int, default=PARTITIONS, help=f"partitions of that log{shown}")
     made.add_argument("--deaths", type=int, default=DEATHS, help=f"disks that die{shown}")
-    made.add_argument("--rate", type=int, default=RATE, help=f"records/s of producers, each a request{shown}")
+    made.add_argument("--rate", type=int, default=RATE, help=f"requests/s of producers{shown}")
     made.add_argument("--seconds", type=float, default=SECONDS, help=f"time of these producers in `death`{shown}")
     made.add_argument("--move-gb", type=float, default=MOVE_GB, help=f"log that is moved{shown}")
     made.add_argument("--moved", type=int, default=MOVED, help=f"replicas that are moved{shown}")
