@@ -43,7 +43,6 @@ BESIDE_MOST_S: Final = 60.0
 MOVE_MOST_S: Final = 300.0
 LOOK_S: Final = 0.02
 STEP_BYTES: Final = 8 << 20
-WARM_BYTES: Final = 64 << 20
 
 
 class Disks(NamedTuple):
@@ -235,20 +234,25 @@ def moves(disks: Disks, size_bytes: int, moved: int, rate: int, pairs: int) -> F
             sound(driver.run(WARM_UP_S))
             paths = [str(each) for each in disks.of("move")]
             _move(broker, paths[0])
+            _wait_for_removal(Path(paths[1]))
             for pair in range(pairs):
-                for figure, value in _pair(broker, driver, workload, paths[:: -1 if pair % 2 else 1]).items():
+                for figure, value in _pair(broker, driver, paths[:: -1 if pair % 2 else 1]).items():
                     found.setdefault(figure, []).append(value)
         finally:
             driver.close()
     return {**found}
 
 
-def _pair(broker: BrokerCy, driver: RawDriver, workload: Workload, paths: Sequence[str]) -> dict[str, float]:
-    """The moved topic is in the first of `paths`, and moves to the second one."""
+def _pair(broker: BrokerCy, driver: RawDriver, paths: Sequence[str]) -> dict[str, float]:
+    """The moved topic is in the first of `paths`, and moves to the second one. Memory is warmed for the copy and for
+    the move: the host of a virtual machine reclaims free pages after two seconds.
+    """
+    size_bytes = sum(path.stat().st_size for path in Path(paths[0]).glob(f"{TOPIC}-*/*.log"))
     os.sync()
+    proc.warm_memory(Path(paths[1]), size_bytes, STEP_BYTES)
     copy_mb_per_s = copied_mb_per_s(Path(paths[0]), Path(paths[1]))
     os.sync()
-    proc.warm_memory(Path(paths[0]), WARM_BYTES, workload.record_size.most)
+    proc.warm_memory(Path(paths[1]), size_bytes, STEP_BYTES)
     ended = threading.Event()
     rates: list[float] = []
     errors: list[Exception] = []
@@ -269,6 +273,7 @@ def _pair(broker: BrokerCy, driver: RawDriver, workload: Workload, paths: Sequen
         mover.join()
     if errors:
         raise errors[0]
+    _wait_for_removal(Path(paths[0]))
     os.sync()
     alone = sound(driver.run(max(beside.seconds, 5.0)))
     p99s_ms = [each.latency.percentile(99) / MS for each in (alone, beside)]
@@ -300,6 +305,15 @@ def _move(broker: BrokerCy, path: str) -> float:
                 raise TargetError(f"replicas were not in {path} after {MOVE_MOST_S:g} s")
             time.sleep(LOOK_S)
         return size_bytes / MB / (time.monotonic() - begun)
+
+
+def _wait_for_removal(path: Path) -> None:
+    """Wait until the logs that have moved away are removed, which would disturb the next window."""
+    deadline = time.monotonic() + MOVE_MOST_S
+    while any(path.glob(f"{TOPIC}-*")):
+        if time.monotonic() > deadline:
+            raise TargetError(f"replicas that have moved away were in {path} after {MOVE_MOST_S:g} s")
+        time.sleep(LOOK_S)
 
 
 def copied_mb_per_s(source: Path, target: Path) -> float:

@@ -21,8 +21,8 @@ RECORDS = ".log"
 # Everything of a segment but its records.
 OTHERS = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != RECORDS)
 TO_THE_END = -1
-# Bytes of one call: other threads run in between.
-CALL_BYTES: Final = 1 << 20
+# Bytes of one write: the page cache takes memory in blocks as large as a write, and larger ones are slow to find.
+WRITE_BYTES: Final = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -193,7 +193,8 @@ def _read_piece(path: str, piece: Piece) -> Chunk:
         parts: list[bytes] = []
         at = piece.start
         while at < end:
-            parts.append(os.pread(fd, min(CALL_BYTES, end - at), at))
+            # In one call: each return waits for the loop.
+            parts.append(os.pread(fd, end - at, at))
             if not parts[-1]:
                 raise OSError(f"{path} ends at {at}, not at {end}")
             at += len(parts[-1])
@@ -210,10 +211,10 @@ def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], *, sync: bool)
     try:
         at = chunk.start
         for part in chunk.parts:
-            written = 0
-            while written < len(part):
-                written += os.pwrite(fd, memoryview(part)[written:], at + written)
-            at += written
+            view, end = memoryview(part), at + len(part)
+            while at < end:
+                written = os.pwrite(fd, view[:WRITE_BYTES], at)
+                view, at = view[written:], at + written
         os.ftruncate(fd, chunk.end)
         # Retention of records without a timestamp is determined by it.
         os.utime(fd, ns=times)
