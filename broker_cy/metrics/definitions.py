@@ -315,12 +315,30 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_unflushed_bytes", "gauge", (), "Bytes written but not synced yet."),
     Metric("broker_cy_log_directory_free_bytes", "gauge", ("directory",), "Free space of the directory's file system."),
     Metric("broker_cy_log_directory_total_bytes", "gauge", ("directory",), "Size of the directory's file system."),
-    Metric("broker_cy_log_directory_offline", "gauge", ("directory",), "1 if the disk of the directory has failed."),
+    Metric(
+        "broker_cy_log_directory_offline",
+        "gauge",
+        ("directory",),
+        "1 if the disk of the directory has failed (Kafka: LogDirectoryOffline; the sum: OfflineLogDirectoryCount).",
+    ),
+    Metric(
+        "broker_cy_log_directory_unopened_logs",
+        "gauge",
+        ("directory",),
+        "Logs that the broker has not opened since its start (Kafka: remainingLogsToRecover).",
+    ),
+    Metric(
+        "broker_cy_log_directory_unchecked_segments",
+        "gauge",
+        ("directory",),
+        "Segments that are still to be checked in the logs that are being opened (Kafka: remainingSegmentsToRecover,"
+        " the sum of its threads).",
+    ),
     Metric(
         "broker_cy_log_directory_cordoned",
         "gauge",
         ("directory",),
-        "1 if the directory takes no new replicas (cordoned.log.dirs).",
+        "1 if the directory takes no new replicas (cordoned.log.dirs; Kafka: the sum is CordonedLogDirectoryCount).",
     ),
     Metric(
         "broker_cy_log_directory_arriving_replicas",

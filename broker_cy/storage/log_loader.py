@@ -60,6 +60,8 @@ class LoadContext:
     kept_whole: frozenset[str] = frozenset()
     # Bytes that were cut off the ends of logs while loading, by directory name (topic-partition).
     cuts: dict[str, int] = field(default_factory=dict)
+    # Segments that are still to be checked, by directory of the logs that are being loaded.
+    segments_left: dict[str, int] = field(default_factory=dict)
 
     def may_cut(self, topic: str, segment: Segment, position: int) -> bool:
         """Whether the damaged end of a log, from `position` of its last segment on, may be cut off."""
@@ -155,7 +157,7 @@ def load_log(
     if context.power_lost and not context.clean:
         segment_recovery.drop_damaged(segments, files, log_start_offset, is_compacted=is_compacted)
     end_offset = SegmentRecovery(
-        files, config, check_from, epochs, context.power_lost, may_have_gap, keeps_gaps, may_cut
+        files, config, check_from, epochs, context.power_lost, may_have_gap, keeps_gaps, may_cut, context.segments_left
     ).run(segments)
     if end_offset < whole_to:
         raise StorageError(f"{directory} ends at offset {end_offset}, but had records up to offset {whole_to}")

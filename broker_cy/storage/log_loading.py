@@ -63,6 +63,8 @@ class LogLoading:
         self.is_replicated: Callable[[str, int], bool] = lambda topic, partition: False
         # Bytes that loading cut off the ends of logs, by topic-partition.
         self.cuts: dict[str, int] = {}
+        # Segments that are still to be checked, by directory of the logs that are being loaded.
+        self.segments_left: dict[str, int] = {}
 
     def context(
         self, root: str, now_ms: int, producer_expiration_ms: int, kept_whole: frozenset[str] = frozenset()
@@ -77,6 +79,7 @@ class LogLoading:
             not self._same_boot.get(root, False),
             kept_whole=kept_whole,
             cuts=self.cuts,
+            segments_left=self.segments_left,
         )
 
     def load(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:

@@ -223,6 +223,19 @@ class LogManager:
         """Bytes that loading cut off the ends of logs, by topic-partition."""
         return self._loading.cuts
 
+    def left_to_open(self) -> dict[str, tuple[int, int]]:
+        """By path of the data directory: the logs that are not open yet, and the segments that are still to be checked
+        in those that are being opened.
+        """
+        found = dict.fromkeys(self.directories, (0, 0))
+        for unopened in self.unopened.values():
+            logs, segments = found[unopened.root]
+            found[unopened.root] = logs + 1, segments
+        for path, count in list(self._loading.segments_left.items()):
+            logs, segments = found.get(os.path.dirname(path), (0, 0))
+            found[os.path.dirname(path)] = logs, segments + count
+        return found
+
     def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition; None if there is none, it is offline (see `offline`) or not open yet."""
         return self.logs.get((topic, partition))

@@ -81,6 +81,8 @@ class SegmentRecovery:
     may_have_gap: Callable[[int, bool], bool]
     keeps_gaps: bool
     may_cut: MayCut
+    # The number of segments that are still to be checked, by directory, while that is done. Other threads read it.
+    left: dict[str, int]
 
     def run(self, segments: list[Segment]) -> int:
         """Recover the segments of a log; returns its end offset.
@@ -88,7 +90,10 @@ class SegmentRecovery:
         Segments after the one in which the log ends are removed from `segments`. Raises CorruptSegment if the log
         cannot be served, StorageError, OSError.
         """
-        filled, filled_end = self._check_all(segments)
+        try:
+            filled, filled_end = self._check_all(segments)
+        finally:
+            self.left.pop(segments[0].directory, None)
         behind = segments[segments.index(filled) + 1 :]
         if behind and filled_end < behind[-1].base_offset and not self.may_have_gap(filled_end, False):
             remove_for_good(behind)
@@ -103,6 +108,8 @@ class SegmentRecovery:
         limits = _limits(segments)
         filled, filled_end = segments[0], NEVER
         hiding = []
+        bases = [*(segment.base_offset for segment in segments[1:]), NEVER]
+        self.left[filled.directory] = sum(following > self.check_from for following in bases)
         for number, (segment, limit) in enumerate(zip(segments, limits, strict=True)):
             if segment.size == 0 and segment.base_offset < filled_end < NEVER:
                 # Its removal was lost with the power: it would hide the records of the previous one from there on.
@@ -111,6 +118,7 @@ class SegmentRecovery:
             following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
             if following > self.check_from:
                 was_cut, end = self._check(segment, self.power_lost or number == last, self.check_from, limit)
+                self.left[segment.directory] -= 1
                 if segment.size > 0 or number == 0:
                     filled, filled_end = segment, end
                 if was_cut or (end < limit < NEVER and not self.may_have_gap(end, True)):

@@ -337,6 +337,13 @@ def _directories(page: Page, broker: Broker) -> None:
     page.family("broker_cy_log_directory_offline")
     for each in data_directories:
         page.sample("broker_cy_log_directory_offline", int(each.failure is not None), each.path)
+    left = broker.log_manager.left_to_open()
+    for place, name in enumerate(
+        ("broker_cy_log_directory_unopened_logs", "broker_cy_log_directory_unchecked_segments")
+    ):
+        page.family(name)
+        for directory, counts in left.items():
+            page.sample(name, counts[place], directory)
     page.family("broker_cy_log_directory_cordoned")
     for path in broker.config.log_dirs:
         cordoned = is_cordoned(broker.config, str(path))

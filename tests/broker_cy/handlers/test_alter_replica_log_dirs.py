@@ -210,7 +210,13 @@ def test_the_page_of_metrics_has_a_line_for_each_disk(tmp_path: Path) -> None:
             (other,) = (each for each in broker.server.broker.log_manager.data_directories if each.path == broker.b)
             other.failure = "it died"
             lines = (await broker.server.page(None)).decode().splitlines()
-            for metric, a, b in (("offline", 0, 1), ("cordoned", 1, 0), ("arriving_replicas", 0, 0)):
+            for metric, a, b in (
+                ("offline", 0, 1),
+                ("cordoned", 1, 0),
+                ("arriving_replicas", 0, 0),
+                ("unopened_logs", 0, 0),
+                ("unchecked_segments", 0, 0),
+            ):
                 name = f"broker_cy_log_directory_{metric}"
                 assert [line for line in lines if line.startswith(name)] == [
                     f'{name}{{directory="{broker.a}"}} {a}',

@@ -84,9 +84,12 @@ def test_a_log_is_opened_when_it_is_asked_for(tmp_path: Path, clean: bool) -> No
     opened: list[TopicPartition] = []
     manager.on_opened = opened.append
     assert (list(manager.unopened), manager.logs, jobs.held) == (KEYS, {}, [])
+    (root,) = manager.directories
+    assert manager.left_to_open() == {root: (len(KEYS), 0)}
     for key in (KEYS[2], KEYS[2], KEYS[1]):
         manager.opener.ask(key)
     run_held(jobs)
+    assert manager.left_to_open() == {root: (len(KEYS) - 2, 0)}
     assert opened == list(manager.logs) == [KEYS[2], KEYS[1]]
     log = manager.logs[KEYS[2]]
     assert contents(log) == expected[KEYS[2]]

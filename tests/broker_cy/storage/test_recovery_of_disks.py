@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.jobs import InlineJobs, RunAll, run_inline
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.open_directories import open_directories
+from broker_cy.storage.segment import Segment
+from broker_cy.storage.segment_recovery import SegmentRecovery
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.written_points import WRITTEN_POINTS
 
@@ -96,3 +100,33 @@ def test_all_logs_are_recovered(tmp_path: Path, run_all: RunAll) -> None:
     assert again.totals.unflushed_bytes > 0
     for each in again.data_directories:
         each.close()
+
+
+def test_progress_of_each_disk_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an operator cannot tell whether a disk that was not stopped cleanly is almost recovered."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    manager = open_manager(*paths, config=SMALL)
+    counts = {str(path): 0 for path in paths}
+    for index, number in enumerate((150, 300)):
+        log = manager.create("t", index, TOPIC_ID, SMALL, 0)
+        fill(log, number)
+        counts[os.path.dirname(log.directory)] = len(log.segments)
+    manager.crash()
+    for path in paths:
+        (path / WRITTEN_POINTS).unlink()
+    again = LogManager(directories_of(paths), StorageSettings(), InlineJobs())
+    right: Callable[..., tuple[bool, int]] = SegmentRecovery._check
+    seen: dict[str, list[int]] = {path: [] for path in counts}
+
+    def check(self: SegmentRecovery, segment: Segment, *more: Any) -> tuple[bool, int]:
+        root = os.path.dirname(segment.directory)
+        seen[root].append(again.left_to_open()[root][1])
+        return right(self, segment, *more)
+
+    monkeypatch.setattr(SegmentRecovery, "_check", check)
+    again.load(lambda _: SMALL, 0)
+    assert seen == {path: list(range(count, 0, -1)) for path, count in counts.items()}
+    assert min(counts.values()) > 1
+    assert again.left_to_open() == dict.fromkeys(counts, (0, 0))
+    for directory in again.data_directories:
+        directory.close()
