@@ -27,8 +27,8 @@ async def alter_replica_log_dirs(
         await ctx.broker.openings.opened(
             partition for key in targets if (partition := ctx.broker.partitions.get(*key)) is not None
         )
-        moves = ctx.broker.directory_moves
-        results = {(topic, index): moves.alter(topic, index, path) for (topic, index), path in targets.items()}
+        moves, image = ctx.broker.directory_moves, ctx.broker.image
+        results = {(topic, index): moves.alter(topic, index, path, image) for (topic, index), path in targets.items()}
     else:
         results = dict.fromkeys(targets, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     topics: dict[str, list[messages.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}

@@ -42,9 +42,10 @@ class DirectoryMoves:
         """The rate of replica.alter.log.dirs.io.max.bytes.per.second; math.inf without a limit."""
         self._logs.moves.bytes_per_s = bytes_per_s
 
-    def alter(self, topic: str, index: int, path: str) -> ErrorCode:
+    def alter(self, topic: str, index: int, path: str, image: MetadataImage) -> ErrorCode:
         """Move the replica of a partition to the data directory at `path`, or let it stay there. A replica that does
-        not exist yet will be created there: REPLICA_NOT_AVAILABLE.
+        not exist yet will be created there: REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION if the metadata do not
+        have the partition either.
         """
         key = (topic, index)
         if len(f"{topic}-{index}") + _SUFFIX > _NAME_MAX:
@@ -56,8 +57,7 @@ class DirectoryMoves:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._table.get(topic, index)
         if partition is None:
-            self._logs.placement.prefer(key, target.path)
-            return ErrorCode.REPLICA_NOT_AVAILABLE
+            return self._remember(key, target, image)
         log = self._logs.get(topic, index)
         if partition.offline is not None or log is None or log.offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -68,6 +68,16 @@ class DirectoryMoves:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         self._logs.moves.start(key, log, target)
         return ErrorCode.NONE
+
+    def _remember(self, key: tuple[str, int], target: DataDirectory, image: MetadataImage) -> ErrorCode:
+        """Let a replica that does not exist yet be created in `target`, and return the error that says so."""
+        if is_cordoned(self._config, self._name_of(target)):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        self._logs.placement.prefer(key, target.path)
+        topic, index = key
+        found = image.topics.by_name(topic)
+        is_known = found is not None and index in found.partitions
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directory(self, path: str) -> DataDirectory | None:
         return next((each for each in self._logs.data_directories if each.path == os.path.abspath(path)), None)

@@ -113,7 +113,14 @@ def test_copy_is_described_until_it_is_the_replica(tmp_path: Path) -> None:
     run(work)
 
 
-def test_refused_moves(tmp_path: Path) -> None:
+class NoPartitions:
+    """The partitions of a broker without replicas."""
+
+    def get(self, topic: str, index: int) -> None:
+        return None
+
+
+def test_refused_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, kafka-reassign-partitions waits for moves that never begin."""
 
     async def work() -> None:
@@ -123,7 +130,12 @@ def test_refused_moves(tmp_path: Path) -> None:
             target = broker.other(before)
             assert await broker.alter("t", "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
             assert await broker.alter(LONG, target) == ErrorCode.INVALID_TOPIC_EXCEPTION
-            assert await broker.alter("unknown", target) == ErrorCode.REPLICA_NOT_AVAILABLE
+            assert await broker.alter("unknown", target) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await broker.alter("t", target, 7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            # Another broker has the partition.
+            with monkeypatch.context() as patch:
+                patch.setattr(broker.server.broker.directory_moves, "_table", NoPartitions())
+                assert await broker.alter("t", target) == ErrorCode.REPLICA_NOT_AVAILABLE
             (dead,) = (each for each in broker.server.broker.log_manager.data_directories if each.path == target)
             dead.failure = "it died"
             assert await broker.alter("t", target) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -131,6 +143,7 @@ def test_refused_moves(tmp_path: Path) -> None:
         async with TwoDisks(tmp_path, **{"cordoned.log.dirs": target}) as broker:
             await until(lambda: broker.log("t") is not None)
             assert await broker.alter("t", target) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            assert await broker.alter("unknown", target) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
     run(work)
 
@@ -143,7 +156,7 @@ def test_new_replica_is_created_where_it_was_asked_for(tmp_path: Path, name: str
         async with TwoDisks(tmp_path) as broker:
             path = str(tmp_path / name)
             for index in range(2):
-                assert await broker.alter("new", path, index) == ErrorCode.REPLICA_NOT_AVAILABLE
+                assert await broker.alter("new", path, index) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await broker.prepare("new")
             assert [broker.root("new", index) for index in range(2)] == [path, path]
 
