@@ -168,16 +168,19 @@ def make(path: str, topic_id: Chunk) -> None:
     write(path, (), [topic_id], sync=False)
 
 
-def write(path: str, removals: tuple[str, ...], chunks: list[Chunk], *, sync: bool = True) -> dict[str, int]:
+def write(
+    path: str, removals: tuple[str, ...], chunks: list[Chunk], *, sync: bool = True, keep_cached: bool = True
+) -> dict[str, int]:
     """Remove files of the copy at `path`, then write to it. Returns the sizes that the written files have then; 0 for a
-    file that does not exist. With `sync` the content is on disk then. Raises OSError.
+    file that does not exist. With `sync` the content is on disk then; without `keep_cached` it then leaves the page
+    cache. Raises OSError.
     """
     for name in removals:
         with suppress(FileNotFoundError):
             os.unlink(f"{path}/{name}")
     for chunk in chunks:
         if chunk.times is not None:
-            _write_chunk(f"{path}/{chunk.name}", chunk, chunk.times, sync=sync)
+            _write_chunk(f"{path}/{chunk.name}", chunk, chunk.times, sync=sync, keep_cached=keep_cached)
     return {chunk.name: chunk.end for chunk in chunks}
 
 
@@ -206,7 +209,7 @@ def _read_piece(path: str, piece: Piece) -> Chunk:
     return Chunk(piece.name, piece.start, end, tuple(parts), (found.st_atime_ns, found.st_mtime_ns))
 
 
-def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], *, sync: bool) -> None:
+def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], *, sync: bool, keep_cached: bool) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         at = chunk.start
@@ -220,5 +223,7 @@ def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], *, sync: bool)
         os.utime(fd, ns=times)
         if sync:
             os.fdatasync(fd)
+        if not keep_cached:
+            os.posix_fadvise(fd, chunk.start, chunk.end - chunk.start, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)

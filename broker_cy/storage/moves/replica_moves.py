@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 # Records that one step copies and syncs: a worker is free for other work in between.
 STEP_BYTES = 8 << 20
+# The newest records of a copy stay in the page cache, for consumers. Older ones leave it once they are on disk: a large
+# log would take the place of records of others, and each step would wait for the machine to find memory.
+CACHED_BYTES = 64 << 20
 # A step of a throttled move takes about a second, and has at least so much.
 STEP_BYTES_MIN = 4 << 10
 # A copy that misses less has caught up; so much is copied in the turn of the swap, from page cache to page cache.
@@ -313,6 +316,7 @@ class ReplicaMoves:
     ) -> None:
         """Carry out a step, and `also`, in workers: of the disk of the log first, then of that of the copy."""
         source, path, is_new = move.log.directory, move.future.path, not move.is_made
+        keep_cached = move.future.remaining_bytes(move.log) <= CACHED_BYTES
         move.is_begun = move.is_busy = True
 
         def read() -> Read:
@@ -327,7 +331,7 @@ class ReplicaMoves:
                 topic_id, chunks = found
                 if topic_id is not None:
                     future_replica.make(path, topic_id)
-                copied = future_replica.write(path, part.removals, chunks, sync=sync)
+                copied = future_replica.write(path, part.removals, chunks, sync=sync, keep_cached=keep_cached)
                 also()
                 return copied
 

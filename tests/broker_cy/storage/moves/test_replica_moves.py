@@ -337,14 +337,37 @@ def test_log_with_flush_messages_is_swapped_synced(tmp_path: Path) -> None:
     assert disks.log.synced_end_offset == disks.log.log_end_offset
 
 
+def test_only_the_newest_records_of_a_copy_stay_in_memory(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a move of a large log takes the memory of all other records, or consumers that follow the end of a
+    log read from the disk after it has moved.
+    """
+    right: Callable[..., dict[str, int]] = future_replica.write
+    kept: list[bool] = []
+
+    def write(*more: object, keep_cached: bool = True, **named: object) -> dict[str, int]:
+        kept.append(keep_cached)
+        return right(*more, keep_cached=keep_cached, **named)
+
+    monkeypatch.setattr(future_replica, "write", write)
+    monkeypatch.setattr(replica_moves, "CACHED_BYTES", 2_000)
+    disks.append(40)
+    size_bytes = disks.log.size_bytes
+    disks.start()
+    disks.finish()
+    dropped = kept[1:].count(False)  # the first one is the topic id
+    assert kept[1:] == [False] * dropped + [True] * (len(kept) - 1 - dropped)
+    assert (dropped - 1) * 700 < size_bytes - 2_000 <= dropped * 700
+    assert disks.records() == b"".join(disks.appended)
+
+
 def test_the_loop_does_not_wait_for_the_target_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, every request waits for the syncs of indexes whenever a replica has moved."""
     right: Callable[..., dict[str, int]] = future_replica.write
     synced: list[bool] = []
 
-    def write(*more: object, sync: bool) -> dict[str, int]:
+    def write(*more: object, sync: bool, **named: object) -> dict[str, int]:
         synced.append(sync)
-        return right(*more, sync=sync)
+        return right(*more, sync=sync, **named)
 
     monkeypatch.setattr(future_replica, "write", write)
     disks = Disks(tmp_path, LogConfig(segment_bytes=900, flush_messages=1, file_delete_delay_ms=0))
@@ -397,12 +420,12 @@ def test_log_that_is_always_written_to_is_swapped(disks: Disks, monkeypatch: pyt
     right: Callable[..., dict[str, int]] = future_replica.write
     unsynced = 0
 
-    def write(*more: object, sync: bool) -> dict[str, int]:
+    def write(*more: object, sync: bool, **named: object) -> dict[str, int]:
         nonlocal unsynced
         unsynced += not sync and disks.move is not None and disks.move.is_made
         # More arrives during a sync than the turn of the swap may copy, which is the second write without one.
         disks.append((3 if sync else 1) if unsynced < 2 else 0)
-        return right(*more, sync=sync)
+        return right(*more, sync=sync, **named)
 
     monkeypatch.setattr(future_replica, "write", write)
     disks.append(5)
