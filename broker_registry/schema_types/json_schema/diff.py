@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from broker_registry.schema_types.base import Difference, Policy
-from broker_registry.schema_types.json_schema.java_order import hash_order
+from broker_registry.schema_types.java_order import ordered, union
 from broker_registry.schema_types.json_schema.kinds import ALLOWED, difference
 from broker_registry.schema_types.json_schema.limits import Found, enumerations, limit, numbers, strings
 from broker_registry.schema_types.json_schema.matching import matching
@@ -269,7 +269,7 @@ class _Objects:
 
     def _required(self) -> Found:
         found: Found = []
-        for name in hash_order(self._original.properties):
+        for name in ordered(self._original.properties):
             if name not in self._update.properties:
                 continue
             before, after = name in self._original.required, name in self._update.required
@@ -283,7 +283,7 @@ class _Objects:
 
     def _properties(self) -> Found:
         found: Found = []
-        for name in hash_order([*self._original.properties, *self._update.properties]):
+        for name in union(self._original.properties, self._update.properties):
             before, after = self._original.properties.get(name), self._update.properties.get(name)
             if before is None:
                 assert after is not None
@@ -320,7 +320,7 @@ class _Objects:
     def _dependencies(self) -> Found:
         found: Found = []
         original, update = self._original, self._update
-        for name in hash_order([*original.needs, *update.needs]):
+        for name in union(original.needs, update.needs):
             before, after = original.needs.get(name), update.needs.get(name)
             kind = None
             if after is None:
@@ -332,7 +332,7 @@ class _Objects:
                 kind = "EXTENDED" if is_extended else "NARROWED" if is_narrowed else "CHANGED"
             if kind is not None:
                 found.append((f"DEPENDENCY_ARRAY_{kind}", ("dependencies", name)))
-        for name in hash_order([*original.needs_schema, *update.needs_schema]):
+        for name in union(original.needs_schema, update.needs_schema):
             old, new = original.needs_schema.get(name), update.needs_schema.get(name)
             if old is None or new is None:
                 found.append((f"DEPENDENCY_SCHEMA_{'REMOVED' if new is None else 'ADDED'}", ("dependencies", name)))

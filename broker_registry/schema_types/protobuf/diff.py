@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
+from broker_registry.schema_types import java_order
 from broker_registry.schema_types.base import Difference
-from broker_registry.schema_types.protobuf import ast, java_order
+from broker_registry.schema_types.protobuf import ast
 from broker_registry.schema_types.protobuf.differences import Kind, difference
 from broker_registry.schema_types.protobuf.types import TypeInfo, Types, within
 

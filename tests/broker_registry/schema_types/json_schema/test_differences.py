@@ -9,7 +9,6 @@ import pytest
 
 from broker_registry.schema_types.base import InvalidSchema, ParseSettings, Policy, Resolved
 from broker_registry.schema_types.json_schema import parse
-from broker_registry.schema_types.json_schema.java_order import hash_order
 from broker_registry.schema_types.json_schema.matching import matching
 from broker_registry.schema_types.json_schema.schema import JsonSchema
 
@@ -207,11 +206,3 @@ def test_alternatives_have_partners_of_their_own() -> None:
     """If this fails, two alternatives that match one other count as compatible."""
     assert matching([[0], [0]]) == {0: 0}
     assert matching([[0, 1], [0]]) == {0: 1, 1: 0}
-
-
-def test_names_are_in_the_order_of_javas_sets() -> None:
-    """If this fails, messages come in another order than those of Confluent's registry."""
-    assert hash_order(["zeta", "alpha", "b", "a", "a"]) == ["zeta", "a", "b", "alpha"]
-    # As a JVM printed a set of 20 names.
-    printed = (10, 12, 11, 14, 13, 0, 16, 1, 15, 2, 18, 3, 17, 4, 5, 19, 6, 7, 8, 9)
-    assert hash_order(f"f{number}" for number in range(20)) == [f"f{number}" for number in printed]

@@ -179,5 +179,10 @@ def test_the_public_verdicts_of_confluents_registry(name: str) -> None:
 
 
 def of_row(row: dict[str, Any], side: str) -> ParsedProtobuf:
-    imported = [(each["name"], each["dependency"]) for each in row.get(f"{side}_dependencies", [])]
-    return schema(row[f"{side}_schema"], *imported)
+    """A schema may be the name of a file; dependencies without a text are those that need no reference."""
+    named = row.get(f"{side}_dependencies", [])
+    imported = [(each["name"], each["dependency"]) for each in named if "dependency" in each]
+    text = row[f"{side}_schema"]
+    if text.endswith(".proto"):
+        text = oracles.confluent_text("show", f"{PROVIDER}/{text}")
+    return schema(text, *imported)

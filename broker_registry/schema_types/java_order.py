@@ -1,18 +1,24 @@
-"""The order in which Java's HashSet returns names and numbers: differences are listed in it."""
+"""The order in which Java's HashSet and HashMap give their keys: Confluent's registry lists differences in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _Key = TypeVar("_Key", bound="str | int")
+_TABLE_MIN: Final = 16
+
+
+def ordered(keys: Iterable[_Key]) -> list[_Key]:
+    """Return the keys, each once, in the order of a set to which they were added one by one."""
+    return _in_table(keys, _TABLE_MIN)
 
 
 def union(first: Iterable[_Key], second: Iterable[_Key]) -> list[_Key]:
     """Return the keys of two maps, in the order of a set made from the keys of the first, with the second's added."""
-    ordered = _in_table(first, 16)
-    size = max(int(len(ordered) / 0.75) + 1, 16)
-    return _in_table([*ordered, *_in_table(second, 16)], size)
+    before = ordered(first)
+    size = max(int(len(before) / 0.75) + 1, _TABLE_MIN)
+    return _in_table([*before, *ordered(second)], size)
 
 
 def _in_table(keys: Iterable[_Key], size: int) -> list[_Key]:
@@ -29,8 +35,9 @@ def _hash(key: str | int) -> int:
     if isinstance(key, int):
         return key & 0xFFFFFFFF
     value = 0
-    for unit in key:
-        value = (31 * value + ord(unit)) & 0xFFFFFFFF
+    data = key.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(data), 2):
+        value = (31 * value + data[index] * 256 + data[index + 1]) & 0xFFFFFFFF
     return value
 
 
