@@ -1,7 +1,7 @@
 """The system calls that write segments and indexes: they complete short writes, and return failures as errno values.
 
 `set_write_budget` lets a test fill the disk at an exact byte; `set_read_refusals` lets it empty the page cache at an exact read;
-`set_read_watcher` shows it each read that may wait for the disk.
+`set_read_watcher` shows it each read that may wait for the disk; `set_write_judge` lets it fail the disk of one data directory.
 `confine_reads` confines the reads of a thread that must not wait for the disk (the loop, while it looks up what a consumer
 requested) to the page cache.
 """
@@ -61,6 +61,24 @@ cdef void report_read(size_t size) noexcept with gil:
     read_watcher(size)
 
 
+# Called with the descriptor and the size of each write; returns the errno it fails with, or 0. None: no call.
+cdef object write_judge = None
+cdef bint writes_are_judged = False
+
+
+def set_write_judge(judge):
+    """Let `judge(fd, size_bytes)` say how each write ends before it is made: 0, or the errno that it fails with; None: no call. It must
+    not raise. For tests.
+    """
+    global write_judge, writes_are_judged
+    write_judge = judge
+    writes_are_judged = judge is not None
+
+
+cdef int judged(int fd, size_t size) noexcept with gil:
+    return write_judge(fd, size)
+
+
 def set_read_refusals(int64_t count):
     """Let the next `count` confined reads find nothing in the page cache. For tests."""
     global read_refusals
@@ -83,7 +101,7 @@ cdef int pwritev_all(int fd, iovec* iov, Py_ssize_t count, int64_t position) noe
     cdef ssize_t written
     cdef int chunk
     while at < count:
-        if write_budget >= 0:
+        if write_budget >= 0 or writes_are_judged:
             # One entry per call, so that the failure occurs at the exact byte.
             written = pwrite_all(fd, iov[at].iov_base, iov[at].iov_len, position)
             if written != 0:
@@ -114,6 +132,11 @@ cdef int pwrite_all(int fd, const void* data, size_t size, int64_t position) noe
     cdef const uint8_t* p = <const uint8_t*>data
     cdef size_t want
     cdef ssize_t written
+    cdef int error
+    if writes_are_judged:
+        error = judged(fd, size)
+        if error != 0:
+            return error
     while size > 0:
         want = size
         if write_budget >= 0:

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage import disk as system
-from broker_cy.storage.errors import StorageError
+from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from tests.broker_cy.storage.batches import batch
@@ -30,13 +30,16 @@ from tests.sim.world import disks
 from tests.sim.world.clock import EPOCH_MS
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED, SLOW
 from tests.sim.world.consumer_planted import CONSUMER_PLANTED
+from tests.sim.world.disk_array import DiskArray, State
 from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
 from tests.sim.world.faults import KINDS, begin, end_all
+from tests.sim.world.jbod_planted import JBOD_PLANTED
 from tests.sim.world.plan import (
     CLUSTER,
     CLUSTER_CONSUMERS,
     CLUSTER_DATA_DISKS,
     CLUSTER_DISKS,
+    CLUSTER_JBOD,
     CLUSTER_ROLES,
     CLUSTER_SECURED,
     CLUSTER_SHARES,
@@ -81,12 +84,15 @@ OTHER_CLUSTERS = (
     CLUSTER_UNCLEAN,
     CLUSTER_SECURED,
     CLUSTER_DATA_DISKS,
+    CLUSTER_JBOD,
     CLUSTER_SNAPSHOTS,
     CLUSTER_CONSUMERS,
     CLUSTER_SHARES,
     CLUSTER_STREAMS,
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
+# The profile `cluster-jbod`, which has the faults of all disks, and a seed takes 2 s.
+JBOD_SEEDS = max(1, min(by_tier(4, 40), CLUSTER_SEEDS))
 # The profiles `cluster-consumers`, `cluster-shares` and `cluster-streams`.
 GROUP_SEEDS = max(1, min(by_tier(3, 20), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
@@ -168,6 +174,13 @@ def test_no_seed_of_a_cluster_whose_data_disk_dies_finds_anything() -> None:
     records when other brokers take over.
     """
     run_seeds(FIRST_SEED, OTHER_CLUSTER_SEEDS, CLUSTER_DATA_DISKS)
+
+
+def test_no_seed_of_a_cluster_with_several_disks_finds_anything() -> None:
+    """If this fails, a disk that dies takes others with it or is led on, a move between disks loses records, or a
+    replica is in two places, or where the metadata do not say.
+    """
+    run_seeds(FIRST_SEED, JBOD_SEEDS, CLUSTER_JBOD)
 
 
 def test_no_seed_of_a_cluster_with_controllers_of_its_own_finds_anything() -> None:
@@ -338,6 +351,12 @@ def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatc
     must_be_found(name, CLUSTER_PLANTED[name], monkeypatch)
 
 
+@pytest.mark.parametrize("name", JBOD_PLANTED)
+def test_clusters_find_planted_defects_of_several_disks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, for machines with several data disks."""
+    must_be_found(name, JBOD_PLANTED[name], monkeypatch)
+
+
 @pytest.mark.parametrize("name", CONSUMER_PLANTED)
 def test_the_world_finds_planted_defects_of_consumer_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for members of the consumer protocol."""
@@ -456,3 +475,43 @@ def test_the_disk_of_one_machine_fails_alone(tmp_path: Path, monkeypatch: pytest
         disks.repair(broken)
         assert append(0) == 2
     assert system.set_write_budget(*UNLIMITED) == UNLIMITED
+
+
+def test_one_of_several_disks_fails_alone(tmp_path: Path) -> None:
+    """If this fails, worlds with several disks have none that fails by itself, or one of them breaks the others."""
+    paths = [str(tmp_path / name) for name in ("first", "second", "metadata")]
+    for path in paths:
+        os.mkdir(path)
+    array = DiskArray(str(tmp_path), paths[:2], paths[2], random.Random(1))
+    first = array.at(paths[0])
+    reasons = {
+        State.GOOD: None,
+        State.DEAD: errno.EIO,
+        State.READ_ONLY: errno.EROFS,
+        State.FULL: errno.ENOSPC,
+        State.GONE: errno.EIO,
+    }
+
+    def outcome(log: Log) -> int | None:
+        """The error of a write in C; None if it succeeds."""
+        try:
+            log.append(batch(log.log_end_offset), 5)
+        except StorageError as error:
+            return errno_of(error)
+        return None
+
+    with disks.installed(has_arrays=True), disks.use(array):
+        for number, (state, reason) in enumerate(reasons.items()):
+            first.become(State.GOOD)
+            logs = []
+            for path in paths:
+                os.mkdir(f"{path}/t-{number}")
+                logs.append(Log.create(f"{path}/t-{number}", "t", number, LogConfig(), 0))
+            first.become(state)
+            assert [outcome(log) for log in logs] == [reason, None, None], state
+        array.end_process(loses_power=False, is_synced=False)
+        with pytest.raises(FileNotFoundError):
+            os.listdir(paths[0])
+        assert len(os.listdir(paths[1])) == len(reasons)
+        disks.repair(array)
+        assert os.listdir(paths[0])

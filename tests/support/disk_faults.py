@@ -43,17 +43,21 @@ class Faults:
         self.errors = {kind: draw.choice(ERRORS) for kind in sorted(kinds)}
         self.chance = draw.choice([0.1, 0.4, 1.0])
         if WRITE in self.errors:
-            disk.set_write_budget(draw.choice([0, draw.randint(1, BUDGET_MAX_BYTES)]), self.errors[WRITE])
+            self.limit(draw.choice([0, draw.randint(1, BUDGET_MAX_BYTES)]), self.errors[WRITE])
 
     def fill(self) -> None:
         """Make the disk full: every write fails, and operations that need no bytes succeed."""
         self.errors, self.chance = {WRITE: errno.ENOSPC}, 1.0
-        disk.set_write_budget(0, errno.ENOSPC)
+        self.limit(0, errno.ENOSPC)
 
     def end(self) -> None:
         """Make every operation succeed again."""
         self.errors = {}
-        disk.set_write_budget(*UNLIMITED)
+        self.limit(*UNLIMITED)
+
+    def limit(self, size_bytes: int, code: int) -> None:
+        """Let C code write so many bytes, and fail afterwards; -1: let it write any number."""
+        disk.set_write_budget(size_bytes, code)
 
     def happens(self, kind: str) -> bool:
         """Whether this operation of that kind fails."""

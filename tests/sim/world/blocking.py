@@ -77,6 +77,10 @@ ALLOWED: Final = (
     Allowed(RENAME, "storage.log_manager._rename_segment", 320),
     # Compacted segments and those that they replace: 64 of up to five files each.
     Allowed(RENAME, "storage.cleaner.log_cleaner.LogCleaner._on_step", 640),
+    # A moved replica gets its new directory: the epochs, a leftover with its name, and the copy. One for each log.
+    Allowed(RENAME, "storage.moves.replica_moves.ReplicaMoves._swap", 300),
+    # Records of a log that is written to all the time, if each of them must be on disk: after some attempts without.
+    Allowed(SYNC, "storage.moves.replica_moves.ReplicaMoves._swap", 10),
     # The note of damage in the directory of a log.
     Allowed(RENAME, "storage.damage.write", 100),
     # A segment is full: its last index interval is read for the index entry of its end. This is for batches of clients

@@ -33,16 +33,24 @@ UNUSED = ("share.version", "streams.version")
 
 
 def format_directory(
-    root: str, node_id: int, draw: Any, metadata: str | None = None, records: list[VersionedRecord] | None = None
+    roots: list[str], node_id: int, draw: Any, metadata: str | None = None, records: list[VersionedRecord] | None = None
 ) -> None:
     """A node of a cluster with static voters; its metadata log may have a directory of its own. `records` are the
     bootstrap records if they differ from those of most worlds.
     """
-    new_uuid, metadata = Randomness(draw).kafka_uuid, metadata or root
-    (data,) = open_directories([root], node_id, lambda: CLUSTER_ID, new_uuid)
-    open_metadata_directory(metadata, [data], new_uuid).close()
-    data.close()
+    new_uuid, metadata = Randomness(draw).kafka_uuid, metadata or roots[0]
+    data = open_directories(roots, node_id, lambda: CLUSTER_ID, new_uuid)
+    open_metadata_directory(metadata, data, new_uuid).close()
+    for each in data:
+        each.close()
     _write(os.path.join(metadata, snapshot.BOOTSTRAP_NAME), snapshot.KRaftState(), records)
+
+
+def format_another(root: str, node_id: int, draw: Any) -> None:
+    """An empty disk in the place of another one of a node (--ignore-formatted)."""
+    directory = DataDirectory(root)
+    directory.format(CLUSTER_ID, node_id, Randomness(draw).kafka_uuid())
+    directory.close()
 
 
 def format_voter(plan: Plan, host: str, root: str, number: int) -> None:

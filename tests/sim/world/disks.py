@@ -15,8 +15,13 @@ from typing import Any
 
 from broker_cy.storage import disk as system
 from tests.sim.world import blocking
+from tests.sim.world.disk_array import DiskArray
 from tests.support.disk_faults import UNLIMITED
 from tests.support.power import CALLS, Disk, PowerCut, replaced
+
+AnyDisk = Disk | DiskArray
+# Calls that only look at a path. Machines with one disk need no answer other than that of the file system.
+LOOKS = ("stat", "listdir", "scandir")
 
 
 class End(Enum):
@@ -32,7 +37,7 @@ class Current:
     """
 
     def __init__(self) -> None:
-        self.disk: Disk | None = None
+        self.disk: Disk | DiskArray | None = None
         self.is_dead = False
         self.calls_left: dict[int, tuple[int, End]] = {}
         self.end = End.KILLED
@@ -68,12 +73,12 @@ class Current:
 current = Current()
 
 
-def die_at(disk: Disk, calls: int, how: End) -> None:
+def die_at(disk: AnyDisk, calls: int, how: End) -> None:
     """End the process on this disk at its call number `calls` from now."""
     current.calls_left[id(disk)] = calls, how
 
 
-def stay_alive(disk: Disk) -> None:
+def stay_alive(disk: AnyDisk) -> None:
     """Forget `die_at`."""
     current.calls_left.pop(id(disk), None)
 
@@ -91,7 +96,7 @@ def die(disk: Disk, below: str) -> None:
     current.dead[id(disk)] = below
 
 
-def is_dead(disk: Disk) -> bool:
+def is_dead(disk: AnyDisk) -> bool:
     """Whether a part of this disk has died."""
     return id(disk) in current.dead
 
@@ -102,7 +107,7 @@ def fill(disk: Disk) -> None:
         disk.faults.fill()
 
 
-def repair(disk: Disk) -> None:
+def repair(disk: AnyDisk) -> None:
     """Let every operation on this disk succeed again."""
     current.dead.pop(id(disk), None)
     with use(disk):
@@ -125,12 +130,19 @@ def spared(write: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Let the system calls go to the disk in use, or where they went before if there is none."""
-    with replaced([(module, name, _forward(module, name, method)) for module, name, method in CALLS]):
+def installed(*, has_arrays: bool = False) -> Iterator[None]:
+    """Let the system calls go to the disk in use, or where they went before if there is none. `has_arrays`: some
+    machines have several disks.
+    """
+    calls = [(module, name, _forward(module, name, method)) for module, name, method in CALLS]
+    if has_arrays:
+        calls += [(os, name, _looking(getattr(os, name))) for name in LOOKS]
+        system.set_write_judge(_judge)
+    with replaced(calls):
         try:
             yield
         finally:
+            system.set_write_judge(None)
             current.budgets.clear()
             current.dead.clear()
 
@@ -145,9 +157,24 @@ def _forward(module: Any, name: str, method: str) -> Callable[..., Any]:
         current.count()
         if id(current.disk) in current.dead:
             current.refuse(arguments[0], named)
+        if isinstance(current.disk, DiskArray):
+            return current.disk.call(method, arguments, named)
         return getattr(current.disk, method)(*arguments, **named)
 
     return blocking.watched(method, call)
+
+
+def _judge(fd: int, size_bytes: int) -> int:
+    return current.disk.judge(fd, size_bytes) if isinstance(current.disk, DiskArray) else 0
+
+
+def _looking(look: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        if isinstance(current.disk, DiskArray) and arguments:
+            current.disk.look(arguments[0])
+        return look(*arguments, **named)
+
+    return call
 
 
 class use:
@@ -155,9 +182,9 @@ class use:
     turn.
     """
 
-    def __init__(self, disk: Disk | None, *, is_dead: bool = False) -> None:
+    def __init__(self, disk: AnyDisk | None, *, is_dead: bool = False) -> None:
         self._disk, self._is_dead = disk, is_dead
-        self._before: tuple[Disk | None, bool] = (None, False)
+        self._before: tuple[AnyDisk | None, bool] = (None, False)
 
     def __enter__(self) -> None:
         self._before = current.disk, current.is_dead
@@ -169,7 +196,7 @@ class use:
         current.is_dead = self._before[1]
 
 
-def _switch(disk: Disk | None) -> None:
+def _switch(disk: AnyDisk | None) -> None:
     if disk is current.disk:
         return
     left = system.set_write_budget(*current.budgets.pop(id(disk), UNLIMITED))

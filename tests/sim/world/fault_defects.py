@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tests.sim.world.cluster_planted import CLUSTER_PLANTED
+from tests.sim.world.jbod_planted import JBOD_PLANTED
 from tests.sim.world.plan import Plan, plan_of, with_only
 from tests.sim.world.planted import PLANTED, Planted
 
@@ -17,8 +18,8 @@ FAULT_SEEDS = 40
 
 @dataclass(frozen=True)
 class Only:
-    """The defect is in PLANTED or CLUSTER_PLANTED; a seed from `first` on finds it. With `is_drawn` the seed's faults
-    are replaced by some of the kind; otherwise they are those of its plan.
+    """The defect is in PLANTED, CLUSTER_PLANTED or JBOD_PLANTED; a seed from `first` on finds it. With `is_drawn` the
+    seed's faults are replaced by some of the kind; otherwise they are those of its plan.
     """
 
     defect: str
@@ -27,7 +28,7 @@ class Only:
 
     @property
     def planted(self) -> Planted:
-        return {**PLANTED, **CLUSTER_PLANTED}[self.defect]
+        return {**PLANTED, **CLUSTER_PLANTED, **JBOD_PLANTED}[self.defect]
 
     def plans(self, kind: str, seed: int) -> tuple[Plan, Plan]:
         """The plan of a seed with its faults of the kind, which may be none, and the one without them."""
@@ -56,6 +57,8 @@ ONLY: dict[str, Only] = {
     "delay": Only("groups: stale_generation_commits", 0),
     "set_clock": Only("the clock of a client must be that of the broker", 0, is_drawn=True),
     "lose_data_disk": Only("dead_disks_are_not_noticed", 0),
+    "fail_disk": Only("several disks: dead_disks_are_not_noticed", 0),
+    "replace_disk": Only("several disks: replaced_disks_stay_empty", 0),
     "fill_behind": Only("one outcome for all batches", 0),
     "break_disk": Only("transactions: failed_records_are_not_undone", 17),
 }

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from tests.sim.world import disks
 from tests.sim.world.coordinators import check_reloads
+from tests.sim.world.disk_array import FAILED, DiskArray, State
 from tests.sim.world.disks import End
+from tests.sim.world.jbod import check_soon
 from tests.sim.world.machine import Machine
 from tests.sim.world.plan import CLIENTS, EVERYBODY, NODES, ONE_NODE, Fault
+from tests.support.power import Disk
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -44,7 +48,21 @@ def end_all(world: World) -> None:
         machine.when_ending = machine.when_in_flight = machine.when_leaving = None
         disks.stay_alive(machine.disk)
         disks.repair(machine.disk)
+        if isinstance(machine.disk, DiskArray):
+            _begin_again(machine, machine.disk)
+            continue
         machine.start()
+        machine.stop()
+
+
+def _begin_again(machine: Machine, array: DiskArray) -> None:
+    """Start a broker that is down, and restart one that may have found a failed disk. The others come to rest as they
+    are, so that a start hides nothing.
+    """
+    if not machine.is_started:
+        machine.end(End.KILLED)
+        machine.start()
+    elif any(each.has_failed for each in array.data):
         machine.stop()
 
 
@@ -99,7 +117,7 @@ def _fill_behind(world: World, machine: Machine, fault: Fault) -> None:
 
     def begin() -> None:
         machine.disturbed_until_us = max(machine.disturbed_until_us, world.time.now_us + fault.us)
-        disks.fill(machine.disk)
+        disks.fill(_only_disk(machine))
         _repair_later(world, machine, fault)
 
     machine.when_in_flight = begin
@@ -208,8 +226,13 @@ def _set_clock(world: World, machine: Machine, fault: Fault) -> None:
 
 
 def _break_disk(world: World, machine: Machine, fault: Fault) -> None:
-    disks.break_down(machine.disk)
+    disks.break_down(_only_disk(machine))
     _repair_later(world, machine, fault)
+
+
+def _only_disk(machine: Machine) -> Disk:
+    assert isinstance(machine.disk, Disk), "one of several disks fails by FAIL_DISK"
+    return machine.disk
 
 
 def _repair_later(world: World, machine: Machine, fault: Fault) -> None:
@@ -224,7 +247,7 @@ def _repair_later(world: World, machine: Machine, fault: Fault) -> None:
 
 def _lose_data_disk(world: World, machine: Machine, fault: Fault) -> None:
     """The data disk fails, and the disk of the metadata log does not. Other brokers must lead soon."""
-    disks.die(machine.disk, machine.data)
+    disks.die(_only_disk(machine), machine.data)
     until_us = world.time.now_us + fault.us
     others = {other: other.ends for other in world.machines.values() if other is not machine and other.is_started}
 
@@ -242,6 +265,54 @@ def _lose_data_disk(world: World, machine: Machine, fault: Fault) -> None:
     world.at(until_us, repair)
 
 
+def _fail_disk(world: World, machine: Machine, fault: Fault) -> None:
+    """One of several data disks fails; the process notices that when it uses the disk. It works again after the time of
+    the fault, which helps only the next process if the directory is offline by then.
+    """
+    assert isinstance(machine.disk, DiskArray)
+    member = machine.disk.data[fault.amount % len(machine.disk.data)]
+    others = [each for each in machine.disk.data if each is not member and each.state in FAILED]
+    if len(others) + 1 >= len(machine.disk.data) or member.state is not State.GOOD:
+        # The last disk of a node: the node would end.
+        return
+    state = STATES[fault.amount // 10 % len(STATES)]
+    name = f"{machine.host}: {os.path.basename(member.root)}"
+    world.note(f"{name} is {state.value}")
+    member.become(state)
+    member.on_refused = lambda: check_soon(world, machine, member)
+
+    def repair() -> None:
+        if not world.recovers and member.state is state:
+            world.note(f"{name} is repaired")
+            member.become(State.GOOD)
+
+    world.at(world.time.now_us + fault.us, repair)
+
+
+def _replace_disk(world: World, machine: Machine, fault: Fault) -> None:
+    """One of several data disks dies, and soon the process starts with an empty one."""
+    assert isinstance(machine.disk, DiskArray)
+    member = machine.disk.data[fault.amount % len(machine.disk.data)]
+    if any(each is not member and each.state in FAILED for each in machine.disk.data):
+        return
+    member.become(State.DEAD)
+    member.on_refused = lambda: check_soon(world, machine, member)
+
+    def exchange() -> None:
+        if not world.recovers:
+            member.become(State.GOOD)
+            member.is_replaced = True
+            if machine.server is None:
+                with disks.use(None):
+                    machine.fit_disks()
+            else:
+                machine.end(End.KILLED)
+
+    world.at(world.time.now_us + fault.us, exchange)
+
+
+# Each as often as it is here.
+STATES = (State.DEAD, State.DEAD, State.GONE, State.READ_ONLY, State.FULL, State.SLOW, State.BROKEN)
 KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "kill": _kill,
     "kill_in_call": _kill_in_call,
@@ -262,4 +333,6 @@ KINDS: dict[str, Callable[[World, Machine, Fault], None]] = {
     "set_clock": _set_clock,
     "break_disk": _break_disk,
     "lose_data_disk": _lose_data_disk,
+    "fail_disk": _fail_disk,
+    "replace_disk": _replace_disk,
 }

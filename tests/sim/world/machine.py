@@ -32,7 +32,8 @@ from tests.sim.world.coordinators import (
     has_staged,
     is_ending,
 )
-from tests.sim.world.directories import bootstrap_records, format_directory, format_voter, key_of
+from tests.sim.world.directories import bootstrap_records, format_another, format_directory, format_voter, key_of
+from tests.sim.world.disk_array import SLOW_US, DiskArray, State
 from tests.sim.world.disks import End
 from tests.sim.world.groups import CONSUMERS_MAX, SESSION_MS, SIZE_MAX
 from tests.sim.world.loop import SimLoop
@@ -106,6 +107,8 @@ STREAMS_GROUPS = {
     "group.streams.max.size": str(CONSUMERS_MAX),
 }
 INITIAL_DELAYS_MS = (0, 0, 600)
+# The same for machines with several disks: more copies run at the same time, and steps of a move take some time.
+SEVERAL_DISKS = {"num.replica.alter.log.dirs.threads": "2", "log.dir.failure.timeout.ms": "60000"}
 # The same for the metadata log: a snapshot replaces several segments.
 SMALL_METADATA_LOGS = {
     "metadata.log.max.record.bytes.between.snapshots": "3000",
@@ -146,6 +149,8 @@ class Machine:
         self.host = host
         # The directory of the data, and that of the metadata log.
         self.data = self.metadata = root
+        # All data directories.
+        self.data_paths = [root]
         self.settings = {**SETTINGS, "node.id": str(node_of(host)), "log.dirs": root, **settings}
         if world.plan.has_consumers:
             interval_ms = ASSIGNMENT_INTERVALS_MS[world.plan.seed % 2]
@@ -156,7 +161,12 @@ class Machine:
             self.settings |= streams_groups(world)
         if world.plan.has_metadata_disks:
             self.data, self.metadata = f"{root}/data", f"{root}/metadata"
+            self.data_paths = [self.data]
             self.settings |= {"log.dirs": self.data, "metadata.log.dir": self.metadata}
+        if world.plan.data_disks:
+            self.data_paths = [f"{root}/disk{number}" for number in range(world.plan.data_disks)]
+            self.data, self.metadata = self.data_paths[0], f"{root}/metadata"
+            self.settings |= SEVERAL_DISKS | {"log.dirs": ",".join(self.data_paths), "metadata.log.dir": self.metadata}
         if world.plan.has_small_metadata_logs:
             self.settings |= SMALL_METADATA_LOGS
         self.settings.setdefault("advertised.listeners", f"PLAINTEXT://{host}:{PORT}")
@@ -168,9 +178,13 @@ class Machine:
             format_voter(world.plan, host, root, 0)
         elif world.plan.is_cluster:
             records = bootstrap_records(world.plan)
-            format_directory(self.data, int(self.settings["node.id"]), self.draw, self.metadata, records)
-        self.disk = Disk(root, world.draws(f"{host}/disk"))
-        self.disk.takes_notes = True
+            format_directory(self.data_paths, int(self.settings["node.id"]), self.draw, self.metadata, records)
+        self.disk: Disk | DiskArray
+        if world.plan.data_disks:
+            self.disk = DiskArray(root, self.data_paths, self.metadata, world.draws(f"{host}/disk"))
+        else:
+            self.disk = Disk(root, world.draws(f"{host}/disk"))
+            self.disk.takes_notes = True
         self.clock = MachineClock(world.time, rate)
         self.boot = 0
         self.server: BrokerServer | ControllerServer | None = None
@@ -299,9 +313,12 @@ class Machine:
             self._directories.clear()
         disks.stay_alive(self.disk)
         with disks.use(None):
-            if how is End.POWER_LOST:
+            self.boot += how is End.POWER_LOST
+            if isinstance(self.disk, DiskArray):
+                self.disk.end_process(loses_power=how is End.POWER_LOST, is_synced=self.world.plan.is_synced)
+                self.fit_disks()
+            elif how is End.POWER_LOST:
                 self.disk.cut()
-                self.boot += 1
             else:
                 self.disk.kill(evicts=False)
         delay_us = self.draw.choice([0, RESTART_US, 4 * RESTART_US, 20 * RESTART_US])
@@ -310,8 +327,20 @@ class Machine:
             delay_us = min(delay_us, RESTART_US)
         self.world.at(self.world.time.now_us + delay_us + 1, self.start)
 
+    def fit_disks(self) -> None:
+        """Format those that were replaced by empty ones while the process ran."""
+        assert isinstance(self.disk, DiskArray)
+        for member in self.disk.data:
+            if member.is_replaced:
+                member.is_replaced = False
+                shutil.rmtree(member.root)
+                os.mkdir(member.root)
+                format_another(member.root, node_of(self.host), self.draw)
+                member.begin_again()
+
     def replace_disk(self) -> None:
         """End the process, and start it with an empty disk, which was formatted for a node of this cluster."""
+        assert isinstance(self.disk, Disk)
         self.end(End.KILLED)
         self.disks_replaced += 1
         with disks.use(None):
@@ -477,10 +506,18 @@ class Machine:
                     self.run(job)
                     self._schedule()
 
-            delay_us = self.draw.choice([5, 50, 500, 5_000, 50_000])
+            delay_us = self.draw.choice([5, 50, 500, 5_000, 50_000]) + self._slowness_us(name)
             self.world.at(self.world.time.now_us + self.draw.randint(1, delay_us), run)
 
         return Workers(workers_max, start)
+
+    def _slowness_us(self, name: str) -> int:
+        """How much longer each job of a pool takes: those of a data directory end with its number."""
+        if not isinstance(self.disk, DiskArray):
+            return 0
+        kind, _, number = name.partition("-")
+        is_slow = kind in ("sync", "note", "files") and self.disk.data[int(number)].state is State.SLOW
+        return SLOW_US if is_slow else 0
 
     def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
         return run_inline(jobs, threads)

@@ -28,6 +28,11 @@ SHARE_CLIENTS = (SHARES, SHARES, "plain", "txn")
 # Threads of streams applications (KIP-1071), their manager, and the clients that worlds with them are drawn from.
 STREAMS = ("streams", "director")
 STREAMS_CLIENTS = ("streams", "streams", "streams", "streams", "director", "plain")
+# The client that moves replicas between the disks of a machine.
+MOVER = "mover"
+# A fault of one of several data disks; its `amount` decides which one, and how it behaves. The other one is a disk that
+# is replaced by an empty one.
+FAIL_DISK, REPLACE_DISK = "fail_disk", "replace_disk"
 # The clients that change ACLs, use delegation tokens, and have quotas.
 SECURITY = ("warden", "holder", "metered")
 
@@ -72,6 +77,8 @@ class Plan:
     allows_unnamed: bool = False
     # The metadata logs are on other disks than the data (metadata.log.dir).
     has_metadata_disks: bool = False
+    # Each machine has so many data directories, each on a disk of its own; 0: one disk for everything.
+    data_disks: int = 0
     # The metadata logs have small segments, and nodes often take snapshots, which replace the log before them.
     has_small_metadata_logs: bool = False
 
@@ -158,6 +165,7 @@ CLUSTER_VOTERS = "cluster-voters"
 CLUSTER_UNCLEAN = "cluster-unclean"
 CLUSTER_SECURED = "cluster-secured"
 CLUSTER_DATA_DISKS = "cluster-data-disks"
+CLUSTER_JBOD = "cluster-jbod"
 CLUSTER_SNAPSHOTS = "cluster-snapshots"
 CLUSTER_CONSUMERS = "cluster-consumers"
 CLUSTER_SHARES = "cluster-shares"
@@ -217,6 +225,7 @@ NAMES = (
     CLUSTER_UNCLEAN,
     CLUSTER_SECURED,
     CLUSTER_DATA_DISKS,
+    CLUSTER_JBOD,
     CLUSTER_SNAPSHOTS,
     CLUSTER_CONSUMERS,
     CLUSTER_SHARES,
@@ -240,6 +249,8 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _secured_plan(seed)
     if profile == CLUSTER_DATA_DISKS:
         return _data_disks_plan(seed)
+    if profile == CLUSTER_JBOD:
+        return _jbod_plan(seed)
     if profile == CLUSTER_SNAPSHOTS:
         return _snapshots_plan(seed)
     if profile == CLUSTER_CONSUMERS:
@@ -402,6 +413,36 @@ def _data_disks_plan(seed: int) -> Plan:
         faults=faults,
         duration_us=later_us + 3_000_000,
         has_metadata_disks=True,
+    )
+
+
+def _jbod_plan(seed: int) -> Plan:
+    """The clients of a plan of `cluster`, on nodes with two or three data disks, and an administrator who moves
+    replicas between these. Disks fail in every way, one after the other or at the same time, and processes end. A disk
+    is replaced by an empty one only if everything else happens to the same node: then others have all records.
+    """
+    plan = _cluster_plan(seed)
+    draw = Draws(seed, "jbod", Trace())
+    disks, is_synced = draw.choice([2, 2, 3]), draw.chance(0.5)
+    may_replace = draw.chance(0.3)
+    unlucky = draw.choice(plan.hosts)
+    duration_us = max(plan.duration_us, 4_000_000)
+    kinds = (*4 * (FAIL_DISK,), "stop", "kill", "kill_in_call", *(POWER if is_synced else ()))
+    kinds += 2 * (REPLACE_DISK,) if may_replace else (FAIL_DISK,)
+    faults = []
+    for _ in range(draw.randint(1, FAULTS_MAX)):
+        fault = _fault(draw, kinds, (unlucky,) if may_replace else plan.hosts, duration_us)
+        if fault.kind in (FAIL_DISK, REPLACE_DISK):
+            fault = replace(fault, amount=draw.randint(0, 999))
+        faults.append(replace(fault, at_us=max(fault.at_us, 1_200_000)))
+    return replace(
+        plan,
+        clients=(*plan.clients, (f"plain10-{CLUSTER}", CLUSTER), (f"{MOVER}-{CLUSTER}", CLUSTER)),
+        faults=tuple(sorted(faults, key=lambda each: each.at_us)),
+        duration_us=duration_us,
+        is_synced=is_synced,
+        is_one_machine=False,
+        data_disks=disks,
     )
 
 

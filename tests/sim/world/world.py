@@ -32,6 +32,7 @@ from tests.sim.world.clients.managers import Manager
 from tests.sim.world.clients.members import Member, StaticMember
 from tests.sim.world.clients.metered import Metered
 from tests.sim.world.clients.mixed import MixedConsumer
+from tests.sim.world.clients.movers import Mover
 from tests.sim.world.clients.operators import Operator
 from tests.sim.world.clients.producers import PlainProducer, RefusedProducer
 from tests.sim.world.clients.readers import LastReader, Reader
@@ -48,11 +49,12 @@ from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
 from tests.sim.world.fenced import Fenced
 from tests.sim.world.groups import Groups
+from tests.sim.world.jbod import misplaced
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
 from tests.sim.world.network import Network
 from tests.sim.world.owners import Owners
-from tests.sim.world.plan import Plan
+from tests.sim.world.plan import MOVER, REPLACE_DISK, Plan
 from tests.sim.world.rest import restless
 from tests.sim.world.shares import Shares
 from tests.support.power import replaced, steady_files
@@ -61,6 +63,8 @@ from tests.support.power import replaced, steady_files
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
 # The same until all replicas of a cluster are in sync.
 IN_SYNC_S = 30
+# The same until each replica is in one place, which the metadata name.
+IN_PLACE_S = 10
 # The same until groups of members that read on are stable. A session, a rebalance, and the refresh of expressions,
 # which takes 10 s, follow each other.
 REST_S = 30
@@ -84,6 +88,7 @@ KINDS: dict[str, type[Client]] = {
     "warden": Warden,
     "holder": Holder,
     "metered": Metered,
+    MOVER: Mover,
     "consumer": Consumer,
     "instance": StaticConsumer,
     "mixed": MixedConsumer,
@@ -147,6 +152,8 @@ class World:
             self.sites = {CLUSTER: self.cluster}
         # Written data that was not synced is never lost.
         self.keeps_unsynced = plan.is_synced or not any(each.kind.startswith("lose_power") for each in plan.faults)
+        # A record may be on one broker alone.
+        self.keeps_single = self.keeps_unsynced and not any(each.kind == REPLACE_DISK for each in plan.faults)
         self.clients = SimLoop(
             MachineClock(self.time),
             self.draws("clients"),
@@ -201,10 +208,13 @@ class World:
         # Modules that draw from the global stream.
         random.seed(self.plan.seed)
         try:
-            with disks.installed(), blocking.installed(), steady_files(), self._machines_installed():
+            with self._disks_installed(), blocking.installed(), steady_files(), self._machines_installed():
                 self._run()
         finally:
             self._close()
+
+    def _disks_installed(self) -> AbstractContextManager[None]:
+        return disks.installed(has_arrays=self.plan.data_disks > 0)
 
     def _machines_installed(self) -> AbstractContextManager[None]:
         """Requests of a broker to its machine are answered by the machine whose disk is in use."""
@@ -244,6 +254,8 @@ class World:
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
         if self.plan.is_cluster:
             self._wait(IN_SYNC_S, "to be in sync", self.cluster.out_of_sync)
+            if self.plan.data_disks:
+                self._wait(IN_PLACE_S, "to be in place", lambda: misplaced(self))
             for client in self.all_clients:
                 if isinstance(client, VotersOperator):
                     client.check_end()
@@ -326,7 +338,7 @@ class World:
             machine.stays_down = True
             disks.repair(machine.disk)
             disks.stay_alive(machine.disk)
-        with disks.installed(), blocking.installed(), steady_files(), self._machines_installed():
+        with self._disks_installed(), blocking.installed(), steady_files(), self._machines_installed():
             for machine in self.machines.values():
                 machine.discard()
         self.clients.kill()

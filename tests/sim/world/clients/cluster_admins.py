@@ -81,7 +81,7 @@ class ClusterAdmin(Admin):
     def settings_of(self, topic: str) -> dict[str, str]:
         settings = super().settings_of(topic)
         # Below the broker's two: a record that one replica alone has survives only if power is never lost unsynced.
-        if topic == "t1" and self.world.keeps_unsynced:
+        if topic == "t1" and self.world.keeps_single:
             settings["min.insync.replicas"] = "1"
         return settings
 
@@ -89,7 +89,7 @@ class ClusterAdmin(Admin):
         if topic[0] != "v":
             return 3
         # A power cut may take the only copy of acknowledged records.
-        return max(self.draw.choice([1, 2, 3, 3]), 1 if self.world.keeps_unsynced else 2)
+        return max(self.draw.choice([1, 2, 3, 3]), 1 if self.world.keeps_single else 2)
 
     def _check(self, what: str, code: int) -> None:
         found = ErrorCode(code)
