@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.base import LabError
+from tests.deploy.base import LabError, do
 from tests.deploy.cluster import ask
 from tests.deploy.deployed import Deployed
 from tests.deploy.host import Shape
@@ -90,6 +90,22 @@ def test_disk_is_added_to_running_brokers(cluster: Deployed, tmp_path: Path) -> 
         assert sorted(found) == [FIRST, MORE]
         assert all(each["error"] == "" and each["replicas"] for each in found.values()), found
     again = cluster.play("site", "--diff", what="the second run with two disks")
+    assert (again.changed, again.failed) == (0, 0), again.output[-4000:]
+
+
+def test_file_system_grows_with_its_device(cluster: Deployed) -> None:
+    """If this fails, a larger volume has to be grown by hand, or a broker is restarted for it."""
+    before, total = starts(cluster), directories(cluster, 1)[MORE]["total_bytes"]
+    image = cluster.lab.host("n1").directory / "blank1.img"
+    do("truncate", "-s", "6G", image)
+    (device,) = do("losetup", "--associated", image, "--noheadings", "--output", "NAME").split()
+    do("losetup", "--set-capacity", device)
+    assert cluster.play("site", "--check", "--diff").failed == 0
+    assert directories(cluster, 1)[MORE]["total_bytes"] == total
+    cluster.play("site", what="a disk that became larger")
+    assert directories(cluster, 1)[MORE]["total_bytes"] > total + (1 << 30)
+    assert starts(cluster) == before
+    again = cluster.play("site")
     assert (again.changed, again.failed) == (0, 0), again.output[-4000:]
 
 
