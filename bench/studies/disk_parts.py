@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -317,19 +318,29 @@ def _wait_for_removal(path: Path) -> None:
 
 
 def copied_mb_per_s(source: Path, target: Path) -> float:
-    """Copy the records of the topic from one data directory to the other, and sync each step; returns the MB/s."""
+    """Copy the records of the topic from one data directory to the other, all partitions at the same time as the broker
+    moves them, and sync each step; returns the MB/s.
+    """
     copy = target / "copy-of-bench"
     copy.mkdir()
-    size_bytes, begun = 0, time.monotonic()
+    begun = time.monotonic()
     try:
-        for path in sorted(source.glob(f"{TOPIC}-*/*.log")):
-            with open(path, "rb", buffering=0) as read, open(copy / f"{path.parent.name}-{path.name}", "wb") as written:
-                end = os.fstat(read.fileno()).st_size
-                at = 0
-                while at < end:
-                    at += os.sendfile(written.fileno(), read.fileno(), at, min(STEP_BYTES, end - at))
-                    os.fdatasync(written.fileno())
-                size_bytes += end
+        partitions = sorted(source.glob(f"{TOPIC}-*"))
+        with ThreadPoolExecutor(len(partitions)) as pool:
+            size_bytes = sum(pool.map(partial(_copied_bytes, copy), partitions))
         return size_bytes / MB / (time.monotonic() - begun)
     finally:
         shutil.rmtree(copy)
+
+
+def _copied_bytes(copy: Path, partition: Path) -> int:
+    size_bytes = 0
+    for path in sorted(partition.glob("*.log")):
+        with open(path, "rb", buffering=0) as read, open(copy / f"{partition.name}-{path.name}", "wb") as written:
+            end = os.fstat(read.fileno()).st_size
+            at = 0
+            while at < end:
+                at += os.sendfile(written.fileno(), read.fileno(), at, min(STEP_BYTES, end - at))
+                os.fdatasync(written.fileno())
+            size_bytes += end
+    return size_bytes

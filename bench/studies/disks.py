@@ -58,7 +58,7 @@ def main() -> int:
     made.add_argument("--rate", type=int, default=RATE, help=f"requests/s of producers{shown}")
     made.add_argument("--seconds", type=float, default=SECONDS, help=f"time of these producers in `death`{shown}")
     made.add_argument("--move-gb", type=float, default=MOVE_GB, help=f"log that is moved{shown}")
-    made.add_argument("--moved", type=int, default=MOVED, help=f"replicas that are moved{shown}")
+    made.add_argument("--moved", type=int, default=MOVED, help=f"replicas that are moved, two at a time{shown}")
     given = made.parse_args()
     check(made, given, parts, ("pairs", "partitions", "deaths", "rate", "moved"))
     given_dirs = given.dirs.split(",") if given.dirs else [tempfile.gettempdir()] * 2
