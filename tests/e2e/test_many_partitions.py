@@ -60,7 +60,8 @@ def test_clients_are_served_right_after_a_start(make_broker: Callable[..., Targe
     broker.restart()
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
     try:
-        ends = consumer.end_offsets([KafkaPartition(TOPIC, index) for index in range(PARTITIONS)])
+        places = [KafkaPartition(TOPIC, index) for index in range(PARTITIONS)]
+        ends = consumer.end_offsets(places, timeout_ms=int(TIMEOUT_S * 1000))
     finally:
         consumer.close()
     assert sorted(ends.values()) == [2] * (PARTITIONS - 2) + [3] * 2
