@@ -6,13 +6,13 @@ bounded in bytes; only texts and messages go between processes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from broker_registry import compatibility
 from broker_registry.compatibility import Level, Previous
+from broker_registry.kept import Kept
 from broker_registry.schema_types.base import InvalidSchema, Kind, ParsedSchema, ParseSettings, Policy, Resolved
 from broker_registry.schema_types.parsers import PARSERS
 
@@ -132,33 +132,21 @@ class ParsedCache:
         bytes_max: int = CACHE_BYTES_MAX,
         parsers: Mapping[Kind, Callable[[str, Sequence[Resolved], ParseSettings], ParsedSchema]] = PARSERS,
     ) -> None:
-        self._bytes_max = bytes_max
         self._parsers = parsers
-        self._bytes = 0
-        self._found: OrderedDict[tuple[Source, ParseSettings], ParsedSchema] = OrderedDict()
+        self._kept: Kept[tuple[Source, ParseSettings], ParsedSchema] = Kept(bytes_max)
 
     def parsed(self, source: Source, settings: ParseSettings | None = None) -> ParsedSchema:
         """Raises InvalidSchema."""
         settings = settings or ParseSettings()
-        found = self._found.get((source, settings))
+        found = self._kept.get((source, settings))
         if found is not None:
-            self._found.move_to_end((source, settings))
             return found
         try:
             kind = Kind(source.kind)
         except ValueError:
             raise InvalidSchema(f"Invalid schema type {source.kind}") from None
         found = self._parsers[kind](source.text, source.references, settings)
-        self._put((source, settings), found)
+        self._kept.put((source, settings), found, found.size_bytes)
         # The checks that follow name the schema by its canonical text.
-        self._put((source._replace(text=found.canonical), ParseSettings()), found)
+        self._kept.put((source._replace(text=found.canonical), ParseSettings()), found, found.size_bytes)
         return found
-
-    def _put(self, key: tuple[Source, ParseSettings], found: ParsedSchema) -> None:
-        if key in self._found:
-            return
-        self._found[key] = found
-        self._bytes += found.size_bytes
-        while self._bytes > self._bytes_max and len(self._found) > 1:
-            _, dropped = self._found.popitem(last=False)
-            self._bytes -= dropped.size_bytes

@@ -7,15 +7,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-
-import h11
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.errors import ClientError
+from broker_cy.client.http_exchange import Unanswered, exchange
 from broker_cy.client.secrets import first_line
 
 LISTENER: Final = "brokercy.metrics.listener"
@@ -23,7 +23,6 @@ CERTIFICATE: Final = "brokercy.metrics.ssl.certificate.file"
 # The time limit for one broker: the others are shown without it.
 TIMEOUT_S: Final = 2.0
 ANSWER_BYTES_MAX: Final = 64 << 20
-_READ_BYTES: Final = 1 << 16
 # Hosts that mean every address.
 _ANY = frozenset({"", "0.0.0.0", "::"})
 
@@ -58,7 +57,7 @@ async def pages_of(
                 secured = (context or _system_context()) if values.get(CERTIFICATE) else None
                 token = None if token_file is None else first_line(token_file).strip()
                 page = await _get(address, target, token, secured)
-        except (OSError, ValueError, TimeoutError, h11.ProtocolError):
+        except (OSError, ValueError, TimeoutError, Unanswered):
             continue
         if page:
             found[int(resource.name)] = page
@@ -72,26 +71,7 @@ def _system_context() -> ssl.SSLContext:
 
 
 async def _get(address: Address, target: str, token: str | None, context: ssl.SSLContext | None) -> bytes:
-    """The body of an answer 200; b"" for another one. Raises OSError and h11.ProtocolError."""
-    reader, writer = await asyncio.open_connection(*address, ssl=context)
-    try:
-        http = h11.Connection(h11.CLIENT)
-        headers = [("Host", str(address)), ("Connection", "close")]
-        if token is not None:
-            headers.append(("Authorization", f"Bearer {token}"))
-        request = h11.Request(method="GET", target=target, headers=headers)
-        writer.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
-        body = bytearray()
-        while len(body) < ANSWER_BYTES_MAX:
-            event = http.next_event()
-            if event is h11.NEED_DATA:
-                http.receive_data(await reader.read(_READ_BYTES))
-            elif isinstance(event, h11.Response) and event.status_code != 200:
-                return b""
-            elif isinstance(event, h11.Data):
-                body += event.data
-            elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
-                break
-        return bytes(body)
-    finally:
-        writer.close()
+    """The body of an answer 200; b"" for another one. Raises OSError, Unanswered and ValueError."""
+    headers = [] if token is None else [("Authorization", f"Bearer {token}")]
+    answer = await exchange(address, "GET", target, headers=headers, context=context, answer_bytes_max=ANSWER_BYTES_MAX)
+    return answer.body if answer.status == HTTPStatus.OK else b""
