@@ -6,4 +6,6 @@ store/            the records of `_schemas`, their replay, and the operations on
 writer.py         the write right, append, own read
 api/              one file for each resource of the REST API
 serdes/           the 5-byte header, and records by their schemas
+client.py         a client of the REST API, of this registry or another
+commands/         `broker-cy schemas`
 """

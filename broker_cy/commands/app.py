@@ -13,7 +13,7 @@ from broker_cy.commands import COMPLETE_VARIABLE, PROGRAM
 
 Start = Callable[[Sequence[str]], int]
 
-# By command: its module (None: in this one), and its help.
+# By command: its module (None: in this one; with a dot: in another package), and its help.
 COMMANDS: dict[str, tuple[str | None, str]] = {
     "start": (None, "run a broker in the foreground"),
     "storage": (None, "format the directories of a node, or show what they contain"),
@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "producers": ("producers", "active producers of a topic's partitions"),
     "tokens": ("tokens", "delegation tokens: list, create, renew and expire them"),
     "log-dirs": ("log_dirs", "log directories: disk usage; move replicas between disks, balance and drain them"),
+    "schemas": ("broker_registry.commands.schemas", "schemas in a registry: list, compare, check, register, copy"),
     "completion": ("completion", "shell completion for bash, zsh and fish"),
 }
 
@@ -78,7 +79,7 @@ class LazyGroup(click.Group):
         module, _ = COMMANDS[name]
         if module is None:
             return START if name == "start" else STORAGE
-        command = importlib.import_module(f"broker_cy.commands.{module}").command
+        command = importlib.import_module(module if "." in module else f"broker_cy.commands.{module}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -43,13 +43,14 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("metrics --json", b""),
     ("records delete orders --before end --yes", b""),
     ("clusters list", b""),
+    ("schemas list --help", b""),
     ("completion bash", b""),
     ("storage random-uuid", b""),
     ("storage version-mapping --release-version 4.2", b""),
     ("storage feature-dependencies --feature kraft.version=1", b""),
 )
 # These need no broker.
-ALONE = {"clusters", "completion", "storage"}
+ALONE = {"clusters", "completion", "schemas", "storage"}
 # These use every library of the extra: numpy for intervals, hdrhistogram for the files, and confluent-kafka
 # for the load of real clients.
 MEASURED = ("produce-1kb", "client-produce-1kb")

@@ -39,8 +39,8 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
     # On a separate line: otherwise the paragraph was wrapped, and no line of it can be copied.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
     if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "consume", "produce"):
-        # `clusters` reads a file, and connects to no cluster.
-        assert ("--clusters-file" if words[0] == "clusters" else "--bootstrap") in shown
+        # `clusters` reads a file, and connects to no cluster; `schemas` connects to a registry.
+        assert {"clusters": "--clusters-file", "schemas": "--registry"}.get(words[0], "--bootstrap") in shown
         assert "--json" in shown
 
 

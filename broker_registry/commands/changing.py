@@ -1,0 +1,160 @@
+"""`broker-cy schemas register` and `delete`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from broker_cy.admin import ClientError
+from broker_cy.client.program import EXIT_FAILED
+from broker_cy.commands.context import dry_run_option, yes_option
+from broker_cy.commands.output import confirm, confirm_typed, print_json
+from broker_cy.reporting.column import Column, Kind, ids_text
+from broker_cy.reporting.terminal import print_rows
+from broker_registry.client import RegistryClient, Schema
+from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
+from broker_registry.commands.text import echo_lines
+
+EPILOG = """\b
+examples:
+  broker-cy schemas register orders-value order.avsc
+  broker-cy schemas register orders-value order.proto --reference common.proto=common:1 --dry-run
+  broker-cy schemas delete orders-value --version 3
+  broker-cy schemas delete orders-value --permanent --dry-run
+"""
+
+
+class Deletion(NamedTuple):
+    """A version that is to be deleted, and the ids of the schemas that refer to it, which prevent that."""
+
+    version: int
+    is_deleted: bool
+    referrers: list[int]
+
+
+COLUMNS: Final = (
+    Column[Deletion]("version", "Version", lambda row: row.version, Kind.NUMBER),
+    Column[Deletion]("state", "State", lambda row: "deleted" if row.is_deleted else ""),
+    Column[Deletion]("referrers", "Referred to by ids", lambda row: ids_text(row.referrers)),
+)
+
+
+@click.command("register", epilog=EPILOG)
+@registry_command
+@click.argument("subject")
+@file_options
+@click.option("--normalize", "normalizes", is_flag=True, help="Store the schema in its normalized form.")
+@dry_run_option
+async def register(
+    output: Output,
+    client: RegistryClient,
+    subject: str,
+    file: Path,
+    kind: str | None,
+    references: tuple[str, ...],
+    normalizes: bool,
+    dry_run: bool,
+) -> int:
+    """Register the schema in FILE as the next version of a subject. One that is registered already keeps its id."""
+    schema = schema_of_file(file, kind, references)
+    if dry_run:
+        return await _try(output, client, subject, schema)
+    schema_id = await client.register(subject, schema, normalizes=normalizes)
+    found = await client.look_up(subject, schema, normalizes=normalizes)
+    if output.as_json:
+        print_json({"subject": subject, "version": found.version, "id": schema_id, "guid": found.guid})
+    else:
+        click.echo(f"{subject} version {found.version} has id {schema_id}")
+    return 0
+
+
+async def _try(output: Output, client: RegistryClient, subject: str, schema: Schema) -> int:
+    found = await client.check(subject, schema)
+    if output.as_json:
+        print_json({"subject": subject, "dry_run": True, **found._asdict()})
+    elif found.is_compatible:
+        click.echo(f"would register a schema in {subject}: it is compatible", err=True)
+    else:
+        click.echo(f"would not register a schema in {subject}: it is not compatible", err=True)
+        echo_lines(found.messages)
+    return 0 if found.is_compatible else EXIT_FAILED
+
+
+@click.command("delete", epilog=EPILOG)
+@registry_command
+@click.argument("subject")
+@click.option("--version", type=version_type, metavar="N", help="Only this version.")
+@click.option(
+    "--permanent", is_flag=True, help="For good: without it, versions can be read by id and registered again."
+)
+@dry_run_option
+@yes_option
+async def delete(
+    output: Output,
+    client: RegistryClient,
+    subject: str,
+    version: int | None,
+    permanent: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Delete a subject, or one version of it."""
+    rows = await _planned(client, subject, version, with_deleted=permanent)
+    if not output.as_json:
+        print_rows(COLUMNS, rows, err=True)
+    if dry_run:
+        _told(output, subject, rows, permanent=permanent, is_done=False)
+        return
+    versions = f"{len(rows):,} version{'' if len(rows) == 1 else 's'} of {subject}"
+    if permanent:
+        question = f"Delete {versions} for good? Records that were written with them cannot be decoded any more."
+        confirm_typed(subject, question, yes=yes)
+    else:
+        confirm(f"Delete {versions}?", yes=yes)
+    # A version is deleted for good only after it was deleted.
+    if any(not row.is_deleted for row in rows):
+        await _delete(client, subject, version, permanent=False)
+    if permanent:
+        await _delete(client, subject, version, permanent=True)
+    _told(output, subject, rows, permanent=permanent, is_done=True)
+
+
+async def _planned(client: RegistryClient, subject: str, version: int | None, *, with_deleted: bool) -> list[Deletion]:
+    """Return the versions. Raises ClientError if there is none."""
+    undeleted: list[int] = []
+    try:
+        undeleted = await client.versions(subject)
+    except ClientError:
+        if not with_deleted:
+            raise
+    numbers = await client.versions(subject, deleted=True) if with_deleted else undeleted
+    if version is not None:
+        # A version that does not exist gets the error of the registry.
+        await client.version(subject, version, deleted=with_deleted)
+        numbers = [version]
+    return [Deletion(number, number not in undeleted, await client.referrers(subject, number)) for number in numbers]
+
+
+async def _delete(client: RegistryClient, subject: str, version: int | None, *, permanent: bool) -> None:
+    if version is None:
+        await client.delete_subject(subject, permanent=permanent)
+    else:
+        await client.delete_version(subject, version, permanent=permanent)
+
+
+def _told(output: Output, subject: str, rows: list[Deletion], *, permanent: bool, is_done: bool) -> None:
+    numbers = [row.version for row in rows]
+    if output.as_json:
+        print_json({"subject": subject, "versions": numbers, "permanent": permanent, "dry_run": not is_done})
+        return
+    end = " for good" if permanent else ""
+    text = f"{subject}: versions {ids_text(numbers)}{end}"
+    if is_done:
+        click.echo(f"deleted {text}")
+    else:
+        click.echo(f"would delete {text}", err=True)
+
+
+COMMANDS: Final = (register, delete)

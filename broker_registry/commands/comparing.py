@@ -1,0 +1,140 @@
+"""`broker-cy schemas diff` and `check`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from broker_cy.admin import ClientError, Failure
+from broker_cy.client.program import EXIT_FAILED
+from broker_cy.commands.output import print_json
+from broker_cy.reporting.column import Column
+from broker_cy.reporting.terminal import print_rows
+from broker_registry.checks import ParsedCache
+from broker_registry.client import RegistryClient, Version
+from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
+from broker_registry.commands.text import difference, echo_lines
+from broker_registry.compatibility import Level
+from broker_registry.schema_types.base import InvalidSchema, Policy
+from broker_registry.serdes.values import source_of
+
+EPILOG = """\b
+examples:
+  broker-cy schemas diff orders-value                   the two newest versions
+  broker-cy schemas diff orders-value 1 3 --json
+  broker-cy schemas check orders-value order.avsc       exit code 1 if it is incompatible
+  broker-cy schemas check orders-value order.proto --against 2
+"""
+
+NEW: Final = "new"
+OLD: Final = "old"
+
+
+class Breaking(NamedTuple):
+    """A difference that keeps one schema from reading data of the other. `reader` is NEW or OLD. `is_refused`: the
+    level of the subject does not allow it.
+    """
+
+    kind: str
+    path: str
+    reader: str
+    is_refused: bool
+
+
+COLUMNS: Final = (
+    Column[Breaking]("kind", "Difference", lambda row: row.kind, width=30),
+    Column[Breaking]("path", "Place", lambda row: row.path, width=20),
+    Column[Breaking]("reader", "Cannot read", lambda row: "old data" if row.reader == NEW else "new data"),
+    Column[Breaking]("refused", "By the level", lambda row: "refused" if row.is_refused else "allowed"),
+)
+
+
+@click.command("diff", epilog=EPILOG)
+@registry_command
+@click.argument("subject")
+@click.argument("old", type=version_type, required=False)
+@click.argument("new", type=version_type, required=False)
+async def diff(output: Output, client: RegistryClient, subject: str, old: int | None, new: int | None) -> None:
+    """Compare two versions of a subject: OLD with NEW, or with the newest; the two newest ones by default."""
+    numbers = await client.versions(subject)
+    if new is None:
+        new = numbers[-1]
+    if old is None:
+        earlier = [each for each in numbers if each < new]
+        if not earlier:
+            raise ClientError(Failure.INVALID, f"version {new} is the only one", what=subject)
+        old = earlier[-1]
+    first, second = await client.version(subject, old), await client.version(subject, new)
+    config = await client.config(subject)
+    level, policy = (
+        Level(config.get("compatibilityLevel", "BACKWARD")),
+        Policy(config.get("compatibilityPolicy", "STRICT")),
+    )
+    found = await _breaking(client, first, second, level, policy)
+    lines = difference(first, second)
+    if output.as_json:
+        members = {"subject": subject, "old": old, "new": new, "level": level.value, "policy": policy.value}
+        print_json({**members, "diff": lines, "incompatibilities": found})
+        return
+    echo_lines(lines)
+    if not found:
+        click.echo(f"Each version reads the data of the other. The level is {level.value}.")
+        return
+    sys.stdout.flush()
+    print_rows(COLUMNS, found)
+    click.echo(f"The level is {level.value}.")
+
+
+async def _breaking(client: RegistryClient, old: Version, new: Version, level: Level, policy: Policy) -> list[Breaking]:
+    """Return what breaks in both directions; the level says which of them counts."""
+    if old.schema.kind != new.schema.kind:
+        return [Breaking("SCHEMA_TYPE_CHANGED", "/", reader, level is not Level.NONE) for reader in (NEW, OLD)]
+    cache = ParsedCache()
+    try:
+        first, second = [cache.parsed(await source_of(client, each.schema, each.subject)) for each in (old, new)]
+    except InvalidSchema as error:
+        raise ClientError(Failure.MALFORMED, f"a schema is not understood: {error}", what=new.subject) from None
+    except ValueError as error:
+        raise ClientError(Failure.MALFORMED, str(error), what=new.subject) from None
+    return [
+        Breaking(each.kind, each.path, reader, is_refused)
+        for reader, is_refused, differences in (
+            (NEW, level.reads_old, second.differences(first)),
+            (OLD, level.is_read_by_old, first.differences(second)),
+        )
+        for each in differences
+        if policy in each.breaks
+    ]
+
+
+@click.command("check", epilog=EPILOG)
+@registry_command
+@click.argument("subject")
+@file_options
+@click.option("--against", type=version_type, metavar="N", help="One version, instead of those that the level names.")
+async def check(
+    output: Output,
+    client: RegistryClient,
+    subject: str,
+    file: Path,
+    kind: str | None,
+    references: tuple[str, ...],
+    against: int | None,
+) -> int:
+    """Check whether the schema in FILE may become the next version of a subject; registers nothing."""
+    schema = schema_of_file(file, kind, references)
+    found = await client.check(subject, schema, against)
+    if output.as_json:
+        print_json({"subject": subject, "is_compatible": found.is_compatible, "messages": found.messages})
+    elif found.is_compatible:
+        click.echo(f"{file} is compatible with {subject}")
+    else:
+        click.echo(f"{file} is not compatible with {subject}:")
+        echo_lines(found.messages, indent="  ")
+    return 0 if found.is_compatible else EXIT_FAILED
+
+
+COMMANDS: Final = (diff, check)
