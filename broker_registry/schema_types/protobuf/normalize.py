@@ -88,6 +88,9 @@ class _Normalizer:
             if not type_name.startswith("map<"):
                 type_name = self.full_name(type_name, scope, field.at)
                 info = self._types.types[type_name[1:]]
+                if info.map_type == "":
+                    line, column = position(self._text, field.at)
+                    raise InvalidSchema(f"{field.type} has no key and value for a map (line {line}, column {column})")
                 if info.map_type is not None:
                     type_name = info.map_type
             if types := ast.map_types(type_name):

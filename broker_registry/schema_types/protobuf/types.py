@@ -19,7 +19,7 @@ OWN_PATH: Final = ""
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
     """A type. `path` is that of its file, OWN_PATH for the schema's own. `map_type` is `map<K, V>` for the entry type
-    of a map, as descriptors have it.
+    of a map, as descriptors have it, and empty for one without key and value.
     """
 
     package: str
@@ -111,11 +111,11 @@ def _add_extensions(extends: Iterable[ast.Extend], scope: str, extensions: dict[
 
 
 def map_type_of(message: ast.Message) -> str | None:
-    """Return `map<K, V>` for a message with the option map_entry."""
+    """Return `map<K, V>` for a message with the option map_entry, empty if it lacks the fields of one."""
     option = by_name(message.options).get("map_entry")
     if option is None or str(option.value).lower() != "true":
         return None
     by_field = {each.name: each for each in message.fields}
     if "key" not in by_field or "value" not in by_field:
-        return None
+        return ""
     return f"map<{by_field['key'].type}, {by_field['value'].type}>"

@@ -28,6 +28,10 @@ DEFECTS = [
     ("package a-b; message A {}", "'a-b' is no name of a package"),
     ("message A { message B {} message B {} }", r"B is already defined \(line 1, column 45\)"),
     ("message A { map<string, map<string, int32>> a = 1; }", "field a is a map of maps"),
+    (
+        "message A { repeated E e = 1; message E { option map_entry = true; int32 key = 1; } }",
+        r"E has no key and value for a map \(line 1, column 32\)",
+    ),
     ("message A { map<float, int32> a = 1; }", "map key must be non-byte, non-floating point scalar: float"),
     ("message A { int32 a = 1 [default = 5]; }", "field a has a default, which proto3 does not have"),
     ("message A { extensions 5; }", "proto3 has no extension ranges"),
