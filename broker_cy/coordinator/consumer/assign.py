@@ -55,7 +55,7 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
         topics,
         group.is_homogeneous,
     )
-    size = group.subscription_count + sum(topic.partitions for topic in topics.values())
+    size = group.subscription_count + sum(partitions for _, partitions in topics.values())
     is_large = size > machine.settings.consumer.assigned_at_once_max
     assign(machine, step, group, compute, inputs, records.target_epoch_record, now, is_large=is_large)
 

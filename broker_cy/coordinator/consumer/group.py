@@ -204,7 +204,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
 def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:
     """`ConsumerGroup.topics_of`, given the resolved expressions."""
     found = resolved.get(member.regex) if member.regex else None
-    return member.topics if found is None else member.topics | found.topics
+    if found is None:
+        return member.topics
+    # The members of one expression share its topics: there may be 10,000 of them.
+    return member.topics | found.topics if member.topics else found.topics
 
 
 def _is_unreleased(member: ConsumerMember | None) -> bool:

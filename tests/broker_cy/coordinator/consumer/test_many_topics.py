@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker_cy.coordinator.consumer import regex
 from broker_cy.coordinator.modern import epochs, metadata_hash
+from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.metadata.image import MetadataImage
@@ -110,3 +112,62 @@ def test_a_coordinator_that_has_loaded_very_many_topics(monkeypatch: pytest.Monk
     assert h.consumers(GROUP).epoch == epoch
     h.beats("begins")
     assert (h.hashed, h.hashed_max, h.consumers().epoch) == (TOPICS, PER_TURN // 2, epoch + 1)
+
+
+def kept_in_two_turns(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """A group whose search has ended: the topics are kept, and the epoch has not begun."""
+    monkeypatch.setattr(regex, "TOPICS_PER_TURN", TOPICS - 1)
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    for _ in range(TURNS_MAX):
+        if h.consumers().resolved:
+            break
+        h.work()
+    assert (len(h.consumers().resolved[".*"].topics), h.consumers().metadata_hash) == (TOPICS, NO_TOPICS_HASH)
+    return h
+
+
+def test_the_epoch_after_a_search_has_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the records of 10,000 topics and the epoch that follows hold producers up together."""
+    h = kept_in_two_turns(monkeypatch)
+    epoch = h.consumers().epoch
+    h.work()
+    assert (h.consumers().epoch, h.consumers().metadata_hash, h.works) == (epoch + 1, h.hash_now, [])
+    for token in ("assign", "move"):
+        h.beats(token)
+    assert len(h.consumers().members["A"].assigned) == TOPICS
+
+
+def test_a_coordinator_that_stops_before_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a member reads nothing when its coordinator dies just after the search."""
+    h = kept_in_two_turns(monkeypatch)
+    epoch = h.consumers().epoch
+    h.restart()
+    for token in ("hashes", "begins", "move"):
+        h.beats(token)
+    assert (h.consumers().epoch, h.consumers().metadata_hash) == (epoch + 1, h.hash_now)
+    assert len(h.consumers().members["A"].assigned) == TOPICS
+
+
+def test_expressions_that_exchange_their_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, members keep the topics of earlier expressions when their coordinator dies just after a search,
+    since the metadata hash of the group is the same.
+    """
+    h = kept_in_two_turns(monkeypatch)
+    h.works_end()
+    group = h.consumers()
+    epoch, works = group.epoch, len(h.works)
+    halves: dict[str, frozenset[str]] = {".*": frozenset(), "other": group.resolved[".*"].topics}
+    group.regex_members["other"] = 1
+    h.run(regex.found, GROUP, group.number, 1, h.wall_ms, halves)
+    assert (h.consumers().epoch, len(h.works)) == (epoch + 1, works)
+
+
+def test_a_group_that_is_deleted_before_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the rest of a search begins an epoch of another group with the same id."""
+    h = kept_in_two_turns(monkeypatch)
+    number = h.consumers().number
+    h.run(regex.kept, GROUP, number + 1, True)
+    assert h.consumers().metadata_hash == NO_TOPICS_HASH
+    h.run(regex.kept, "unknown", number, True)
+    assert "unknown" not in h.machine.groups
