@@ -304,9 +304,11 @@ class ShareReader(Client):
         if code is ErrorCode.NONE:
             now = shares.served(session.host, piece)
             for offset, (kind, one) in acks.items():
-                if kind != RENEW and one.served == now and shares.is_locked(piece, offset, one.sent_us):
+                is_locked = shares.is_locked(piece, offset, one.sent_us)
+                if kind != RENEW and one.served == now and is_locked:
                     shares.written(piece, offset, sent_us, now)
-                if kind in (GAP, ACCEPT, REJECT):
+                # The leader may have passed a record whose last lock was over, and could not write that.
+                if kind in (GAP, ACCEPT, REJECT) and is_locked:
                     shares.settled(piece, offset, sent_us, is_archived=kind != ACCEPT)
             return
         allowed = RETRIABLE | GONE | NO_STATE | {ErrorCode.INVALID_RECORD_STATE}
