@@ -495,7 +495,7 @@ def test_a_start_ends_if_the_disk_fails(tmp_path: Path) -> None:
     """
     directory, ports = tmp_path / "data", free_ports(2)
     directory.mkdir()
-    format_directory(str(directory), 1, random.Random(1))
+    format_directory([str(directory)], 1, random.Random(1))
     settings = {
         "process.roles": "broker,controller",
         "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://127.0.0.1:{ports[1]}",
