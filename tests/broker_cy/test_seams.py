@@ -138,6 +138,7 @@ SEAMS = {
     "client.payload.keys": ({RANDOM}, "keys of generated records, drawn from a seed"),
     "client.payload.values": ({RANDOM}, "values of generated records, drawn from a seed"),
     "client.outgoing": ({NETWORK}, "connections of this machine"),
+    "client.http_exchange": ({NETWORK}, "requests of tools to registries and metrics listeners; no node makes any"),
     "network.seams": ({THREADS}, "makes the worker threads"),
     "network.sockets": ({NETWORK}, "the network of the machine"),
     "network.transport": ({NETWORK, DISK}, "SocketTransport; it includes unistd.h to close the socket"),

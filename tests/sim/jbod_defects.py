@@ -13,7 +13,7 @@ from typing import Any
 from broker_cy.partitions import lost_logs
 from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.in_sync import InSync
-from broker_cy.storage import directory_failures, duplicates, log_manager
+from broker_cy.storage import directory_failures, directory_loading, duplicates
 from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
 from broker_cy.storage.data_directory import moved_partition
@@ -178,7 +178,7 @@ def logs_return_to_what_they_left(patch: Patch) -> None:
 
 def old_logs_are_served(patch: Patch) -> None:
     """The former log of a moved replica is served while its new disk is offline."""
-    patch.setattr(log_manager, "newer_elsewhere", lambda named, directories: None)
+    patch.setattr(directory_loading, "newer_elsewhere", lambda named, directories: None)
 
 
 def moves_commit_the_ends_of_logs(patch: Patch) -> None:
