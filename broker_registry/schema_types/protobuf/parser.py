@@ -5,6 +5,7 @@ what a grammar cannot express.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from broker_registry.schema_types.protobuf import ast
@@ -111,6 +112,15 @@ class Parser(Cursor):
         self.require(";")
         return option
 
+    def members(self) -> Iterator[tuple[int, str]]:
+        """The place and the first word of each member up to the closing brace; empty statements are skipped. The caller
+        reads the rest of a member before it asks for the next one.
+        """
+        while not self.accept("}"):
+            at = self.at
+            if not self.accept(";"):
+                yield at, self.word()
+
     # Messages
 
     def message(self, at: int, depth: int) -> ast.Message:
@@ -126,11 +136,7 @@ class Parser(Cursor):
         groups: list[ast.Group] = []
         extends: list[ast.Extend] = []
         self.require("{")
-        while not self.accept("}"):
-            at_member = self.at
-            if self.accept(";"):
-                continue
-            token = self.word()
+        for at_member, token in self.members():
             if token == "message":
                 types.append(self.message(at_member, depth + 1))
             elif token == "enum":
@@ -266,11 +272,7 @@ class Parser(Cursor):
         name = self.name()
         fields: list[ast.Field] = []
         self.require("{")
-        while not self.accept("}"):
-            at_field = self.at
-            if self.accept(";"):
-                continue
-            token = self.word()
+        for at_field, token in self.members():
             if token == "option":
                 # Wire reads options and reserved numbers here, and leaves them out.
                 self.option()
@@ -292,11 +294,7 @@ class Parser(Cursor):
         options: list[ast.Option] = []
         reserved: list[ast.Reserved] = []
         self.require("{")
-        while not self.accept("}"):
-            at_value = self.at
-            if self.accept(";"):
-                continue
-            token = self.word()
+        for at_value, token in self.members():
             if token == "option":
                 self.add_option(options)
             elif token == "reserved":
@@ -316,11 +314,7 @@ class Parser(Cursor):
         rpcs: list[ast.Rpc] = []
         options: list[ast.Option] = []
         self.require("{")
-        while not self.accept("}"):
-            at_member = self.at
-            if self.accept(";"):
-                continue
-            token = self.word()
+        for at_member, token in self.members():
             if token == "rpc":
                 rpcs.append(self.rpc(at_member))
             elif token == "option":
@@ -339,11 +333,7 @@ class Parser(Cursor):
         response, streams_response = self.rpc_type()
         options: list[ast.Option] = []
         if self.accept("{"):
-            while not self.accept("}"):
-                at_member = self.at
-                if self.accept(";"):
-                    continue
-                token = self.word()
+            for at_member, token in self.members():
                 if token == "option":
                     self.add_option(options)
                 elif token == "reserved":
