@@ -15,7 +15,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.clusters import ClusterEntry, select
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import EXIT_INTERRUPTED, end
+from broker_cy.client.program import end
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.http.server import bind, serve
 from broker_registry.api.app import App
@@ -108,9 +108,4 @@ def _entry(config: RegistryConfig, of_cluster: dict[str, Any]) -> ClusterEntry:
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    try:
-        return int(command.main(prog_name=PROGRAM, standalone_mode=False) or 0)
-    except click.exceptions.Abort:
-        return EXIT_INTERRUPTED
-    except click.ClickException as error:
-        return options.click_error(PROGRAM, error, sys.argv[1:])
+    return options.run_click(PROGRAM, command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from broker_cy import __version__
 from broker_cy.client import options
 from broker_cy.client.clusters import ClusterEntry, Wanted, check_timeout, find_cluster, find_file
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import EXIT_INTERRUPTED, end
+from broker_cy.client.program import end
 from dashboard.config import load_config
 from dashboard.security.user_commands import command as user
 from dashboard.security.users import default_users_path
@@ -132,12 +131,7 @@ def find_entries(wanted: Wanted, names: tuple[str, ...]) -> tuple[list[ClusterEn
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    try:
-        return int(command.main(prog_name=PROGRAM, standalone_mode=False) or 0)
-    except click.exceptions.Abort:
-        return EXIT_INTERRUPTED
-    except click.ClickException as error:
-        return options.click_error(PROGRAM, error, sys.argv[1:])
+    return options.run_click(PROGRAM, command)
 
 
 command.add_command(user)

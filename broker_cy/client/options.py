@@ -188,6 +188,20 @@ def click_error(name: str, error: click.ClickException, argv: Sequence[str]) -> 
     return program.usage_error(name, error.format_message(), argv)
 
 
+def run_click(name: str, command: click.Command) -> int:
+    """Run the command line of a program with click; returns the exit code."""
+    import sys
+
+    import click
+
+    try:
+        return int(command.main(prog_name=name, standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        return program.EXIT_INTERRUPTED
+    except click.ClickException as error:
+        return click_error(name, error, sys.argv[1:])
+
+
 # --- argparse
 
 
