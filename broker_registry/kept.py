@@ -25,7 +25,7 @@ class Kept(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, size_bytes: int) -> None:
-        """Keep a value; one that is there already stays."""
+        """Keep a value; a value that the key already has stays."""
         if key in self._found:
             return
         self._found[key] = value, size_bytes

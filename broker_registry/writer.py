@@ -6,9 +6,9 @@
     append, commit      one transaction; fails if another instance has taken the right in the meantime
     own read            the answers are given when the reader has applied the records
 
-An instance that keeps the right is up to date without reading to the end again: nobody else can have written. One that
-loses it plans its operations again. After a commit without an answer the next InitProducerId waits for its outcome, and
-the reader tells it.
+An instance that keeps the right is up to date without reading to the end again: no other instance can have written. One
+that loses it plans its operations again. After a commit without an answer the next InitProducerId waits for its
+outcome, and the reader tells it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class TimerKey(NamedTuple):
 class Deadline:
     """When a timer ends, in milliseconds of the monotonic clock; OVER once it has ended, or was cancelled.
 
-    Whoever has it may move it to a later time. A key gets another one when its timer is set again after that.
+    Its holder may move it to a later time. A key gets another one when its timer is set again after that.
     """
 
     __slots__ = ("at_ms",)

@@ -22,7 +22,7 @@ def double_text(value: float) -> str:
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     shortest = repr(value)
-    # Of two digits Java takes the nearest number, also where one digit would be enough: 4.9E-324.
+    # Java takes the nearest number of two digits, also where one digit would be enough: 4.9E-324.
     nearest = f"{value:.1e}"
     if len(shortest.lstrip("-").partition("e")[0]) == 1 and float(nearest) == value:
         shortest = nearest

@@ -72,7 +72,7 @@ class Request:
         return (self.text(name) or "").lower() == "true"
 
     def number(self, name: str, default: int) -> int:
-        """Raises RegistryError 404 as Confluent's registry does for a parameter that is no number."""
+        """Raises RegistryError 404 as Confluent's registry does for a parameter that is not a number."""
         found = self.text(name)
         if found is None or found == "":
             return default
@@ -118,7 +118,7 @@ def version_of(text: str) -> int:
 
 
 def id_of(text: str) -> int:
-    """Raises RegistryError 404 as Confluent's registry does for an id that is no number."""
+    """Raises RegistryError 404 as Confluent's registry does for an id that is not a number."""
     if text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 12:
         return int(text)
     raise RegistryError(404, "HTTP 404 Not Found")

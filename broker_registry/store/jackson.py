@@ -19,6 +19,6 @@ def _upper(found: re.Match[bytes]) -> bytes:
 
 
 def dumps(value: Any) -> bytes:
-    """Return the bytes of an object of JSON's types. Raises TypeError for text that is no valid Unicode."""
+    """Return the bytes of an object of JSON's types. Raises TypeError for text that is not valid Unicode."""
     found = orjson.dumps(value)
     return _ESCAPE.sub(_upper, found) if b"\\u00" in found else found

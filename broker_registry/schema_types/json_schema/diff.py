@@ -39,7 +39,7 @@ def differences(reader: Shape, writer: Shape) -> list[Difference]:
     strict = _compare(reader, writer, ALLOWED[Policy.STRICT])
     if all(kind in ALLOWED[Policy.STRICT] for kind, _ in strict):
         return [_difference(each) for each in strict]
-    # What is allowed decides which alternatives match, so the other policy has another walk.
+    # The allowed kinds decide which alternatives match, so the other policy has another walk.
     lenient = [
         each for each in _compare(reader, writer, ALLOWED[Policy.LENIENT]) if each[0] not in ALLOWED[Policy.LENIENT]
     ]
@@ -141,7 +141,7 @@ class _Walk:
         elif isinstance(original, Combined) and isinstance(update, Combined):
             found += self._combined(original, update)
         elif isinstance(original, Not) and isinstance(update, Not):
-            # What must not be: the other way round.
+            # A `not` compares its inner schemas the other way round.
             is_narrower = self._is_allowed(self.compare(update.inner, original.inner))
             found.append(("NOT_TYPE_NARROWED" if is_narrower else "NOT_TYPE_EXTENDED", ("not",)))
         elif isinstance(original, Object) and isinstance(update, Object):
@@ -151,7 +151,7 @@ class _Walk:
         return found
 
     def _unwrapped(self, original: Shape, update: Shape) -> Found | None:
-        """Return the differences if one side is a combination of which one part decides; None if that is not so."""
+        """Return the differences if one side is a combination that one part decides; None otherwise."""
         if not isinstance(original, Combined) and isinstance(update, Combined):
             if len(update.parts) == 1:
                 found = self.compare(original, update.parts[0])

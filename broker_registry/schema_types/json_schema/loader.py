@@ -284,7 +284,7 @@ class _Reader:
         def bound(word: str) -> float | None:
             each = value.get(word)
             if each is None or isinstance(each, bool):
-                # A boolean is that of draft 4, where it belongs to the bound beside it.
+                # Draft 4 has a boolean here, which belongs to the bound beside it.
                 return None
             if not isinstance(each, int | float):
                 raise InvalidSchema(f"{self._path}/{word}: a number is expected, found {json_of(each)[:80]}")

@@ -144,7 +144,7 @@ def test_a_repeated_request_waits_for_its_turn(core: Harness) -> None:
 
 
 def unlimited() -> Any:
-    """Quotas of which none applies to the client."""
+    """Quotas that do not apply to the client."""
     return SimpleNamespace(account=lambda principal, client_id: None)
 
 
