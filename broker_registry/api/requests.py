@@ -13,9 +13,9 @@ from broker_registry.errors import RegistryError, invalid_version
 from broker_registry.operations.wanted import LATEST, NO_ID, Wanted
 from broker_registry.rules import InvalidObject, Metadata, RuleSet
 from broker_registry.schema_types.base import Reference
+from broker_registry.store.keys import NUMBER_MAX
 from broker_registry.store.values import AVRO, SchemaContent
 
-VERSION_MAX: Final = 0x7FFFFFFF
 REFERENCES_MAX: Final = 1_000
 """Direct references of one schema."""
 
@@ -112,7 +112,7 @@ def version_of(text: str) -> int:
         version = int(text)
     except ValueError:
         raise invalid_version(text) from None
-    if version == LATEST or 1 <= version <= VERSION_MAX:
+    if version == LATEST or 1 <= version <= NUMBER_MAX:
         return version
     raise invalid_version(text)
 
@@ -151,9 +151,9 @@ def _number(found: Mapping[str, Any], name: str, default: int) -> int:
     value = found.get(name)
     if value is None:
         return default
-    if isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= VERSION_MAX:
+    if isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= NUMBER_MAX:
         return value
-    raise InvalidObject(f"{name} is {value!r}; a number from -1 to {VERSION_MAX:,} is expected")
+    raise InvalidObject(f"{name} is {value!r}; a number from -1 to {NUMBER_MAX:,} is expected")
 
 
 def _references(value: object) -> tuple[Reference, ...]:

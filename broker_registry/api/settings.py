@@ -24,7 +24,6 @@ from broker_registry.subject_names import is_default_context, is_valid, normaliz
 
 # The name of the level in requests, and in their answers.
 _LEVEL = "compatibility"
-_FLAGS = ("normalize", "validate_fields", "validate_new_schemas", "validate_rules")
 
 
 def add_routes(router: Router) -> None:
@@ -75,13 +74,7 @@ def _changes(found: Mapping[str, Any]) -> dict[str, Any]:
         config: Config = parse_config(members)
     except InvalidObject as error:
         raise RegistryError(422, str(error)) from None
-    changes = {each.name: getattr(config, each.name) for each in fields(config) if JSON_NAMES[each.name] in members}
-    for name, value in changes.items():
-        if name in _FLAGS and not isinstance(value, bool | None):
-            raise RegistryError(422, f"{JSON_NAMES[name]} is {value!r}; true or false is expected")
-        if name not in _FLAGS and isinstance(value, bool | int | float | list | dict):
-            raise RegistryError(422, f"{JSON_NAMES[name]} is {value!r}; a text is expected")
-    return changes
+    return {each.name: getattr(config, each.name) for each in fields(config) if JSON_NAMES[each.name] in members}
 
 
 async def remove_config(service: Service, request: Request) -> Answer:

@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from broker_registry.checks import Check
+from broker_registry.store.keys import NUMBER_MAX
 from broker_registry.store.state import State
 
 T = TypeVar("T")
 
 SETTINGS: Final = "settings"
-ID_MAX: Final = 0x7FFFFFFF
-"""Ids are 32-bit integers in the header of records."""
-
 Record = tuple[bytes, bytes | None]
 """Key and value of a record; None deletes."""
 
@@ -45,8 +43,8 @@ class Ids:
     def next(self, context: str) -> int:
         """Return an id that no schema of the context has. Raises OverflowError if there is none."""
         found = max(self._state.max_id(context), self._last.get(context, 0)) + 1
-        if found > ID_MAX:
-            raise OverflowError(f"the context {context} has no more ids: the greatest is {ID_MAX:,}")
+        if found > NUMBER_MAX:
+            raise OverflowError(f"the context {context} has no more ids: the greatest is {NUMBER_MAX:,}")
         self._last[context] = found
         return found
 

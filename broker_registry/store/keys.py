@@ -22,6 +22,8 @@ import orjson
 from broker_registry.store.jackson import dumps
 
 TENANT: Final = "default"
+NUMBER_MAX: Final = 0x7FFFFFFF
+"""The greatest id and version: both are 32-bit integers."""
 _SCHEMA_MAGIC: Final = 1
 
 
@@ -73,7 +75,8 @@ class Key:
         if kind is KeyType.SCHEMA:
             if found.get("magic") not in (0, _SCHEMA_MAGIC):
                 raise UnknownKey(f"the key {data[:200]!r} has an unknown magic byte; {_SCHEMA_MAGIC} is known")
-            if not isinstance(subject, str) or not isinstance(version, int) or version < 1:
+            is_number = isinstance(version, int) and not isinstance(version, bool)
+            if not isinstance(subject, str) or not is_number or not 1 <= version <= NUMBER_MAX:
                 raise UnknownKey(f"the key {data[:200]!r} has no subject or version")
             return cls(kind, subject, version)
         if kind is KeyType.CONTEXT:

@@ -91,7 +91,7 @@ class State:
             if data is None:
                 self._remove(Place(key.subject or "", key.version))
             else:
-                self._put(SchemaValue.decode(key, data, timestamp_ms))
+                self._put(self._decoded(key, data, timestamp_ms))
         elif key.kind is KeyType.CONFIG:
             if data is None:
                 self.configs.pop(key.subject, None)
@@ -111,6 +111,15 @@ class State:
             self._delete_up_to(key.subject or "", values.decode_subject_deletion(key, data))
         elif key.kind is KeyType.CLEAR_SUBJECT and data is not None:
             self._clear(key.subject)
+
+    def _decoded(self, key: Key, data: bytes, timestamp_ms: int) -> SchemaValue:
+        """Return the value of a record. The id of one that cannot be read is not given again."""
+        try:
+            return SchemaValue.decode(key, data, timestamp_ms)
+        except UnknownValue as error:
+            context = context_of(key.subject or "")
+            self._max_ids[context] = max(self._max_ids.get(context, 0), error.schema_id)
+            raise
 
     def _put(self, value: SchemaValue) -> None:
         context = context_of(value.subject)

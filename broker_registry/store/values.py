@@ -23,12 +23,13 @@ from uuid import UUID
 
 import orjson
 
-from broker_registry.rules import Metadata, RuleSet, hashed_with_mark
+from broker_registry.rules import InvalidObject, Metadata, RuleSet, hashed_with_mark
 from broker_registry.schema_types.base import Reference
 from broker_registry.store.jackson import dumps
-from broker_registry.store.keys import TENANT, Key, KeyType, schema_key
+from broker_registry.store.keys import NUMBER_MAX, TENANT, Key, KeyType, schema_key
 
 AVRO: Final = "AVRO"
+_MD5_BYTES: Final = 16
 
 
 class Mode(Enum):
@@ -51,7 +52,13 @@ class Mode(Enum):
 
 
 class UnknownValue(ValueError):
-    """The value of a record cannot be read; the message says why."""
+    """The value of a record cannot be read; the message says why. `schema_id` is the id of a schema that cannot be
+    read, 0 if the record has none: it must not be given to another schema.
+    """
+
+    def __init__(self, message: str, schema_id: int = 0) -> None:
+        super().__init__(message)
+        self.schema_id = schema_id
 
 
 class SchemaContent(NamedTuple):
@@ -114,26 +121,47 @@ class SchemaValue:
     @classmethod
     def decode(cls, key: Key, data: bytes, timestamp_ms: int = -1) -> SchemaValue:
         """Raises UnknownValue."""
+        schema_id = 0
         try:
             found = orjson.loads(data)
+            schema_id = _number(found, "id")
             content = SchemaContent(
-                found.get("schemaType") or AVRO,
+                _text(found, "schemaType") or AVRO,
                 found["schema"],
-                tuple(
-                    Reference(each.get("name") or "", each.get("subject") or "", each.get("version") or -1)
-                    for each in found.get("references") or ()
-                ),
+                tuple(map(_reference, found.get("references") or ())),
                 Metadata.parse(found.get("metadata")),
                 RuleSet.parse(found.get("ruleSet")),
             )
-            subject, own_md5 = key.subject or found["subject"], found.get("md5")
-            if not isinstance(content.text, str) or not isinstance(found["id"], int):
-                raise UnknownValue("id or schema is missing")
+            if not isinstance(content.text, str):
+                raise UnknownValue("schema is missing")
+            own_md5 = _text(found, "md5")
             md5 = content.md5() if own_md5 is None else base64.b64decode(own_md5)
+            if len(md5) != _MD5_BYTES:
+                raise UnknownValue(f"md5 has {len(md5)} bytes")
             is_deleted = found.get("deleted") is True
-            return cls(subject, key.version, found["id"], content, is_deleted, md5, own_md5, timestamp_ms)
+            return cls(key.subject or "", key.version, schema_id, content, is_deleted, md5, own_md5, timestamp_ms)
         except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
-            raise UnknownValue(f"the schema of {key.subject} version {key.version} cannot be read: {error}") from None
+            text = f"the schema of {key.subject} version {key.version} cannot be read: {error}"
+            raise UnknownValue(text, schema_id) from None
+
+
+def _text(found: dict[str, Any], name: str) -> str | None:
+    value = found.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise UnknownValue(f"{name} is {value!r}; a text is expected")
+
+
+def _number(found: dict[str, Any], name: str, low: int = 0) -> int:
+    value = found[name]
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= NUMBER_MAX:
+        return value
+    raise UnknownValue(f"{name} is {value!r}; a number from {low} to {NUMBER_MAX:,} is expected")
+
+
+def _reference(found: dict[str, Any]) -> Reference:
+    version = _number(found, "version", -1) if found.get("version") else -1
+    return Reference(_text(found, "name") or "", _text(found, "subject") or "", version)
 
 
 def optional_members(content: SchemaContent) -> dict[str, Any]:
@@ -201,6 +229,7 @@ JSON_NAMES: Final = {
     "override_rule_set": "overrideRuleSet",
 }
 """The members of Config by their attributes."""
+_FLAGS: Final = ("normalize", "validate_fields", "validate_new_schemas", "validate_rules")
 
 
 def _with_subject(subject: str | None, members: dict[str, Any]) -> bytes:
@@ -226,6 +255,11 @@ def parse_config(found: dict[str, Any]) -> Config:
         value = found.get(name)
         if value is None:
             continue
+        if attribute in _FLAGS:
+            if not isinstance(value, bool):
+                raise InvalidObject(f"{name} is {value!r}; true or false is expected")
+        elif not attribute.endswith(("_metadata", "_rule_set")) and not isinstance(value, str):
+            raise InvalidObject(f"{name} is {value!r}; a text is expected")
         if attribute.endswith("_metadata"):
             value = Metadata.parse(value, name)
         elif attribute.endswith("_rule_set"):
@@ -253,7 +287,7 @@ def encode_subject_deletion(subject: str, version: int) -> bytes:
 def decode_subject_deletion(key: Key, data: bytes) -> int:
     """Return the version up to which all are deleted. Raises UnknownValue."""
     try:
-        return int(orjson.loads(data)["version"])
+        return _number(orjson.loads(data), "version")
     except (ValueError, TypeError, KeyError) as error:
         raise UnknownValue(f"the deletion of {key.subject} cannot be read: {error}") from None
 
