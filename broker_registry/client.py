@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeVar
@@ -130,6 +130,10 @@ class RegistryClient:
 
     async def schema_of_guid(self, guid: UUID) -> Schema:
         return await self._immutable(f"/schemas/guids/{guid}", {})
+
+    async def places_of(self, schema_id: int) -> list[tuple[str, int]]:
+        """Return the subjects that have the schema with an id, each with its version."""
+        return await self._read(f"/schemas/ids/{schema_id}/versions", _places)
 
     async def _immutable(self, path: str, query: Mapping[str, str]) -> Schema:
         key = path, query.get("subject", "")
@@ -314,6 +318,10 @@ def _flag(value: bool) -> str:
 
 def _id(found: Mapping[str, Any]) -> int:
     return int(found["id"])
+
+
+def _places(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    return [(str(each["subject"]), int(each["version"])) for each in found]
 
 
 def _check(found: Mapping[str, Any]) -> Check:

@@ -25,7 +25,6 @@ from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 
 DEFAULT_URL: Final = "http://127.0.0.1:8081"
-VARIABLE: Final = "BROKER_CY_REGISTRY"
 _PORTS: Final = {"http": 80, "https": 443}
 _PREFIX: Final = "schema.registry."
 _URL: Final = "schema.registry.url"

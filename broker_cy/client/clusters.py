@@ -13,6 +13,8 @@ security.protocol = "SASL_PLAINTEXT"
 sasl.mechanism = "SCRAM-SHA-512"
 sasl.username = "alice"
 sasl.password.env = "ALICE_PASSWORD"
+registry = "https://registry-1:8081"
+registry_config = "registry.properties"
 
 The settings of security are those of client.security. The options that select a cluster are in client.options.
 """
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 FILE_VARIABLE: Final = "BROKER_CY_CLUSTERS"
 BOOTSTRAP_VARIABLE: Final = "BROKER_CY_BOOTSTRAP"
 CLUSTER_VARIABLE: Final = "BROKER_CY_CLUSTER"
+REGISTRY_VARIABLE: Final = "BROKER_CY_REGISTRY"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 # Time limits of a call are shorter than this.
 _TIMEOUT_S_END: Final = 86_400
@@ -68,6 +71,13 @@ class ClusterEntry:
     command_config: Path | None = None
     # The settings of -X, which replace others of the same name.
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # Its schema registries, separated by commas, and the file with the login there. Both None: it has none.
+    registry: str | None = None
+    registry_config: Path | None = None
+
+    @property
+    def has_registry(self) -> bool:
+        return self.registry is not None or self.registry_config is not None
 
     @property
     def is_named(self) -> bool:
@@ -134,6 +144,8 @@ class Wanted:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     clusters_file: Path | None = None
     timeout_s: float | None = None
+    registry: str | None = None
+    registry_config: Path | None = None
 
     def or_environment(self) -> Wanted:
         """The same with BROKER_CY_BOOTSTRAP or BROKER_CY_CLUSTER, if no option selects a cluster. Raises ClientError
@@ -149,8 +161,15 @@ class Wanted:
         return replace(self, bootstrap=bootstrap, name=name)
 
     def changed(self, entry: ClusterEntry) -> ClusterEntry:
-        """The cluster with the login and the time limit of the options. Raises ClientError."""
+        """The cluster with the login, the time limit and the registry of the options. Raises ClientError.
+
+        The registry of the environment is for clusters that have none in the cluster file.
+        """
         check_timeout(self.timeout_s)
+        if self.registry is not None or self.registry_config is not None:
+            entry = replace(entry, registry=self.registry, registry_config=self.registry_config)
+        elif not entry.has_registry:
+            entry = replace(entry, registry=os.environ.get(REGISTRY_VARIABLE) or None)
         if self.command_config is not None:
             entry = replace(entry, command_config=self.command_config)
         if self.settings:
@@ -255,6 +274,8 @@ def _entry(path: Path, name: str, table: Table) -> ClusterEntry:
         table.take("metrics_token_file", lambda value: Path(text(value)), None),
         secured,
         f"{path}: {table.path}",
+        registry=table.take("registry", text, None),
+        registry_config=table.take("registry_config", lambda value: path.absolute().parent / text(value), None),
     )
     table.finish()
     return entry

@@ -1,9 +1,10 @@
-"""The options that select a cluster, the same in all six programs, for click and for argparse:
+"""The options that select a cluster and its schema registry, the same in all programs, for click and for argparse:
 
     --bootstrap HOST:PORT[,..], --bootstrap-server, -b    BROKER_CY_BOOTSTRAP
     --cluster NAME, a cluster of the cluster file         BROKER_CY_CLUSTER
     --clusters-file FILE                                  BROKER_CY_CLUSTERS
     --command-config FILE, -X NAME=VALUE                  the login, by the names of Kafka's clients
+    --registry URL[,..], --registry-config FILE           BROKER_CY_REGISTRY
 
 client.clusters turns them into addresses and security. Only the library of the chosen program is imported.
 """
@@ -22,6 +23,7 @@ from broker_cy.client.clusters import (
     CLUSTER_VARIABLE,
     DEFAULT_BOOTSTRAP,
     FILE_VARIABLE,
+    REGISTRY_VARIABLE,
     Wanted,
 )
 from broker_cy.client.security import parse_settings
@@ -78,6 +80,21 @@ CLUSTERS_FILE: Final = Option(
 OF_CLUSTER: Final = (BOOTSTRAP, CLUSTER, CLUSTERS_FILE, COMMAND_CONFIG, SETTING)
 # Without an address: for a worker, whose master says where the cluster is.
 OF_LOGIN: Final = (CLUSTER, CLUSTERS_FILE, COMMAND_CONFIG, SETTING)
+REGISTRY: Final = Option(
+    ("--registry",),
+    "registry",
+    "URL[,..]",
+    f"Schema registries to try in turn.  [default: that of the cluster in the cluster file, or ${REGISTRY_VARIABLE}]",
+)
+REGISTRY_CONFIG: Final = Option(
+    ("--registry-config",),
+    "registry_config",
+    "FILE",
+    "Settings of a client of the registry with the login.",
+    is_path=True,
+)
+# For programs that show or write values of records. Without a registry they handle values as bytes.
+OF_REGISTRY: Final = (REGISTRY, REGISTRY_CONFIG)
 # The spelling of earlier releases in broker-cy and broker-tui. Elsewhere --config is the file of a server's settings.
 OLD_CLUSTERS_FILE: Final = CLUSTERS_FILE._replace(hidden=("--config",))
 
@@ -91,12 +108,16 @@ def wanted(given: Mapping[str, Any]) -> Wanted:
         parse_settings(given.get("client_settings") or ()),
         given.get("clusters_file"),
         given.get("timeout_s"),
+        given.get("registry"),
+        given.get("registry_config"),
     )
 
 
 def take(given: dict[str, Any]) -> Wanted:
     """As `wanted`; removes the options from the arguments of a command of click."""
-    fields = {name: given.pop(name, None) for name in (*(each.field for each in OF_CLUSTER), "timeout_s")}
+    fields = {
+        name: given.pop(name, None) for name in (*(each.field for each in (*OF_CLUSTER, *OF_REGISTRY)), "timeout_s")
+    }
     return wanted(fields)
 
 

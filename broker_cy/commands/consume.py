@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 
@@ -13,15 +13,18 @@ from broker_cy.admin.group_consumer import COMMIT_S, GroupConsumer
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span, Start, StartKind
+from broker_cy.client.decoded import Seen
 from broker_cy.client.group_member import MemberSettings
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics, ended_by_signals
+from broker_cy.commands.decoding import Looks, form_options, looks_of
 from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited
 from broker_cy.commands.output import progress
 from broker_cy.commands.values import COUNT, DELIMITER, DURATION, FILTER, PARTITIONS, POSITION, Parsed, chosen
 from broker_cy.console.record_filter import FILTER_HELP, PART_HELP, RecordFilter, compile_all
-from broker_cy.console.record_json import json_line
+from broker_cy.console.record_json import json_line, seen_line
 from broker_cy.console.values import POSITION_HELP
 from broker_cy.reporting.foreign_text import escaped
+from broker_cy.wire.records import Record
 
 EPILOG = """\b
 examples:
@@ -33,6 +36,7 @@ examples:
   broker-cy consume orders -e --json > orders.jsonl
   broker-cy consume orders --group billing            as a member of a group, from its committed offsets
   broker-cy consume orders -e --filter 'json:$.total > 100' --filter key:order-   records that match both
+  broker-cy consume orders -e --registry http://127.0.0.1:8081    values by their schemas, as JSON
 """
 
 
@@ -92,6 +96,7 @@ examples:
 )
 @click.option("--no-commit", is_flag=True, help="With --group: commit no offsets.")
 @click.option("--committed", is_flag=True, help="Omit records of open and aborted transactions.")
+@form_options
 async def command(
     target: Target,
     client: AdminClient,
@@ -110,8 +115,13 @@ async def command(
     commit_ms: int | None,
     no_commit: bool,
     committed: bool,
+    key_form: str,
+    value_form: str,
 ) -> int:
     """Read records. With --json, print one object per line. --count counts the printed records.
+
+    With a registry, keys and values that name a schema are printed as JSON, and filters look at that. One that cannot
+    be decoded is printed as it is; the reason is on the standard error, and the exit code is 1.
 
     Partitions are interleaved; records of one partition keep their order.
 
@@ -119,6 +129,8 @@ async def command(
     member leaves the group at the end, at Ctrl-C, and if the reader of the output closes it.
     """
     show = printer(target.as_json, text, delimiter, key_delimiter, null.encode())
+    looks = looks_of(target.cluster, key_form, value_form)
+    printing = _Printing(filters, show, looks, as_json=target.as_json)
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     if group is not None:
         refuse_without_sense(start, {"--partitions": partitions, "--to": stop, "--exit": at_end})
@@ -128,7 +140,7 @@ async def command(
         consumer = client.groups.consumer(
             MemberSettings(group), [topic], start=start, isolation=isolation, commit_s=commit_s
         )
-        return await _print_group(consumer, show, filters, count)
+        return await _print_group(consumer, printing, count)
     if no_commit or commit_ms is not None:
         raise click.UsageError("--commit-interval and --no-commit need --group")
     keys = chosen(await client.records.partitions(topic), partitions)
@@ -138,7 +150,7 @@ async def command(
         ends = {key: span.start for key, span in (await client.records.spans(keys, stop, isolation=isolation)).items()}
     elif at_end:
         ends = {key: span.end for key, span in spans.items()}
-    return await _print(client, spans, ends, isolation, show, filters, count)
+    return await _print(client, spans, ends, isolation, printing, count)
 
 
 def refuse_without_sense(start: Start, given: Mapping[str, object]) -> None:
@@ -166,31 +178,59 @@ def printer(as_json: bool, text: str | None, delimiter: bytes, key_delimiter: by
         raise click.BadParameter(str(error), param_hint="--format") from None
 
 
+class _Printing:
+    """Which records are printed, and how."""
+
+    def __init__(self, filters: Sequence[RecordFilter], show: Printer, looks: Looks | None, *, as_json: bool) -> None:
+        self._show = show
+        self._show_seen: Callable[[TopicPartition, Seen], bytes] = (
+            seen_line if as_json else lambda key, seen: show(key, seen.record)
+        )
+        self._looks = looks
+        self._keep, self.needle = compile_all(filters, is_decoded=looks is not None)
+
+    async def write(self, chunk: Chunk, left: int | None) -> list[Record]:
+        """Write the first `left` records of a chunk that match, and return them."""
+        key = chunk.partition
+        if self._looks is None:
+            records = self._keep(chunk.records)[:left]
+            lines = [self._show(key, record) for record in records]
+        else:
+            seen = {each.record.offset: each for each in await self._looks.seen(key.topic, chunk.records)}
+            records = self._keep([each.record for each in seen.values()])[:left]
+            lines = [self._show_seen(key, seen[record.offset]) for record in records]
+            for record in records:
+                self._looks.tell(key, seen[record.offset])
+        sys.stdout.buffer.write(b"".join(lines))
+        sys.stdout.buffer.flush()
+        return records
+
+    def end(self) -> int:
+        """Report what was not decoded; returns the exit code."""
+        return 0 if self._looks is None else self._looks.end()
+
+
 async def _print(
     client: AdminClient,
     spans: dict[TopicPartition, Span],
     ends: dict[TopicPartition, int] | None,
     isolation: Isolation,
-    show: Printer,
-    filters: Sequence[RecordFilter],
+    printing: _Printing,
     count: int | None,
 ) -> int:
     """Print records to the standard output and skipped ones to the standard error; returns the exit code."""
     starts = {key: span.start for key, span in spans.items()}
     total = None if ends is None else sum(max(0, ends[key] - starts[key]) for key in starts)
-    out = sys.stdout.buffer
     left = count
     quiet = sys.stdout.isatty() or total is None
     code = 0
-    keep, needle = compile_all(filters)
+    needle = printing.needle
     async with client.records.reader(starts, ends=ends, isolation=isolation, containing=needle) as reader:
         with progress("reading", total, quiet=quiet) as advance:
             at = dict(starts)
             async for chunk in reader:
-                records = keep(chunk.records)[:left]
+                records = await printing.write(chunk, left)
                 key = chunk.partition
-                out.write(b"".join([show(key, record) for record in records]))
-                out.flush()
                 code = max(code, _report_losses(chunk))
                 advance(chunk.next_offset - at[key])
                 at[key] = chunk.next_offset
@@ -198,30 +238,24 @@ async def _print(
                     left -= len(records)
                     if left == 0:
                         break
-    return code
+    return max(code, printing.end())
 
 
-async def _print_group(
-    consumer: GroupConsumer, show: Printer, filters: Sequence[RecordFilter], count: int | None
-) -> int:
+async def _print_group(consumer: GroupConsumer, printing: _Printing, count: int | None) -> int:
     """As `_print`, for a member of a group. A chunk counts as processed once it was written."""
-    keep, _ = compile_all(filters)
-    out = sys.stdout.buffer
     left = count
     code = 0
     with ended_by_signals():
         async with consumer:
             async for chunk in consumer:
-                records = keep(chunk.records)[:left]
-                out.write(b"".join([show(chunk.partition, record) for record in records]))
-                out.flush()
+                records = await printing.write(chunk, left)
                 code = max(code, _report_losses(chunk))
                 if left is not None:
                     left -= len(records)
                     if left == 0:
                         consumer.mark(chunk.partition, records[-1].offset + 1)
                         break
-    return code
+    return max(code, printing.end())
 
 
 def _report_losses(chunk: Chunk) -> int:

@@ -63,13 +63,16 @@ class RecordFilter:
         named = ((name, getattr(self, field)) for name, field in PARTS.items())
         return " ".join(f"{name}:{text}" for name, text in named if text)
 
-    def needle(self) -> bytes | None:
-        """Return the longest known bytes that every matching record contains; None if none are known."""
-        texts = [text.encode() for text in (self.key, self.value) if text and not text.startswith("~")]
+    def needle(self, *, is_decoded: bool = False) -> bytes | None:
+        """Return the longest known bytes that every matching record contains; None if none are known. `is_decoded`: the
+        filter looks at decoded keys and values, whose text is not that of the record.
+        """
+        plain = () if is_decoded else (self.key, self.value)
+        texts = [text.encode() for text in plain if text and not text.startswith("~")]
         name, _, wanted = self.header.partition("=")
         texts += [name.strip().encode()] if name.strip() else []
         texts += [wanted.strip().encode()] if wanted.strip() and not wanted.strip().startswith("~") else []
-        texts += [path_hint(parse_path(self.path)[0])] if self.path else []
+        texts += [path_hint(parse_path(self.path)[0])] if self.path and not is_decoded else []
         return max(texts, key=len, default=b"") or None
 
     def compile(self) -> Keep:
@@ -115,9 +118,9 @@ def parse_part(text: str) -> RecordFilter:
     return found
 
 
-def compile_all(filters: Sequence[RecordFilter]) -> tuple[Keep, bytes | None]:
+def compile_all(filters: Sequence[RecordFilter], *, is_decoded: bool = False) -> tuple[Keep, bytes | None]:
     """Return a function that returns the records of a list that match all filters, and bytes that every such record
-    contains; None if none are known.
+    contains; None if none are known. `is_decoded`: see RecordFilter.needle.
     """
     keeps = [each.compile() for each in filters]
 
@@ -127,7 +130,7 @@ def compile_all(filters: Sequence[RecordFilter]) -> tuple[Keep, bytes | None]:
             found = each(found)
         return found
 
-    return keep, max((each.needle() or b"" for each in filters), key=len, default=b"") or None
+    return keep, max((each.needle(is_decoded=is_decoded) or b"" for each in filters), key=len, default=b"") or None
 
 
 def text_test(text: str) -> Test:

@@ -11,12 +11,14 @@ from typing import Any, Concatenate, Final, ParamSpec
 import click
 
 from broker_cy.admin import ClientError, Failure
+from broker_cy.client import options
+from broker_cy.client.clusters import REGISTRY_VARIABLE
 from broker_cy.client.program import exit_code_of
 from broker_cy.commands.context import run_job
 from broker_cy.commands.output import print_error
 from broker_cy.core import extras
 from broker_registry.client import RegistryClient, Schema
-from broker_registry.client_settings import DEFAULT_URL, VARIABLE, settings_of
+from broker_registry.client_settings import DEFAULT_URL, settings_of
 from broker_registry.schema_types.base import TEXT_BYTES_MAX, Kind, Reference
 
 P = ParamSpec("P")
@@ -24,6 +26,11 @@ P = ParamSpec("P")
 PROGRAM: Final = "broker-cy schemas"
 LIBRARIES: Final = ("fastavro", "jsonschema_rs", "orjson")
 """Libraries of the extra `registry` that parse schemas."""
+# These commands need a registry, other programs have none by default.
+_DEFAULT: Final = {
+    "envvar": REGISTRY_VARIABLE,
+    "help": f"Registries to try in turn.  [default: ${REGISTRY_VARIABLE}, or {DEFAULT_URL}]",
+}
 _ENDINGS: Final = {".avsc": Kind.AVRO, ".json": Kind.JSON, ".proto": Kind.PROTOBUF}
 
 
@@ -67,18 +74,7 @@ def registry_command(job: Job[P]) -> Callable[..., None]:
     for add in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
         click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each request."),
-        click.option(
-            "--registry-config",
-            type=click.Path(path_type=Path, dir_okay=False),
-            metavar="FILE",
-            help="Settings of a client of the registry with the login.",
-        ),
-        click.option(
-            "--registry",
-            envvar=VARIABLE,
-            metavar="URL[,..]",
-            help=f"Registries to try in turn.  [default: ${VARIABLE}, or {DEFAULT_URL}]",
-        ),
+        options.click_options(options.OF_REGISTRY, registry=_DEFAULT),
     ):
         add(body)
     vars(body)["__click_params__"] += own

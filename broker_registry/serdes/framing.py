@@ -18,6 +18,12 @@ class Framed(NamedTuple):
     guid: UUID | None
     payload: bytes
 
+    @property
+    def name(self) -> int | UUID:
+        found = self.id if self.guid is None else self.guid
+        assert found is not None
+        return found
+
 
 def framed(data: bytes, headers: Headers = (), *, is_key: bool = False) -> Framed | None:
     """Return the parts; None if neither the headers of the record nor the bytes name a schema. As in Confluent's

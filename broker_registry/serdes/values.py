@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import math
 from collections.abc import Sequence
@@ -9,15 +10,19 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from broker_registry.checks import CACHE_BYTES_MAX, ParsedCache, Source
+from broker_registry.checks import CACHE_BYTES_MAX, Source
 from broker_registry.client import RegistryClient, Schema
 from broker_registry.kept import Kept
-from broker_registry.schema_types.base import ParsedSchema, Reference, Resolved
-from broker_registry.serdes.framing import Framed, Headers, framed, with_id
+from broker_registry.schema_types.base import Kind, ParsedSchema, ParseSettings, Reference, Resolved
+from broker_registry.schema_types.parsers import PARSERS
+from broker_registry.serdes.framing import Headers, framed, with_id
 from broker_registry.subject_names import qualified
 
 REFERENCES_MAX: Final = 1_000
 """Referenced schemas of one schema, with those that they refer to: as in the registry."""
+
+LOOP_CHARACTERS_MAX: Final = 4_000
+"""Longer schemas are parsed in a thread: a .proto of 1,500 lines takes 0.1 s."""
 
 
 class Decoded(NamedTuple):
@@ -30,12 +35,11 @@ class Decoded(NamedTuple):
 
 
 class Values:
-    """Decodes and encodes by a client. Sources and parsed schemas are kept, each within CACHE_BYTES_MAX."""
+    """Decodes and encodes by a client. Parsed schemas are kept, within CACHE_BYTES_MAX."""
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
-        self._sources: Kept[int | UUID, Source] = Kept(CACHE_BYTES_MAX)
-        self._parsed = ParsedCache()
+        self._kept: Kept[int | UUID, ParsedSchema] = Kept(CACHE_BYTES_MAX)
 
     async def decode(self, data: bytes, headers: Headers = (), *, is_key: bool = False) -> Decoded | None:
         """Return the value of framed bytes; None if they name no schema. Raises ClientError if the registry does not
@@ -44,26 +48,34 @@ class Values:
         parts = framed(data, headers, is_key=is_key)
         if parts is None:
             return None
-        parsed = await self._schema_of(parts)
+        parsed = await self.schema(parts.name)
         return Decoded(json_value(parsed.decode(parts.payload)), parsed.kind.value, parts.id, parts.guid)
 
     async def encode(self, schema_id: int, value: Any) -> bytes:
         """Return the framed bytes of a value of a registered schema. Raises ClientError and ValueError."""
-        parsed = await self._schema_of(Framed(schema_id, None, b""))
+        parsed = await self.schema(schema_id)
         return with_id(schema_id, parsed.encode(value))
 
-    async def _schema_of(self, parts: Framed) -> ParsedSchema:
-        key = parts.id if parts.guid is None else parts.guid
-        assert key is not None
-        source = self._sources.get(key)
-        if source is None:
-            if isinstance(key, UUID):
-                schema = await self._client.schema_of_guid(key)
-            else:
-                schema = await self._client.schema_of(key)
+    def known(self, name: int | UUID) -> ParsedSchema | None:
+        """Return the schema of an id or GUID if it is kept."""
+        return self._kept.get(name)
+
+    async def schema(self, name: int | UUID) -> ParsedSchema:
+        """Return the schema of an id or GUID. Raises ClientError, and ValueError if this version cannot use it."""
+        found = self._kept.get(name)
+        if found is None:
+            schema = await (
+                self._client.schema_of_guid(name) if isinstance(name, UUID) else self._client.schema_of(name)
+            )
             source = await source_of(self._client, schema)
-            self._sources.put(key, source, source.length)
-        return self._parsed.parsed(source)
+            is_long = source.length > LOOP_CHARACTERS_MAX
+            found = await asyncio.to_thread(_parsed, source) if is_long else _parsed(source)
+            self._kept.put(name, found, found.size_bytes)
+        return found
+
+
+def _parsed(source: Source) -> ParsedSchema:
+    return PARSERS[Kind(source.kind)](source.text, source.references, ParseSettings())
 
 
 async def source_of(client: RegistryClient, schema: Schema, subject: str = "") -> Source:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from broker_registry.schema_types.avro import diff, text
+from broker_registry.schema_types.avro import bounds, diff, text
 from broker_registry.schema_types.avro.model import Named, Record, Schema, children
 from broker_registry.schema_types.avro.parser import Parser
 from broker_registry.schema_types.base import (
@@ -37,6 +37,7 @@ class AvroSchema(ParsedSchema):
         self.name = schema.full_name if isinstance(schema, Record) else None
         self._resolved: str | None = None
         self._codec: Any = None
+        self._is_bounded: bool | None = None
         self.size_bytes = 1_000 + _BYTES_OF_CHARACTER * (len(self.canonical) + sum(len(each.name) for each in known))
 
     @property
@@ -87,6 +88,7 @@ class AvroSchema(ParsedSchema):
         import fastavro
 
         assert isinstance(writer, AvroSchema)
+        writer._check_bounds(payload)
         stream = io.BytesIO(payload)
         reader = None if writer is self else self._library_schema()
         try:
@@ -96,6 +98,13 @@ class AvroSchema(ParsedSchema):
         if stream.tell() != len(payload):
             raise ValueError(f"{len(payload) - stream.tell()} bytes follow the record")
         return found
+
+    def _check_bounds(self, payload: bytes) -> None:
+        """Raises ValueError."""
+        if self._is_bounded is None:
+            self._is_bounded = not bounds.needs_check(self.schema)
+        if not self._is_bounded:
+            bounds.check(self.schema, payload)
 
     def encode(self, value: Any) -> bytes:
         import fastavro

@@ -72,6 +72,8 @@ class JsonSchema(ParsedSchema):
     def decode(self, payload: bytes) -> Any:
         try:
             value = json.loads(payload)
+        except RecursionError:
+            raise ValueError("the record is nested too deep") from None
         except ValueError as error:
             raise ValueError(f"the record is no JSON: {error}") from None
         self.check(value)
