@@ -33,8 +33,9 @@ from broker_registry.schema_types.json_schema.model import (
 )
 
 _META: Final = re.compile(r"https?://json-schema\.org/draft(-0[3467]|/2019-09|/2020-12)/(hyper-)?schema#?$")
-_MODERN: Final = re.compile(r"https?://json-schema\.org/draft/(2019-09|2020-12)/")
-_OLD_ID: Final = re.compile(r"https?://json-schema\.org/draft-0[34]/")
+_DRAFT: Final = re.compile(r"https?://json-schema\.org/(?:(?:draft-0([467])|draft/(2019-09|2020-12))/)?schema#?")
+_OLD_ID: Final = "4"
+_USUAL: Final = "7"
 _COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
 _STRING_WORDS: Final = frozenset({"maxLength", "minLength", "pattern"})
 _NUMBER_WORDS: Final = frozenset({"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"})
@@ -65,14 +66,21 @@ def json_of(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def draft_of(root: Any) -> str:
+    """Return the draft that a schema names: 4, 6, 7, 2019-09 or 2020-12; as Confluent's registry, 7 for any other."""
+    schema = root.get("$schema") if isinstance(root, dict) else None
+    found = _DRAFT.fullmatch(schema) if isinstance(schema, str) else None
+    return _USUAL if found is None else found[1] or found[2] or _OLD_ID
+
+
 class _Document:
     """A JSON document with its address."""
 
     def __init__(self, root: Any, address: str) -> None:
         self.root, self.address = root, address
-        schema = root.get("$schema") if isinstance(root, dict) else None
-        self.is_modern = isinstance(schema, str) and bool(_MODERN.match(schema))
-        self.id_word = "id" if isinstance(schema, str) and _OLD_ID.match(schema) else "$id"
+        draft = draft_of(root)
+        self.is_modern = "-" in draft
+        self.id_word = "id" if draft == _OLD_ID else "$id"
         self.anchors: dict[str, Any] = {}
 
 

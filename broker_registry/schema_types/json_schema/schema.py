@@ -16,7 +16,7 @@ from broker_registry.schema_types.base import (
     Resolved,
 )
 from broker_registry.schema_types.json_schema import diff
-from broker_registry.schema_types.json_schema.loader import Loader
+from broker_registry.schema_types.json_schema.loader import Loader, draft_of
 from broker_registry.schema_types.json_schema.model import Shape
 from broker_registry.schema_types.json_text import json_text
 
@@ -88,18 +88,23 @@ class JsonSchema(ParsedSchema):
 
     def check(self, value: Any) -> None:
         """Raise ValueError, which names the place and the reason, if the schema does not allow a value."""
-        import jsonschema_rs
-
         if self._validator is None:
-            resources = [(each.name, json.loads(each.text)) for each in self._references]
             try:
-                registry = jsonschema_rs.Registry(resources) if resources else None
-                self._validator = jsonschema_rs.validator_for(self.root, registry=registry)
+                self._validator = self._library_validator()
             except Exception as error:
                 raise ValueError(f"the library cannot use the schema: {error}") from None
         for problem in self._validator.iter_errors(value):
             where = "/".join(str(each) for each in problem.instance_path)
             raise ValueError(f"/{where}: {problem.message}")
+
+    def _library_validator(self) -> Any:
+        import jsonschema_rs
+
+        resources = [(each.name, json.loads(each.text)) for each in self._references]
+        registry = jsonschema_rs.Registry(resources) if resources else None
+        validator = getattr(jsonschema_rs, f"Draft{draft_of(self.root).replace('-', '')}Validator")
+        # Else the library would read files and addresses that a schema names.
+        return validator(self.root, registry=registry, offline=True)
 
 
 def _sorted(value: Any) -> Any:
