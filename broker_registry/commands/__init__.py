@@ -2,4 +2,5 @@
 
 schemas.py   list, show, versions      comparing.py   diff, check
 changing.py  register, delete          copying.py     copy
+impact.py    impact
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -15,12 +15,16 @@ from broker_cy.reporting.column import Column, Kind, ids_text
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import RegistryClient, Schema
 from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
+from broker_registry.commands.impact import cluster_options, records_option, topic_options, tried_first
 from broker_registry.commands.text import echo_lines
+from broker_registry.impact.result import Impact, as_json
+from broker_registry.impact.shown import first_lines, verdict
 
 EPILOG = """\b
 examples:
   broker-cy schemas register orders-value order.avsc
   broker-cy schemas register orders-value order.proto --reference common.proto=common:1 --dry-run
+  broker-cy schemas register orders-value order.avsc --records 1000     ask first if it would break records
   broker-cy schemas delete orders-value --version 3
   broker-cy schemas delete orders-value --permanent --dry-run
 """
@@ -47,6 +51,10 @@ COLUMNS: Final = (
 @file_options
 @click.option("--normalize", "normalizes", is_flag=True, help="Store the schema in its normalized form.")
 @dry_run_option
+@yes_option
+@records_option
+@topic_options
+@cluster_options
 async def register(
     output: Output,
     client: RegistryClient,
@@ -56,11 +64,22 @@ async def register(
     references: tuple[str, ...],
     normalizes: bool,
     dry_run: bool,
+    yes: bool,
+    records: int | None,
+    topics: tuple[str, ...],
+    is_key: bool | None,
+    **of_cluster: Any,
 ) -> int:
     """Register the schema in FILE as the next version of a subject. One that is registered already keeps its id."""
     schema = schema_of_file(file, kind, references)
+    impact = await tried_first(client, subject, schema, records, topics, is_key, of_cluster)
     if dry_run:
-        return await _try(output, client, subject, schema)
+        return await _try(output, client, subject, schema, impact)
+    if impact is not None:
+        if not output.as_json:
+            echo_lines([verdict(impact), *first_lines(impact)], err=True)
+        if impact.breaks:
+            confirm(f"Register it in {subject} nevertheless?", yes=yes)
     schema_id = await client.register(subject, schema, normalizes=normalizes)
     found = await client.look_up(subject, schema, normalizes=normalizes)
     if output.as_json:
@@ -70,16 +89,19 @@ async def register(
     return 0
 
 
-async def _try(output: Output, client: RegistryClient, subject: str, schema: Schema) -> int:
+async def _try(output: Output, client: RegistryClient, subject: str, schema: Schema, impact: Impact | None) -> int:
     found = await client.check(subject, schema)
     if output.as_json:
-        print_json({"subject": subject, "dry_run": True, **found._asdict()})
+        members = {"subject": subject, "dry_run": True, **found._asdict()}
+        print_json(members if impact is None else {**members, "impact": as_json(impact)})
     elif found.is_compatible:
         click.echo(f"would register a schema in {subject}: it is compatible", err=True)
     else:
         click.echo(f"would not register a schema in {subject}: it is not compatible", err=True)
         echo_lines(found.messages)
-    return 0 if found.is_compatible else EXIT_FAILED
+    if impact is not None and not output.as_json:
+        echo_lines([verdict(impact), *first_lines(impact)], err=True)
+    return 0 if found.is_compatible and not (impact is not None and impact.breaks) else EXIT_FAILED
 
 
 @click.command("delete", epilog=EPILOG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -16,8 +16,11 @@ from broker_cy.reporting.terminal import print_rows
 from broker_registry.checks import ParsedCache
 from broker_registry.client import RegistryClient, Version
 from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
-from broker_registry.commands.text import difference, echo_lines
+from broker_registry.commands.impact import cluster_options, records_option, show_short, topic_options, tried_first
+from broker_registry.commands.text import echo_lines
 from broker_registry.compatibility import Level
+from broker_registry.differences import NEW, Breaking, breaking, diff_lines, type_changed
+from broker_registry.impact.result import as_json
 from broker_registry.schema_types.base import InvalidSchema, Policy
 from broker_registry.serdes.values import source_of
 
@@ -27,22 +30,8 @@ examples:
   broker-cy schemas diff orders-value 1 3 --json
   broker-cy schemas check orders-value order.avsc       exit code 1 if it is incompatible
   broker-cy schemas check orders-value order.proto --against 2
+  broker-cy schemas check orders-value order.avsc --records 1000     and try it on records of the topic
 """
-
-NEW: Final = "new"
-OLD: Final = "old"
-
-
-class Breaking(NamedTuple):
-    """A difference that keeps one schema from reading data of the other. `reader` is NEW or OLD. `is_refused`: the
-    level of the subject does not allow it.
-    """
-
-    kind: str
-    path: str
-    reader: str
-    is_refused: bool
-
 
 COLUMNS: Final = (
     Column[Breaking]("kind", "Difference", lambda row: row.kind, width=30),
@@ -73,8 +62,11 @@ async def diff(output: Output, client: RegistryClient, subject: str, old: int | 
         Level(config.get("compatibilityLevel", "BACKWARD")),
         Policy(config.get("compatibilityPolicy", "STRICT")),
     )
-    found = await _breaking(client, first, second, level, policy)
-    lines = difference(first, second)
+    found = await compared(client, first, second, level, policy)
+    lines = diff_lines(
+        *((each.schema.kind, each.schema.text) for each in (first, second)),
+        *(f"{each.subject} version {each.version} (id {each.id})" for each in (first, second)),
+    )
     if output.as_json:
         members = {"subject": subject, "old": old, "new": new, "level": level.value, "policy": policy.value}
         print_json({**members, "diff": lines, "incompatibilities": found})
@@ -88,10 +80,10 @@ async def diff(output: Output, client: RegistryClient, subject: str, old: int | 
     click.echo(f"The level is {level.value}.")
 
 
-async def _breaking(client: RegistryClient, old: Version, new: Version, level: Level, policy: Policy) -> list[Breaking]:
-    """Return what breaks in both directions; the level says which of them counts."""
+async def compared(client: RegistryClient, old: Version, new: Version, level: Level, policy: Policy) -> list[Breaking]:
+    """Return what breaks between two versions. Raises ClientError, also for a schema that is not understood."""
     if old.schema.kind != new.schema.kind:
-        return [Breaking("SCHEMA_TYPE_CHANGED", "/", reader, level is not Level.NONE) for reader in (NEW, OLD)]
+        return type_changed(level)
     cache = ParsedCache()
     try:
         first, second = [cache.parsed(await source_of(client, each.schema, each.subject)) for each in (old, new)]
@@ -99,15 +91,7 @@ async def _breaking(client: RegistryClient, old: Version, new: Version, level: L
         raise ClientError(Failure.MALFORMED, f"a schema is not understood: {error}", what=new.subject) from None
     except ValueError as error:
         raise ClientError(Failure.MALFORMED, str(error), what=new.subject) from None
-    return [
-        Breaking(each.kind, each.path, reader, is_refused)
-        for reader, is_refused, differences in (
-            (NEW, level.reads_old, second.differences(first)),
-            (OLD, level.is_read_by_old, first.differences(second)),
-        )
-        for each in differences
-        if policy in each.breaks
-    ]
+    return breaking(first, second, level, policy)
 
 
 @click.command("check", epilog=EPILOG)
@@ -115,6 +99,9 @@ async def _breaking(client: RegistryClient, old: Version, new: Version, level: L
 @click.argument("subject")
 @file_options
 @click.option("--against", type=version_type, metavar="N", help="One version, instead of those that the level names.")
+@records_option
+@topic_options
+@cluster_options
 async def check(
     output: Output,
     client: RegistryClient,
@@ -123,18 +110,26 @@ async def check(
     kind: str | None,
     references: tuple[str, ...],
     against: int | None,
+    records: int | None,
+    topics: tuple[str, ...],
+    is_key: bool | None,
+    **of_cluster: Any,
 ) -> int:
     """Check whether the schema in FILE may become the next version of a subject; registers nothing."""
     schema = schema_of_file(file, kind, references)
     found = await client.check(subject, schema, against)
+    impact = await tried_first(client, subject, schema, records, topics, is_key, of_cluster)
     if output.as_json:
-        print_json({"subject": subject, "is_compatible": found.is_compatible, "messages": found.messages})
+        members = {"subject": subject, "is_compatible": found.is_compatible, "messages": found.messages}
+        print_json(members if impact is None else {**members, "impact": as_json(impact)})
     elif found.is_compatible:
         click.echo(f"{file} is compatible with {subject}")
     else:
         click.echo(f"{file} is not compatible with {subject}:")
         echo_lines(found.messages, indent="  ")
-    return 0 if found.is_compatible else EXIT_FAILED
+    if impact is not None and not output.as_json:
+        show_short(impact)
+    return 0 if found.is_compatible and not (impact is not None and impact.breaks) else EXIT_FAILED
 
 
 COMMANDS: Final = (diff, check)

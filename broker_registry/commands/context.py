@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client import options
-from broker_cy.client.clusters import REGISTRY_VARIABLE
+from broker_cy.client.clusters import REGISTRY_VARIABLE, select
 from broker_cy.client.program import exit_code_of
 from broker_cy.commands.context import run_job
 from broker_cy.commands.output import print_error
@@ -28,7 +29,6 @@ LIBRARIES: Final = ("fastavro", "jsonschema_rs", "orjson")
 """Libraries of the extra `registry` that parse schemas."""
 # These commands need a registry, other programs have none by default.
 _DEFAULT: Final = {
-    "envvar": REGISTRY_VARIABLE,
     "help": f"Registries to try in turn.  [default: ${REGISTRY_VARIABLE}, or {DEFAULT_URL}]",
 }
 _ENDINGS: Final = {".avsc": Kind.AVRO, ".json": Kind.JSON, ".proto": Kind.PROTOBUF}
@@ -59,6 +59,8 @@ def registry_command(job: Job[P]) -> Callable[..., None]:
         **more: Any,
     ) -> None:
         try:
+            if registry is None and registry_config is None:
+                registry, registry_config = _registry_of(more)
             client = RegistryClient(settings_of(registry, registry_config, timeout_s))
         except ClientError as error:
             print_error(error, as_json=as_json)
@@ -79,6 +81,16 @@ def registry_command(job: Job[P]) -> Callable[..., None]:
         add(body)
     vars(body)["__click_params__"] += own
     return body
+
+
+def _registry_of(given: dict[str, Any]) -> tuple[str | None, Path | None]:
+    """Return the registry of the cluster that a command names, if it names one, else that of the environment. Raises
+    ClientError.
+    """
+    if options.CLUSTERS_FILE.field in given:
+        entry = select(options.wanted(given))
+        return entry.registry, entry.registry_config
+    return os.environ.get(REGISTRY_VARIABLE) or None, None
 
 
 def schema_of_file(path: Path, kind: str | None, references: tuple[str, ...]) -> Schema:

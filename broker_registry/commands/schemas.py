@@ -11,9 +11,10 @@ from broker_cy.commands.output import print_json
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import LATEST, RegistryClient, Version
-from broker_registry.commands import changing, comparing, copying
+from broker_registry.commands import changing, comparing, copying, impact
 from broker_registry.commands.context import Output, registry_command, version_type
-from broker_registry.commands.text import echo_lines, pretty
+from broker_registry.commands.text import echo_lines
+from broker_registry.differences import pretty
 
 EPILOG = """\b
 examples:
@@ -35,10 +36,10 @@ STATE: Final = Column[Version]("state", "State", lambda row: "deleted" if row.is
 
 @click.group("schemas", epilog=EPILOG)
 def command() -> None:
-    """Schemas in a registry: list, show, compare, check, register, delete and copy them."""
+    """Schemas in a registry: list, show, compare, check, try, register, delete and copy them."""
 
 
-for each in (*comparing.COMMANDS, *changing.COMMANDS, *copying.COMMANDS):
+for each in (*comparing.COMMANDS, *impact.COMMANDS, *changing.COMMANDS, *copying.COMMANDS):
     command.add_command(each)
 
 

@@ -38,6 +38,17 @@ class InvalidSchema(ValueError):
     """The text is no schema of its type; the message says where and why. Confluent's error code 42201."""
 
 
+class Unreadable(ValueError):
+    """A schema cannot take a value of a record. `path` leads to the value, such as `/items/2/price`; empty: it is the
+    record itself.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path = path
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
     """A reference of a schema to a version of a subject, by the name that its text uses."""
@@ -121,7 +132,19 @@ class ParsedSchema(ABC):
     @abstractmethod
     def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
         """Return the value that this schema reads from a record of a writer's schema of the same type. Raises
-        ValueError if it cannot; the message names the field.
+        ValueError if it cannot, and Unreadable if the place is known.
+        """
+
+    @abstractmethod
+    def rewritten(self, payload: bytes, writer: ParsedSchema) -> bytes:
+        """Return the payload of this schema with the value that it reads from a record of a writer's schema. Raises
+        ValueError if it cannot.
+        """
+
+    @abstractmethod
+    def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
+        """Return the paths of values of a record that this schema does not have, `*` for each place in a list or map.
+        The record must be one that `resolve` reads.
         """
 
 

@@ -77,10 +77,10 @@ class _Walk:
             if any(not self.compare(branch, writer, where) for branch in reader.branches):
                 return []
             return [_lacking(writer, where)]
-        if _kind(reader) != _kind(writer):
-            if writer.type in _PROMOTIONS.get(reader.type, ()):
+        if kind_of(reader) != kind_of(writer):
+            if is_promoted(reader, writer):
                 return []
-            detail = f"reader type: {_kind(reader)} not compatible with writer type: {_kind(writer)}"
+            detail = f"reader type: {kind_of(reader)} not compatible with writer type: {kind_of(writer)}"
             return [_difference("TYPE_MISMATCH", where, detail)]
         if isinstance(reader, Array) and isinstance(writer, Array):
             return self.compare(reader.items, writer.items, (*where, "items"))
@@ -105,7 +105,7 @@ class _Walk:
         found: list[Difference] = []
         for index, field in enumerate(reader.fields):
             here = (*where, str(index))
-            theirs = _writer_field(field, writer)
+            theirs = writer_field(field, writer)
             if theirs is not None:
                 found += self.compare(field.schema, theirs.schema, (*here, "type"))
             elif field.default is ABSENT:
@@ -116,13 +116,18 @@ class _Walk:
         return found
 
 
-def _kind(schema: Schema) -> str:
+def is_promoted(reader: Schema, writer: Schema) -> bool:
+    """Return whether a reader's type takes the values of another type, such as long those of int."""
+    return writer.type in _PROMOTIONS.get(reader.type, ())
+
+
+def kind_of(schema: Schema) -> str:
     """Return the type as Java's enumeration names it; errors are records."""
     return "RECORD" if isinstance(schema, Record) else schema.type.upper()
 
 
 def _lacking(writer: Schema, where: tuple[str, ...]) -> Difference:
-    return _difference("MISSING_UNION_BRANCH", where, f"reader union lacking writer type: {_kind(writer)}")
+    return _difference("MISSING_UNION_BRANCH", where, f"reader union lacking writer type: {kind_of(writer)}")
 
 
 def _names(reader: Named, writer: Named, where: tuple[str, ...]) -> list[Difference]:
@@ -145,7 +150,7 @@ def _symbols(reader: Enumeration, writer: Enumeration, where: tuple[str, ...]) -
     return [_difference("MISSING_ENUM_SYMBOLS", (*where, "symbols"), f"[{', '.join(missing)}]")]
 
 
-def _writer_field(field: Field, writer: Record) -> Field | None:
+def writer_field(field: Field, writer: Record) -> Field | None:
     """Return the field of a writer that a reader's field takes, by its name or one of its aliases."""
     names = {field.name, *field.aliases}
     found = [each for each in writer.fields if each.name in names]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 from broker_registry.schema_types.avro import bounds, diff, text
 from broker_registry.schema_types.avro.model import Named, Record, Schema, children
 from broker_registry.schema_types.avro.parser import Parser
+from broker_registry.schema_types.avro.trace import trace
 from broker_registry.schema_types.base import (
     TEXT_BYTES_MAX,
     Difference,
@@ -85,6 +86,9 @@ class AvroSchema(ParsedSchema):
         return self.resolve(payload, self)
 
     def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
+        return self._read(payload, writer)
+
+    def _read(self, payload: bytes, writer: ParsedSchema, **options: Any) -> Any:
         import fastavro
 
         assert isinstance(writer, AvroSchema)
@@ -92,9 +96,10 @@ class AvroSchema(ParsedSchema):
         stream = io.BytesIO(payload)
         reader = None if writer is self else self._library_schema()
         try:
-            found = fastavro.schemaless_reader(stream, writer._library_schema(), reader, return_record_name=False)
+            found = fastavro.schemaless_reader(stream, writer._library_schema(), reader, **options)
         except Exception as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
+            problem = None if reader is None else trace(payload, self.schema, writer.schema).problem
+            raise problem or ValueError(f"{type(error).__name__}: {error}") from None
         if stream.tell() != len(payload):
             raise ValueError(f"{len(payload) - stream.tell()} bytes follow the record")
         return found
@@ -105,6 +110,14 @@ class AvroSchema(ParsedSchema):
             self._is_bounded = not bounds.needs_check(self.schema)
         if not self._is_bounded:
             bounds.check(self.schema, payload)
+
+    def rewritten(self, payload: bytes, writer: ParsedSchema) -> bytes:
+        # The writer must know the branches of unions: two records may have the same fields.
+        return self.encode(self._read(payload, writer, return_named_type=True))
+
+    def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
+        assert isinstance(writer, AvroSchema)
+        return trace(payload, self.schema, writer.schema).left_out
 
     def encode(self, value: Any) -> bytes:
         import fastavro

@@ -14,6 +14,7 @@ from broker_registry.schema_types.base import (
     ParsedSchema,
     ParseSettings,
     Resolved,
+    Unreadable,
 )
 from broker_registry.schema_types.json_schema import diff
 from broker_registry.schema_types.json_schema.loader import Loader, draft_of
@@ -82,20 +83,26 @@ class JsonSchema(ParsedSchema):
     def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
         return self.decode(payload)
 
+    def rewritten(self, payload: bytes, writer: ParsedSchema) -> bytes:
+        return self.encode(self.decode(payload))
+
+    def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
+        """A reader has the document as it is: what its schema does not name is not lost."""
+        return ()
+
     def encode(self, value: Any) -> bytes:
         self.check(value)
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
     def check(self, value: Any) -> None:
-        """Raise ValueError, which names the place and the reason, if the schema does not allow a value."""
+        """Raise Unreadable if the schema does not allow a value, and ValueError if the schema cannot be used."""
         if self._validator is None:
             try:
                 self._validator = self._library_validator()
             except Exception as error:
                 raise ValueError(f"the library cannot use the schema: {error}") from None
         for problem in self._validator.iter_errors(value):
-            where = "/".join(str(each) for each in problem.instance_path)
-            raise ValueError(f"/{where}: {problem.message}")
+            raise Unreadable("/" + "/".join(str(each) for each in problem.instance_path), problem.message)
 
     def _library_validator(self) -> Any:
         import jsonschema_rs

@@ -4,7 +4,7 @@ the form of Protobuf's JSON, as Confluent's console tools print them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, cast
@@ -13,13 +13,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from broker_registry.schema_types.base import InvalidSchema
+from broker_registry.schema_types.base import InvalidSchema, Unreadable
 from broker_registry.schema_types.protobuf import ast, bundled
 from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
 from broker_registry.schema_types.protobuf.types import Types
 
 IMPORTS_DEEP_MAX: Final = 200
 """How long a chain of imports may be; each file is a call deeper."""
+LEFT_OUT_MAX: Final = 100
 _VARINT: Final = 0
 
 
@@ -132,24 +133,57 @@ def _bundled_descriptor(path: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def check_readable(message: Message, path: str = "") -> None:
-    """Raise ValueError for a field that the message has with another type, so that the reader loses it: its name is
+    """Raise Unreadable for a field that the message has with another type, so that the reader loses it: its name is
     that of the reader's field. Unknown values of enums are read as none, as Protobuf defines.
     """
     by_number = message.DESCRIPTOR.fields_by_number
     for unknown in cast(Iterable[Any], UnknownFieldSet(message)):
         field = by_number.get(unknown.field_number)
         if field is not None and not (field.enum_type is not None and unknown.wire_type == _VARINT):
-            raise ValueError(f"field {path}{field.name}: the record has it with another type (number {field.number})")
+            raise Unreadable(f"{path}/{field.name}", f"the record has field {field.number} with another type")
     for field, value in message.ListFields():
-        if field.message_type is None:
-            continue
-        inner = f"{path}{field.name}."
-        if field.message_type.GetOptions().map_entry:
-            for each in value.values():
-                if isinstance(each, Message):
-                    check_readable(each, inner)
-        elif field.is_repeated:
-            for each in value:
-                check_readable(each, inner)
-        else:
-            check_readable(value, inner)
+        for part, each in _messages_in(field, value):
+            check_readable(each, f"{path}/{field.name}{part}")
+
+
+def _messages_in(field: Any, value: Any) -> Iterator[tuple[str, Message]]:
+    """Yield the messages in a field that is set, with their places in its list or map."""
+    if field.message_type is None:
+        return
+    if field.message_type.GetOptions().map_entry:
+        yield from ((f"/{key}", each) for key, each in value.items() if isinstance(each, Message))
+    elif field.is_repeated:
+        yield from ((f"/{index}", each) for index, each in enumerate(value))
+    else:
+        yield "", value
+
+
+def left_out(message: Message, reader: Any) -> list[str]:
+    """Return the paths of the fields of a writer's message, and of the values of its enums, that a reader's descriptor
+    does not have. `*` stands for places in lists and maps.
+    """
+    found: dict[str, None] = {}
+    _walk(message, reader, "", found)
+    return list(found)
+
+
+def _walk(message: Message, reader: Any, path: str, found: dict[str, None]) -> None:
+    for field, value in message.ListFields():
+        if len(found) >= LEFT_OUT_MAX:
+            return
+        theirs = reader.fields_by_number.get(field.number)
+        here = f"{path}/{field.name}"
+        if theirs is None:
+            found[here] = None
+        elif field.enum_type is not None and theirs.enum_type is not None:
+            known = theirs.enum_type.values_by_number
+            for number in value if field.is_repeated else (value,):
+                if number not in known:
+                    found[f"{here} (the value {number} has no name)"] = None
+        elif theirs.message_type is not None:
+            target = theirs.message_type
+            if target.GetOptions().map_entry:
+                target = target.fields_by_name["value"].message_type
+            for part, each in _messages_in(field, value):
+                if target is not None:
+                    _walk(each, target, f"{here}/*" if part else here, found)

@@ -6,12 +6,14 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from broker_registry.schema_types.base import Difference, InvalidSchema, Kind, ParsedSchema
+from google.protobuf.message import Message
+
+from broker_registry.schema_types.base import Difference, InvalidSchema, Kind, ParsedSchema, Unreadable
 from broker_registry.schema_types.protobuf import ast, bundled, diff, normalize
 from broker_registry.schema_types.protobuf.indexes import indexes_of, message_at, read_indexes, write_indexes
 from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
 from broker_registry.schema_types.protobuf.printer import print_file
-from broker_registry.schema_types.protobuf.records import Records, check_readable
+from broker_registry.schema_types.protobuf.records import Records, check_readable, left_out
 from broker_registry.schema_types.protobuf.types import OWN_PATH, Types, collect, within
 
 SIZE_FACTOR: Final = 7
@@ -131,17 +133,34 @@ class ParsedProtobuf(ParsedSchema):
         return write_indexes(indexes) + self._records_or_error().written(within(package or "", local), value)
 
     def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
+        _, message = self._read(payload, writer)
+        return self._records_or_error().value_of(message)
+
+    def rewritten(self, payload: bytes, writer: ParsedSchema) -> bytes:
+        local, message = self._read(payload, writer)
+        message.DiscardUnknownFields()
+        return write_indexes(indexes_of(self._effective, local)) + message.SerializePartialToString()
+
+    def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
+        assert isinstance(writer, ParsedProtobuf)
+        _, read = self._read(payload, writer)
+        indexes, at = read_indexes(payload)
+        return left_out(writer._records_or_error().read(writer.message_name(indexes), payload[at:]), read.DESCRIPTOR)
+
+    def _read(self, payload: bytes, writer: ParsedSchema) -> tuple[str, Message]:
+        """Return the message of a record, and its name without the package. A change of the package alone keeps the
+        bytes readable. Raises ValueError.
+        """
         if not isinstance(writer, ParsedProtobuf):
             raise ValueError("the schemas have different types")
         indexes, at = read_indexes(payload)
-        name = writer.message_name(indexes)
-        records = self._records_or_error()
-        if not records.has(name):
-            # A change of the package alone keeps the bytes readable.
-            name = within(self._effective.package or "", message_at(writer._effective, indexes))
-        message = records.read(name, payload[at:])
+        local = message_at(writer._effective, indexes)
+        name = within(self._effective.package or "", local)
+        if not self._records_or_error().has(name):
+            raise Unreadable("", f"the schema has no message {local}")
+        message = self._records_or_error().read(name, payload[at:])
         check_readable(message)
-        return records.value_of(message)
+        return local, message
 
     def _records_or_error(self) -> Records:
         try:

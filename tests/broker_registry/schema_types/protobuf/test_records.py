@@ -156,18 +156,18 @@ def test_a_reader_reads_what_a_compatible_writer_wrote() -> None:
 @pytest.mark.parametrize(
     ("written", "read", "value", "field"),
     [
-        ("int32 a = 1;", "string a = 1;", {"a": 5}, "field a:"),
+        ("int32 a = 1;", "string a = 1;", {"a": 5}, "/a:"),
         (
             "repeated B b = 1; message B { string x = 2; }",
             "repeated B b = 1; message B { fixed32 x = 2; }",
             LIST,
-            "b.x:",
+            "/b/0/x:",
         ),
         (
             "map<string, B> b = 1; message B { int32 x = 1; }",
             "map<string, B> b = 1; message B { B x = 1; }",
             MAP,
-            "b.x:",
+            "/b/1/x:",
         ),
     ],
 )
