@@ -12,9 +12,13 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker_cy.commands import COMPLETE_VARIABLE, PROGRAM
 from broker_cy.core.argument_parser import Parser, UsageError
+
+if TYPE_CHECKING:
+    from broker_cy.shards.companions import Companion
 
 # Objects created during the start live as long as the process, so the garbage collector can skip them. Objects of the
 # request path have no reference cycles, so full collections can be rare: one for each 60 million objects that stay. The
@@ -24,6 +28,9 @@ GC_THRESHOLDS = (5_000, 3, 3_000)
 # The width of help text outside a terminal.
 COLUMNS = 80
 
+# The programs of --with, and their modules.
+COMPANIONS = {"registry": "broker_registry"}
+
 START_EXAMPLES = """\
 examples:
   broker-cy start                                        listen on 127.0.0.1:9092, keep data under ./data
@@ -31,6 +38,8 @@ examples:
   broker-cy start --config server.properties             use an existing Kafka configuration
   broker-cy start --data-dir /srv/events --set log.segment.bytes=268435456
   broker-cy start --shards 4                             four brokers for four cores, on the ports 9092 to 9095
+  broker-cy start --with registry                        a schema registry on 127.0.0.1:8081 beside the broker
+  broker-cy start --with registry=schema-registry.properties
 """
 
 
@@ -97,6 +106,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="run N brokers, one for each core that is to serve clients, under one parent process; 1 by default",
     )
+    start.add_argument(
+        "--with",
+        default="",
+        metavar="NAME[=FILE],...",
+        dest="companions",
+        help="programs to run beside the broker, which are started again when they end, each with the settings of its "
+        f"FILE: {', '.join(COMPANIONS)}",
+    )
     # The parent starts each shard with its number.
     start.add_argument("--shard", type=int, help=argparse.SUPPRESS)
     return top
@@ -122,20 +139,41 @@ def start(argv: Sequence[str]) -> int:
     given = (arguments.config, arguments.data_dir, arguments.listener, arguments.settings)
     ready = ReadyLine(arguments.hints, arguments.as_json)
     try:
+        companions = _companions(arguments.companions) if arguments.companions and arguments.shard is None else []
         if arguments.shards != 1 and arguments.shard is None:
             from broker_cy.shards.start import run as run_shards
 
-            return run_shards(*given, arguments.shards, ready)
+            return run_shards(*given, arguments.shards, ready, companions)
         from broker_cy.main import run
 
         shard = None if arguments.shard is None else (arguments.shard, arguments.shards)
-        return run(*given, ready, shard)
+        return run(*given, ready, shard, companions)
     except ConfigError as error:
         _report(str(error), as_json=arguments.as_json, is_invalid=True)
         return 2
     except StartError as error:
         _report(str(error), as_json=arguments.as_json)
         return 1
+
+
+def _companions(text: str) -> list[Companion]:
+    """Return the programs of --with. The kernel ends them with this process. Raises ConfigError."""
+    from broker_cy.config import ConfigError
+    from broker_cy.launch.processes import die_with_parent
+    from broker_cy.shards.companions import Companion
+
+    found: dict[str, Companion] = {}
+    for each in text.split(","):
+        name, _, file = each.strip().partition("=")
+        if name not in COMPANIONS:
+            raise ConfigError(f"--with {each}: unknown program {name!r}; known: {', '.join(COMPANIONS)}")
+        if name in found:
+            raise ConfigError(f"--with {text}: {name} is named twice")
+        if file and not os.access(file, os.R_OK):
+            raise ConfigError(f"--with {each}: cannot read {file}")
+        command = [sys.executable, "-m", COMPANIONS[name], *([file] if file else [])]
+        found[name] = Companion(name, die_with_parent(command))
+    return list(found.values())
 
 
 def _refuse(error: UsageError, *, as_json: bool) -> int:

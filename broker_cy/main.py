@@ -31,6 +31,7 @@ from broker_cy.storage.errors import rights_advice
 
 if TYPE_CHECKING:
     from broker_cy.server.controller_lifecycle import ControllerServer
+    from broker_cy.shards.companions import Companion, Companions
     from broker_cy.shards.link import Link
 
 LOGGER = logging.getLogger("broker_cy")
@@ -46,10 +47,11 @@ def run(
     settings: Sequence[str],
     ready: ReadyLine = TEXT_LINE,
     shard: tuple[int, int] | None = None,
+    companions: Sequence[Companion] = (),
 ) -> int:
     """Run a broker until SIGTERM or SIGINT and return the exit code. `ready` reports that it serves clients. With
-    `shard`, its number and how many there are, it is one of several under a parent. Raises StartError, and ConfigError
-    for a wrong setting.
+    `shard`, its number and how many there are, it is one of several under a parent. `companions` run beside it. Raises
+    StartError, and ConfigError for a wrong setting.
     """
     logs.configure(shard=None if shard is None else shard[0])
     link: Link | None = None
@@ -70,6 +72,8 @@ def run(
     if shard is None or shard[0] == 0:
         for event in config.warnings:
             event.log(LOGGER, logging.WARNING)
+    if companions and not config.is_broker:
+        raise ConfigError("--with: programs run beside a broker, and this node is a controller only")
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = uvloop.new_event_loop()
@@ -101,7 +105,7 @@ def run(
         raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
     gc.collect()
     gc.freeze()
-    return serve(loop, server, manager, ready, link)
+    return serve(loop, server, manager, ready, link, companions)
 
 
 def serve(
@@ -110,6 +114,7 @@ def serve(
     manager: ServiceManager,
     ready: ReadyLine = TEXT_LINE,
     link: Link | None = None,
+    companions: Sequence[Companion] = (),
 ) -> int:
     """Report that the broker is ready, to the parent if it is a shard, run the loop until a signal arrives, then shut
     down cleanly. A node that has left the metadata quorum because of a failure ends by itself, as if it were killed:
@@ -134,6 +139,7 @@ def serve(
                 serves_clients=isinstance(server, BrokerServer),
             )
         manager.ready(loop, f"ready on {addresses}")
+        beside = _start_beside(loop, companions, listeners[0]) if companions else None
         halted = server.broker.controller.halted
         asked: asyncio.Future[Any] = loop.create_task(stopping.wait())
         await asyncio.wait({asked, halted}, return_when=asyncio.FIRST_COMPLETED)
@@ -142,6 +148,8 @@ def serve(
         started = time.monotonic()
         manager.stopping()
         LOGGER.info("stopping")
+        if beside is not None:
+            await beside.stop()
         await server.stop()
         LOGGER.info("stopped", extra=logs.facts(seconds=f"{time.monotonic() - started:.2f}"))
         return None
@@ -153,6 +161,15 @@ def serve(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0 if reason is None else 1)
+
+
+def _start_beside(loop: asyncio.AbstractEventLoop, companions: Sequence[Companion], listener: str) -> Companions:
+    """Start the programs of --with, which need a broker that serves."""
+    from broker_cy.shards.companions import Companions
+
+    found = Companions(loop, companions, listener)
+    found.start()
+    return found
 
 
 def raise_descriptor_limit() -> None:

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 from broker_cy import __version__
 
+_ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
+
 
 class StartError(Exception):
     """The node cannot start. The message is one line that says what to do."""
@@ -48,9 +50,13 @@ def console_command(address: str) -> str:
     """
     beside = Path(sys.executable).with_name("broker-tui")
     command = str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)
+    return f"{shlex.quote(command)} --bootstrap {reached_at(address)}"
+
+
+def reached_at(address: str) -> str:
+    """Return the address at which a program on this host reaches a listener."""
     host, _, port = address.rpartition(":")
-    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}.get(host, host)
-    return f"{shlex.quote(command)} --bootstrap {reached}:{port}"
+    return f"{_ANY_ADDRESS.get(host, host)}:{port}"
 
 
 def since_process_start_s() -> float:

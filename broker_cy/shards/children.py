@@ -11,6 +11,8 @@ from typing import Final
 
 from broker_cy.shards.stillness import Threads
 
+_STDOUT: Final = 1
+_STDERR: Final = 2
 # Variables that a service manager sets for its own process; a shard is another process.
 _SERVICE_MANAGER: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID")
 
@@ -20,12 +22,13 @@ def command(shard: int) -> Sequence[str]:
     return [sys.executable, *sys.orig_argv[1:], "--shard", str(shard)]
 
 
-def spawn(arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
+def spawn(arguments: Sequence[str], environment: Mapping[str, str], *, says_on_stderr: bool = False) -> Child:
     """Start a process in a session of its own, so that the keys of a terminal reach only the parent, which stops the
-    shards in order. Raises OSError.
+    shards in order. With `says_on_stderr` its output goes to the log of this process. Raises OSError.
     """
     kept = {name: value for name, value in environment.items() if name not in _SERVICE_MANAGER}
-    pid = os.posix_spawn(arguments[0], list(arguments), kept, setsid=True)
+    output = [(os.POSIX_SPAWN_DUP2, _STDERR, _STDOUT)] if says_on_stderr else []
+    pid = os.posix_spawn(arguments[0], list(arguments), kept, file_actions=output, setsid=True)
     try:
         return Child(pid, is_own=True)
     except OSError:

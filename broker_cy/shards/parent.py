@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,7 @@ from broker_cy.metrics import process
 from broker_cy.server.ready_line import ReadyLine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.shards import children
+from broker_cy.shards.companions import Companion, Companions
 from broker_cy.shards.link import digest
 from broker_cy.shards.merge import Merger
 from broker_cy.shards.peers import Peer, Peers
@@ -62,13 +64,16 @@ class Parent:
         directory: NodeDirectory,
         running: dict[int, Child],
         ready: ReadyLine,
+        companions: Sequence[Companion] = (),
     ) -> None:
-        """`running` are the shards to adopt."""
+        """`running` are the shards to adopt, `companions` the programs beside them."""
         self._loop = loop
         self._plan = plan
         self._directory = directory
         self._children = running
         self._ready = ready
+        self._wanted_companions = companions
+        self._companions: Companions | None = None
         count = len(plan.shards)
         self._supervisor = ShardSupervisor(count, has_controller=plan.has_controller)
         self._peers: dict[int, Peer] = {}
@@ -110,7 +115,10 @@ class Parent:
             )
             self._settle()
             self._look()
-            return await self._done
+            code = await self._done
+            if self._companions is not None:
+                await self._companions.stop()
+            return code
         finally:
             for timer in (self._timer, self._look_timer):
                 if timer is not None:
@@ -127,6 +135,8 @@ class Parent:
         if not self._supervisor.is_stopping:
             LOGGER.info("stopping the shards")
             self._manager.stopping()
+            if self._companions is not None:
+                self._companions.ask_to_stop()
             self._take(StopAsked())
 
     # --- events and actions
@@ -257,6 +267,9 @@ class Parent:
         metrics = None if self._metrics is None else self._metrics.url
         self._ready.print(addresses.split(", "), metrics)
         self._manager.ready(self._loop, f"ready on {addresses}")
+        if self._wanted_companions:
+            self._companions = Companions(self._loop, self._wanted_companions, addresses.split(", ")[0])
+            self._companions.start()
 
     # --- ticks
 
@@ -358,10 +371,15 @@ class Parent:
 
 
 def run(
-    loop: asyncio.AbstractEventLoop, plan: Plan, directory: NodeDirectory, running: dict[int, Child], ready: ReadyLine
+    loop: asyncio.AbstractEventLoop,
+    plan: Plan,
+    directory: NodeDirectory,
+    running: dict[int, Child],
+    ready: ReadyLine,
+    companions: Sequence[Companion] = (),
 ) -> int:
     """Run the shards until a signal arrives and all have stopped. Returns the code. Raises OSError, ListenError."""
     began = time.monotonic()
-    code = loop.run_until_complete(Parent(loop, plan, directory, running, ready).run())
+    code = loop.run_until_complete(Parent(loop, plan, directory, running, ready, companions).run())
     LOGGER.info("stopped", extra=facts(code=code, seconds=f"{time.monotonic() - began:.2f}"))
     return code

@@ -14,6 +14,7 @@ from broker_cy.network.sockets import ListenError
 from broker_cy.server.ready_line import TEXT_LINE, ReadyLine, StartError
 from broker_cy.shards import parent
 from broker_cy.shards.children import Child, has_pidfds
+from broker_cy.shards.companions import Companion
 from broker_cy.shards.node_directory import NodeDirectory, format_new
 from broker_cy.storage import shard_directories
 from broker_cy.storage.data_directory import DataDirectoryError
@@ -29,8 +30,11 @@ def run(
     settings: Sequence[str],
     count: int,
     ready: ReadyLine = TEXT_LINE,
+    companions: Sequence[Companion] = (),
 ) -> int:
-    """Run `count` shards until a signal arrives, and return the exit code. Raises StartError, ConfigError."""
+    """Run `count` shards until a signal arrives, with `companions` beside them, and return the exit code. Raises
+    StartError, ConfigError.
+    """
     logs.configure()
     properties = sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
     written = places(config_file, settings)
@@ -44,7 +48,7 @@ def run(
     if count > cores:
         LOGGER.warning("there are more shards than cores", extra=logs.facts(shards=count, cores=cores))
     try:
-        return _run(found, configs[0].begins_cluster, ready)
+        return _run(found, configs[0].begins_cluster, ready, companions)
     except (DataDirectoryError, ListenError) as error:
         raise StartError(str(error)) from None
     except OSError as error:
@@ -52,7 +56,7 @@ def run(
         raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
 
 
-def _run(found: shard_plan.Plan, begins_cluster: bool, ready: ReadyLine) -> int:
+def _run(found: shard_plan.Plan, begins_cluster: bool, ready: ReadyLine, companions: Sequence[Companion]) -> int:
     """Raises DataDirectoryError, ListenError, OSError."""
     shard_directories.check(found)
     directory = NodeDirectory(found.root)
@@ -65,7 +69,7 @@ def _run(found: shard_plan.Plan, begins_cluster: bool, ready: ReadyLine) -> int:
             if child is not None:
                 running[shard] = child
         format_new(found, list(running), begins_cluster, MACHINE_RANDOMNESS.kafka_uuid)
-        return parent.run(loop, found, directory, running, ready)
+        return parent.run(loop, found, directory, running, ready, companions)
     finally:
         loop.close()
         directory.close()

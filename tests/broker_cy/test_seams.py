@@ -149,6 +149,7 @@ SEAMS = {
     "server.service_manager": ({NETWORK, PROCESS}, "talks to systemd; made by main, not a part of the broker"),
     "server.ready_line": ({CLOCK, PROCESS, DISK}, "printed by main"),
     "shards.children": ({DISK, PROCESS}, "starts and watches the processes of shards; they are no part of a broker"),
+    "shards.companions": ({PROCESS}, "the programs of --with"),
     "shards.link": ({DISK, NETWORK, PROCESS}, "the connection of this process to its parent; made by main"),
     "shards.node_directory": ({DISK, PROCESS}, "the lock of the parent, and which processes its shards are"),
     "shards.parent": ({CLOCK, DISK, PROCESS}, "the parent process"),
