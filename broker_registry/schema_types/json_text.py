@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import orjson
 
 from broker_cy.core.java_numbers import double_text
+from broker_registry.schema_types.base import InvalidSchema
 
 
 def json_text(value: Any) -> str:
-    """Return a value of JSON as Jackson prints it."""
+    """Return a value of JSON as Jackson prints it. Raises InvalidSchema for text that is not valid Unicode."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, float):
-        return double_text(value)
+        # Not a number of JSON: Jackson writes a text.
+        return double_text(value) if math.isfinite(value) else f'"{double_text(value)}"'
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):
-        return orjson.dumps(value).decode()
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            raise InvalidSchema("a text of the schema has half of a surrogate pair") from None
     if isinstance(value, list):
         return f"[{','.join(map(json_text, value))}]"
     return "{" + ",".join(f"{json_text(key)}:{json_text(each)}" for key, each in value.items()) + "}"

@@ -41,8 +41,7 @@ def _fits(schema: Schema, value: Any) -> bool:
         return isinstance(value, str)
     if schema.type in _RANGES:
         low, high = _RANGES[schema.type]
-        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        return is_whole and not isinstance(value, bool) and low <= value <= high
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     if schema.type in ("float", "double"):
         return isinstance(value, int | float) and not isinstance(value, bool)
     if schema.type == "boolean":

@@ -93,6 +93,45 @@ class Record(Named):
     fields: list[Field] = field(default_factory=list, kw_only=True)
 
 
+@dataclass(eq=False, slots=True)
+class Pending(Record):
+    """Stands for a type that is defined behind its use: `target` is its full name."""
+
+    target: str = field(kw_only=True)
+
+
+def is_same(first: Schema, second: Schema) -> bool:
+    """Return whether two definitions of a name are one, as in Avro's Java library: without documents and aliases. A
+    name that is used before its definition is only the same as itself.
+    """
+    return _is_same(first, second, set())
+
+
+def _is_same(first: Schema, second: Schema, seen: set[tuple[int, int]]) -> bool:
+    pair = (id(first), id(second))
+    if first is second or pair in seen:
+        return True
+    seen.add(pair)
+    if isinstance(first, Pending) or isinstance(second, Pending) or first.props != second.props:
+        return False
+    if isinstance(first, Named) and (not isinstance(second, Named) or first.full_name != second.full_name):
+        return False
+    if isinstance(first, Record) and isinstance(second, Record):
+        return len(first.fields) == len(second.fields) and all(
+            (one.name, one.default, one.order, one.props) == (other.name, other.default, other.order, other.props)
+            and _is_same(one.schema, other.schema, seen)
+            for one, other in zip(first.fields, second.fields, strict=True)
+        )
+    if first.type != second.type:
+        return False
+    if isinstance(first, Enumeration) and isinstance(second, Enumeration):
+        return first.symbols == second.symbols
+    if isinstance(first, Fixed) and isinstance(second, Fixed):
+        return first.size == second.size
+    parts = list(children(first)), list(children(second))
+    return len(parts[0]) == len(parts[1]) and all(_is_same(one, other, seen) for one, other in zip(*parts, strict=True))
+
+
 def named_types(schema: Schema) -> Iterator[Named]:
     """Return the named types of a schema, each once, in the order of their definitions."""
     seen: set[int] = set()

@@ -5,7 +5,7 @@ full where they come first, by their names later.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from broker_registry.schema_types.avro.model import (
     ABSENT,
@@ -26,6 +26,9 @@ from broker_registry.schema_types.json_text import json_text
 def schema_text(schema: Schema, known: Iterable[Named] = ()) -> str:
     """Return the text of a schema; the types of `known` are named only."""
     return _Printer({each.full_name for each in known}).text(schema, None)
+
+
+_WORDS: Final = (*PRIMITIVES, "record", "enum", "array", "map", "union", "fixed")
 
 
 class _Printer:
@@ -88,8 +91,8 @@ def _props(props: dict[str, Any]) -> str:
 
 
 def _qualified(full_name: str, space: str | None) -> str:
-    """Return the shortest name that leads to a type from a namespace."""
+    """Return the shortest name that leads to a type from a namespace. A word of Avro is never short."""
     namespace, _, name = full_name.rpartition(".")
-    if (namespace or None) == space and name not in PRIMITIVES:
+    if (namespace or None) == space and name not in _WORDS:
         return name
     return full_name

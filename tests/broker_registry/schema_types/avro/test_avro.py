@@ -18,7 +18,6 @@ TEXTS = {
     ' "int" ': '"int"',
     '{"type": "int"}': '"int"',
     '{"logicalType": "date", "type": "int"}': '{"type":"int","logicalType":"date"}',
-    '{"type": {"type": "string", "a": 1}}': '{"type":"string","a":1}',
     # Members have one order; a namespace is named where it changes.
     '{"fields": [{"type": "N", "name": "n"}], "namespace": "x.y", "name": "R", "type": "record", "doc": "d"}'.replace(
         '"N"', '{"type": "enum", "symbols": ["A", "B"], "name": "N", "default": "B"}'
@@ -60,6 +59,21 @@ INVALID = {
     "7": "Schema not yet supported: 7",
     '"thing"': "Undefined schema: thing",
     "{}": "No type",
+    '{"type": {"type": "string", "a": 1}}': "No type",
+    '"int" "int"': "dangling content after end of schema",
+    '"int" // comment': "dangling content after end of schema",
+    '{"type": "int", "p": "\\ud800"}': "half of a surrogate pair",
+    '{"type": "record", "name": "R", "namespace": "a-b", "fields": []}': 'Namespace part "a-b" is invalid',
+    '{"type": "record", "name": "a.1b.R", "fields": []}': 'Namespace part "1b" is invalid',
+    '{"type": "record", "name": "R", "aliases": null, "fields": []}': "aliases not an array",
+    '{"type": "record", "name": "R", "aliases": ["a-b"], "fields": []}': "Illegal character in: a-b",
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "default": 7.0}]}': "Invalid default",
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "double", "default": "x"}]}': "is no number",
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Later"}]}': "Undefined schema: Later",
+    '["Later", "Later", {"type": "fixed", "name": "Later", "size": 1}]': "Duplicate in union: Later",
+    '[{"type": "fixed", "name": "F", "size": 1}, {"type": "fixed", "name": "F", "size": 2}]': "Can't redefine: F",
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "E", "default": 7}, {"name": "b", "type": '
+    '{"type": "enum", "name": "E", "symbols": ["A"]}}]}': "Invalid default for field a",
     '{"type": "record", "name": "R"}': "Record has no fields",
     '{"type": "record", "fields": []}': "No name in schema",
     '{"type": "record", "name": "1R", "fields": []}': "Illegal initial character: 1R",
@@ -95,6 +109,46 @@ def test_what_is_no_schema_is_named(text: str) -> None:
     with pytest.raises(InvalidSchema) as caught:
         parse(text, (), NEW)
     assert INVALID[text] in str(caught.value)
+
+
+LATE = {
+    # A name before its definition, and a definition that is repeated.
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "F"}, {"name": "b", "type": {"type": "fixed", '
+    '"name": "F", "size": 1}}]}': (
+        '{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"fixed","name":"F","size":1}},'
+        '{"name":"b","type":"F"}]}'
+    ),
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "fixed", "name": "F", "size": 1}}, '
+    '{"name": "b", "type": {"type": "fixed", "name": "F", "size": 1}}]}': (
+        '{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"fixed","name":"F","size":1}},'
+        '{"name":"b","type":"F"}]}'
+    ),
+    '[{"type": "array", "items": {"type": "map", "values": "x.E"}}, {"type": "enum", "name": "x.E", "symbols": '
+    '["A"]}]': (
+        '[{"type":"array","items":{"type":"map","values":{"type":"enum","name":"E","namespace":"x","symbols":["A"]}}},'
+        '"x.E"]'
+    ),
+    # Numbers as texts, as Java reads them.
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "double", "default": " 1.50f"}, '
+    '{"name": "b", "type": "float", "default": "-Infinity"}]}': (
+        '{"type":"record","name":"R","fields":[{"name":"a","type":"double","default":1.5},'
+        '{"name":"b","type":"float","default":"-Infinity"}]}'
+    ),
+    # Words of Avro as names keep their namespace.
+    '{"type": "record", "name": "x.enum", "aliases": ["y", "x.map", ".z"], "fields": [{"name": "a", "type": '
+    '"x.enum"}]}': (
+        '{"type":"record","name":"enum","namespace":"x","fields":[{"name":"a","type":"x.enum"}],'
+        '"aliases":["y","x.map","z"]}'
+    ),
+}
+
+
+@pytest.mark.parametrize("text", LATE)
+def test_texts_of_javas_library_are_read(text: str) -> None:
+    """If this fails, a schema that Confluent's registry takes is refused here, or has another id."""
+    found = parse(text, (), NEW)
+    assert found.canonical == LATE[text]
+    assert parse(found.canonical, (), NEW).canonical == found.canonical
 
 
 def test_stored_schemas_may_have_names_and_defaults_of_their_time() -> None:
