@@ -2,9 +2,9 @@
 initializeLogDirs and MetaPropertiesEnsemble).
 
 A directory whose content is wrong ends the start: it belongs to another cluster or node, another process uses it, it
-has the id of another directory, or it is empty while others are formatted. A directory that cannot be read or written
-is offline: the node runs without it, as after a failure of its disk while it runs. The directory of the metadata log
-must be usable, and at least one data directory.
+has the id of another directory, it is in another one, or it is empty while others are formatted. A directory that
+cannot be read or written is offline: the node runs without it, as after a failure of its disk while it runs. The
+directory of the metadata log must be usable, and at least one data directory.
 
 A path that does not exist is offline, too, because the mount point of a missing disk looks like this if the directory
 is below it. Kafka 4.3.1 refuses to start. Both refuse if the path is an empty directory: it may be a mount point, and
@@ -60,6 +60,7 @@ def open_directories(
     other and with `node_id`. Raises DataDirectoryError and OSError, after unlocking all of them again.
     """
     _refuse_same(paths)
+    _refuse_nested(paths, paths)
     opened = [DataDirectory(path) for path in paths]
     contents = [content_of(each.path) for each in opened]
     is_new = Content.FORMATTED not in contents
@@ -110,7 +111,9 @@ def open_metadata_directory(
     path = os.path.abspath(path)
     found = next((each for each in directories if each.path == path), None)
     if found is None:
-        _refuse_same([path, *(each.path for each in directories)])
+        data_paths = [each.path for each in directories]
+        _refuse_same([path, *data_paths])
+        _refuse_nested([path], data_paths)
         found = _open_apart(path, usable(directories)[0], new_uuid, may_format=may_format)
     elif found.failure is not None:
         raise DataDirectoryError(f"{found.failure}. It is the directory of the metadata log, so the node cannot start")
@@ -158,6 +161,23 @@ def _refuse_same(paths: Sequence[str]) -> None:
     real = [os.path.realpath(path) for path in paths]
     if len(set(real)) < len(real):
         raise DataDirectoryError(f"Duplicate log directory found: {', '.join(paths)}: name each directory once")
+
+
+def _refuse_nested(paths: Sequence[str], data_paths: Sequence[str]) -> None:
+    """Raise DataDirectoryError if one of `paths` is in one of `data_paths`, where it would be taken for a partition if
+    its name ends with a number, and renamed as that of a deleted topic. (Kafka refuses the other names.)
+    """
+    for path in paths:
+        for outer in data_paths:
+            if _is_in(os.path.abspath(path), outer) or _is_in(os.path.realpath(path), os.path.realpath(outer)):
+                raise DataDirectoryError(
+                    f"directory {path} is in data directory {outer}, which has only partitions: choose a directory "
+                    "beside it"
+                )
+
+
+def _is_in(path: str, outer: str) -> bool:
+    return path != outer and os.path.commonpath([path, outer]) == outer
 
 
 def content_of(path: str) -> Content | OSError:

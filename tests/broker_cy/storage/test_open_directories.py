@@ -98,6 +98,29 @@ def test_links_to_one_directory_are_refused(node: Node, tmp_path: Path) -> None:
         node.open()
 
 
+@pytest.mark.parametrize("name", ["disk-1", "disk"])
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_directory_in_another_one_is_refused(node: Node, tmp_path: Path, name: str, is_link: bool) -> None:
+    """If this fails, the disk that is mounted at a/disk-1 counts as partition 1 of a topic that was deleted, and its
+    directory is renamed while the broker uses it.
+    """
+    inner = tmp_path / "a" / name
+    if is_link:
+        (tmp_path / "d").mkdir()
+        inner.symlink_to(tmp_path / "d")
+    directories = node.open()
+    with pytest.raises(DataDirectoryError, match=f"directory .*a/{name} is in data directory .*/a, which has only"):
+        open_metadata_directory(str(inner), directories, lambda: UUID(int=1))
+    node.close()
+    node.paths.append(inner)
+    with pytest.raises(DataDirectoryError, match=f"directory .*a/{name} is in data directory .*/a, which has only"):
+        node.open()
+    assert inner.exists() == is_link
+    # The metadata log may be above: no partitions are there.
+    del node.paths[3]
+    open_metadata_directory(str(tmp_path), node.open(), lambda: UUID(int=1)).close()
+
+
 def test_a_directory_in_use_ends_the_start(node: Node) -> None:
     """If this fails, a second process of a node runs with the disks that the first one does not use."""
     holder = DataDirectory(str(node.paths[1]))
