@@ -323,6 +323,12 @@ class ControllerService:
         """The disk of a data directory of this broker has failed, for `reason`."""
         self._membership.directory_failed(directory_id, reason)
 
+    def metadata_directory_failed(self, reason: str) -> None:
+        """The directory of the metadata log has failed, for `reason`. Its files may still be open, but no start would
+        find what they get.
+        """
+        self._driver.halt(f"{reason}. It has the metadata log: restart the broker when the disk works again")
+
     def _end_without_disk(self, reason: str) -> None:
         """The process has to end. If it leads the quorum, it resigns first: its metadata log may be intact."""
         self._leadership.stop(reason)

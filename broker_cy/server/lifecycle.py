@@ -462,6 +462,8 @@ class BrokerServer:
         self.broker.events.note(DirectoryFailed(directory.path, str(directory.failure)))
         self.broker.share.lost_directory()
         self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
+        if directory is self.broker.log_manager.metadata_directory:
+            self.broker.controller.metadata_directory_failed(str(directory.failure))
 
     def _on_move(self, key: tuple[str, int], source: str, target: str, state: str) -> None:
         """A replica begins to move to another directory, or its move is over."""

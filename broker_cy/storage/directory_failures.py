@@ -2,8 +2,9 @@
 
 Kafka takes a directory offline at the first IOException. Here an error of one file affects only that file: a worker
 then writes and syncs a file of its own in the data directory. If that fails, too, the disk has failed. A full disk has
-not failed, nor a disk whose process lacks descriptors. This process does not use a failed disk again: only a start
-examines a disk that has come back.
+not failed, nor a disk whose process lacks descriptors. A data directory without its meta.properties has failed, too: it
+was removed, or its disk was unmounted, and the mount point is on another disk. This process does not use a failed disk
+again: only a start examines a disk that has come back.
 
 A disk may come back while the machine still runs, without the data that was written and not synced: the kernel has
 dropped that page cache. So a failure is noted next to the metadata log, if that is on another disk, and the next start
@@ -20,8 +21,8 @@ from functools import partial
 
 from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
-from broker_cy.storage.data_directory import DataDirectory
-from broker_cy.storage.errors import DISK_FAILURES, SHORTAGES, errno_of
+from broker_cy.storage.data_directory import META_PROPERTIES, DataDirectory, room
+from broker_cy.storage.errors import DISK_FAILURES, GONE, SHORTAGES, errno_of
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.written_points import RUNNING_EPOCH, WRITTEN_POINTS
 
@@ -38,9 +39,16 @@ PAUSE_MS = 200
 
 
 def check(path: str) -> None:
-    """Write, sync and remove a file in a data directory. Blocks. Raises OSError."""
+    """Write, sync and remove a file in a data directory that is still there. Blocks. Raises OSError."""
+    os.stat(f"{path}/{META_PROPERTIES}")
     write_atomically(f"{path}/{CHECK_FILE}", CONTENT, sync=True)
     os.unlink(f"{path}/{CHECK_FILE}")
+
+
+def measure(path: str) -> tuple[int, int]:
+    """Return (free bytes, total bytes) of the file system of a data directory that is still there. Raises OSError."""
+    os.stat(f"{path}/{META_PROPERTIES}")
+    return room(path)
 
 
 def note(metadata_root: str, path: str) -> None:
@@ -103,7 +111,7 @@ class DirectoryFailures:
 
     def suspect(self, path: str | None, error: BaseException) -> None:
         """An access to `path` failed; None: to any data directory. Errors unrelated to the disk are ignored."""
-        if errno_of(error, 0) not in DISK_FAILURES:
+        if errno_of(error, 0) not in DISK_FAILURES | GONE:
             return
         for directory in self._directories:
             is_there = path is None or path == directory.path or path.startswith(f"{directory.path}/")

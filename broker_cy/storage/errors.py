@@ -10,6 +10,9 @@ SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, e
 
 # Errors of a disk, or of a file system that has shut down, on which the next attempt will hardly succeed.
 DISK_FAILURES = frozenset({errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN})
+# Errors of a path below a directory that was removed, unmounted or given other permissions. A file that this process
+# has just renamed or removed causes ENOENT as well.
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOTCONN})
 
 
 class OffsetOutOfRange(KafkaError):

@@ -36,7 +36,6 @@ from broker_cy.storage.data_directory import (
     METADATA_TOPIC,
     DataDirectory,
     DataDirectoryError,
-    room,
     write_topic_id,
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
@@ -492,6 +491,9 @@ class LogManager:
             if os.path.isdir(path) and os.listdir(path):
                 # Left by a deleted partition that could not be renamed, or by a failed attempt to create this one.
                 self.rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
+            # Not the data directory as well: it is missing if its disk was removed.
+            with suppress(FileExistsError):
+                os.mkdir(path)
             log = Log.create(
                 path, *key, config, now_ms, self.open_files, self.totals, self.checkpoints.log_starts.get(key, 0)
             )
@@ -649,7 +651,7 @@ class LogManager:
                 self.failures.suspect(path, error)
 
         self.placement.begin_measure(path)
-        self._workers.of(path).run(partial(room, path), done)
+        self._workers.of(path).run(partial(directory_failures.measure, path), done)
 
     def flush_old(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms has passed, in a worker. `tick` does this every flush_check_interval_ms; it is

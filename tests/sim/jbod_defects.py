@@ -14,6 +14,7 @@ from broker_cy.partitions import lost_logs
 from broker_cy.partitions.partition_service import PartitionService
 from broker_cy.replica.in_sync import InSync
 from broker_cy.storage import directory_failures, directory_loading, duplicates
+from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
 from broker_cy.storage.data_directory import moved_partition
@@ -72,6 +73,15 @@ def moved_files_condemn_a_disk(patch: Patch) -> None:
         right(self, path, error)
 
     patch.setattr(DirectoryFailures, "suspect", suspect)
+
+
+def mount_points_count_as_disks(patch: Patch) -> None:
+    """A directory that can be written has not failed, although it is only the mount point of an unmounted disk."""
+
+    def check(path: str) -> None:
+        write_atomically(f"{path}/{directory_failures.CHECK_FILE}", bytes(1), sync=True)
+
+    patch.setattr(directory_failures, "check", check)
 
 
 def failed_disks_are_written_to_first(patch: Patch) -> None:
@@ -202,7 +212,10 @@ def rounds_of_a_former_disk_count(patch: Patch) -> None:
 JBOD_DEFECTS: dict[Planter, str] = {
     cancelled_moves_are_not_reported: "storage/moves/test_replica_moves.py::test_cancelled_after_it_was_accepted",
     accepted_copies_become_logs: "storage/moves/test_replica_moves.py::test_killed_at_any_step",
-    moved_files_condemn_a_disk: "storage/test_directory_failures.py::test_other_errors_do_not_condemn_a_disk",
+    moved_files_condemn_a_disk: (
+        "storage/test_directory_failures.py::test_a_file_that_was_removed_does_not_condemn_a_disk"
+    ),
+    mount_points_count_as_disks: "storage/test_directory_failures.py::test_a_directory_that_is_gone_has_failed",
     failed_disks_are_written_to_first: "storage/test_directory_failures.py::test_a_dead_disk_is_noticed_once",
     moves_hold_the_cleaner_twice: ("storage/moves/test_replica_moves.py::test_compacted_log_is_not_cleaned_meanwhile"),
     cleaned_offsets_stay_behind: "storage/moves/test_replica_moves.py::test_compacted_log_is_not_cleaned_meanwhile",

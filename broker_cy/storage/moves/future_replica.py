@@ -164,7 +164,9 @@ def begin(source: str) -> Chunk:
 
 def make(path: str, topic_id: Chunk) -> None:
     """Make the directory of a copy, with what `begin` has read. Raises OSError."""
-    os.makedirs(path, exist_ok=True)
+    # Not the data directory as well: it is missing if its disk was removed.
+    with suppress(FileExistsError):
+        os.mkdir(path)
     write(path, (), [topic_id], sync=False)
 
 

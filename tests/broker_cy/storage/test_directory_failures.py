@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -17,6 +18,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.placement import SAMPLE_MS
 from broker_cy.storage.settings import StorageSettings
 
 
@@ -73,12 +75,60 @@ def test_a_dead_disk_is_noticed_once(disks: Disks, code: int) -> None:
     assert disks.directories[1].failure is None
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.ENOENT])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
 def test_other_errors_do_not_condemn_a_disk(disks: Disks, code: int) -> None:
-    """If this fails, a full disk, or a file that was removed in the meantime, ends the broker."""
+    """If this fails, a full disk ends the broker."""
     disks.failures.suspect(f"{disks.paths[0]}/t-0", error(code))
     disks.failures.suspect(f"{disks.paths[0]}/t-0", StorageError("damaged"))
     assert disks.checked == disks.failed == []
+
+
+def test_a_file_that_was_removed_does_not_condemn_a_disk(disks: Disks) -> None:
+    """If this fails, a sync of a log that was just deleted or moved ends a healthy disk (KAFKA-19571, KAFKA-15572)."""
+    disks.failures.suspect(f"{disks.paths[0]}/t-0", error(errno.ENOENT))
+    assert (disks.checked, disks.failed) == (disks.paths[:1], [])
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_a_directory_that_is_gone_has_failed(disks: Disks, is_mounted: bool) -> None:
+    """If this fails, a broker leads partitions that it cannot write once their directory is removed, or fills the disk
+    with the mount point of a disk that was unmounted.
+    """
+    gone = Path(disks.paths[0])
+    shutil.rmtree(gone)
+    if is_mounted:
+        gone.mkdir()
+    disks.failures.suspect(f"{gone}/t-0", error(errno.ENOENT))
+    assert disks.failed == disks.paths[:1]
+    assert list(gone.glob("*")) == []
+    assert str(disks.directories[0].failure).endswith(f"No such file or directory: '{gone}/meta.properties'")
+
+
+def managed(disks: Disks) -> LogManager:
+    logs = LogManager(disks.directories, StorageSettings(), disks.jobs)
+    logs.on_directory_failed = lambda directory: disks.failed.append(directory.path)
+    return logs
+
+
+def test_a_directory_that_is_gone_gets_no_log(disks: Disks) -> None:
+    """If this fails, a broker makes the data directory again, with logs that nothing finds after the next start."""
+    logs = managed(disks)
+    gone, other = disks.paths
+    shutil.rmtree(gone)
+    for index in range(2):
+        log = logs.create("t", index, UUID(int=9), LogConfig(), 0)
+        assert os.path.dirname(log.directory) == other
+    assert (disks.failed, os.path.exists(gone)) == ([gone], False)
+
+
+def test_an_unmounted_disk_is_noticed_without_clients(disks: Disks) -> None:
+    """If this fails, the broker creates logs at the mount point until a client reads or writes an older one."""
+    logs = managed(disks)
+    gone = disks.paths[0]
+    shutil.rmtree(gone)
+    os.mkdir(gone)
+    logs.tick(SAMPLE_MS, lambda topic, index: 0)
+    assert (disks.failed, os.listdir(gone)) == ([gone], [])
 
 
 def test_a_damaged_file_does_not_condemn_a_disk(disks: Disks) -> None:
@@ -116,8 +166,7 @@ def test_the_logs_of_a_dead_disk_are_offline(disks: Disks) -> None:
     """If this fails, the broker reads and writes on a disk that died, or no longer on the others; or it stands still
     while it notes in each directory that it cannot write there (KAFKA-19289).
     """
-    logs = LogManager(disks.directories, StorageSettings(), disks.jobs)
-    logs.on_directory_failed = lambda directory: disks.failed.append(directory.path)
+    logs = managed(disks)
     config = LogConfig()
     first, second, third = (logs.create("t", index, UUID(int=9), config, 0) for index in range(3))
     root, other = os.path.dirname(first.directory), os.path.dirname(second.directory)

@@ -33,9 +33,11 @@ class StepJobs(InlineJobs):
         self.keeps = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        if self.keeps and work.__qualname__.startswith("LogMoves."):
+        # The check of a disk has no name.
+        name = getattr(work, "__qualname__", "")
+        if self.keeps and name.startswith("LogMoves."):
             self.kept.append(lambda: super(StepJobs, self).run(work, done))
-        elif work.__qualname__.startswith("ReplicaMoves."):
+        elif name.startswith("ReplicaMoves."):
             self.held.append(lambda: super(StepJobs, self).run(work, done))
         else:
             super().run(work, done)
