@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from broker_cy.admin.caller import Caller
+from broker_cy.admin.coordinator_link import CoordinatorLink
 from broker_cy.admin.coordinators import Coordinators
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
@@ -21,9 +22,8 @@ from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.admin.records import RecordCalls, Start
 from broker_cy.client.consumer_member import ConsumerMember, ConsumerProtocol, topics_of
 from broker_cy.client.consumer_protocol import RANGE, Partition
-from broker_cy.client.deadline import Deadline
-from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
-from broker_cy.client.group_member import Assign, MemberSettings, Revoke, Send, State, code_of
+from broker_cy.client.errors import ClientError, Failure, Problem, refused
+from broker_cy.client.group_member import Assign, MemberSettings, Revoke, Send, State
 
 # How often offsets are committed: Kafka's auto.commit.interval.ms.
 COMMIT_S: Final = 5.0
@@ -31,7 +31,6 @@ COMMIT_S: Final = 5.0
 PARTITIONS_S: Final = 30.0
 # A chunk that waits for the caller; the Reader holds a few more.
 QUEUED_CHUNKS_MAX = 1
-_lanes = itertools.count()
 
 
 class GroupConsumer:
@@ -64,12 +63,12 @@ class GroupConsumer:
         self.member = ConsumerMember(settings, protocol)
         # The next offset of each partition that the caller has not processed.
         self.positions: dict[TopicPartition, int] = {}
-        self._caller, self._coordinators = caller, coordinators
+        self._caller = caller
+        self._link = CoordinatorLink(caller, coordinators, self.member)
         self._records = RecordCalls(caller, OffsetCalls(caller))
         self._topics = tuple(topics)
         self._start = start or Start.earliest()
         self._isolation, self._commit_s = isolation, commit_s
-        self._lane = f"group-{next(_lanes)}"
         self._chunks: asyncio.Queue[tuple[int, Chunk] | ClientError] = asyncio.Queue(QUEUED_CHUNKS_MAX)
         # The chunk that the caller processes, and the positions that are committed.
         self._chunk: Chunk | None = None
@@ -80,7 +79,6 @@ class GroupConsumer:
         self._pump: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._failing_since_s: float | None = None
         # The number of partitions of each topic that this member distributed as the leader.
         self._distributed: dict[str, int] = {}
         self._commit_due_s = self._partitions_due_s = 0.0
@@ -134,7 +132,7 @@ class GroupConsumer:
             send = self.member.commit(changed)
             if send is None:
                 return
-            error = await self._exchange(send)
+            error = await self._link.exchange(send)
             if error is None:
                 self._committed.update(changed)
                 return
@@ -155,8 +153,8 @@ class GroupConsumer:
             if leave if leave is not None else self.member.settings.instance_id is None:
                 send = self.member.leave()
                 if send is not None:
-                    await self._exchange(send)
-        self._caller.pool.leave(self._lane)
+                    await self._link.exchange(send)
+        self._link.close()
 
     # ------------------------------------------------------------------------------------------------ the group's side
 
@@ -180,7 +178,7 @@ class GroupConsumer:
         may_join = self._chunk is None
         action = member.next(now_s, may_join=may_join)
         if isinstance(action, Send):
-            await self._exchange(action)
+            await self._link.exchange(action)
         elif isinstance(action, Revoke):
             await self._revoke(action.parts)
         elif isinstance(action, Assign):
@@ -200,37 +198,6 @@ class GroupConsumer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
-
-    async def _exchange(self, send: Send) -> ClientError | None:
-        """Send a request to the coordinator; returns the error of the answer, or why it has none. Raises ClientError
-        for errors that do not pass, and if the coordinator does not answer for as long as a call may take.
-        """
-        group_id = self.member.settings.group_id
-        loop = asyncio.get_running_loop()
-        try:
-            places, failed = await self._coordinators.locate([group_id], self._caller.deadline())
-            for failure in failed.values():
-                raise failure
-            (peer,) = places
-            deadline = Deadline(self._caller.timeout_s + send.more_s)
-            answer, _ = await self._caller.pool.ask(
-                peer._replace(lane=self._lane), send.request, send.answer, deadline, at_most=send.at_most
-            )
-        except ClientError as error:
-            now_s = loop.time()
-            self._failing_since_s = self._failing_since_s or now_s
-            if not self._caller.may_retry(error, 1) or now_s - self._failing_since_s >= self._caller.timeout_s:
-                raise error.about(f"group {group_id}") from None
-            self._coordinators.forget([group_id])
-            self.member.no_answer(send, now_s)
-            return error
-        self._failing_since_s = None
-        name = self.member.take(send, answer, loop.time())
-        if self.member.is_coordinator_lost:
-            self.member.is_coordinator_lost = False
-            self._coordinators.forget([group_id])
-        problem = problem_of(code_of(send.api, answer)) if name else None
-        return None if problem is None else refused(problem, peer.name, send.api, f"group {group_id}")
 
     async def _revoke(self, parts: Iterable[Partition]) -> None:
         """Give partitions up, after a commit of their positions."""

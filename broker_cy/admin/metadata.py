@@ -15,7 +15,7 @@ from broker_cy.client.pool import Peer, Pool
 from broker_cy.client.turns import Turns
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
-from broker_cy.metrics import events, sample
+from broker_cy.metrics import topics as own_topics
 from broker_cy.wire import messages
 
 # How long leaders are kept without an error; Kafka's metadata.max.age.ms is 5 minutes, but a console shows more recent
@@ -87,7 +87,7 @@ class TopicInfo:
     @property
     def is_own(self) -> bool:
         """Whether it belongs to the cluster: topics reported as internal, and broker-cy's own topics."""
-        return self.is_internal or self.name in (events.TOPIC, sample.TOPIC)
+        return self.is_internal or self.name in (own_topics.EVENTS, own_topics.SAMPLES)
 
     @property
     def replication_factor(self) -> int:

@@ -5,8 +5,6 @@ As in Java, only that URL is read: no redirection is followed, and no proxy of t
 
 from __future__ import annotations
 
-import ssl
-import urllib.request
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 # The limit of each wait for the server.
 TIMEOUT_S: Final = 10.0
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Do not follow: the target is not among the allowed ones."""
 
 
 def wrong_with(url: str) -> str | None:
@@ -44,10 +37,18 @@ def read(url: str, bytes_max: int, *, form: bytes | None = None, headers: dict[s
     if is_file(url):
         with Path(unquote(urlsplit(url).path)).open("rb") as file:
             return file.read(bytes_max + 1)
+    # Few clients read URLs, and the library takes longer to import than a client to start.
+    import ssl
+    import urllib.request
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            """Do not follow: the target is not among the allowed ones."""
+
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}),
         urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        _NoRedirect(),
+        NoRedirect(),
     )
     request = urllib.request.Request(url, data=form, headers={"Accept": "application/json", **(headers or {})})
     with opener.open(request, timeout=TIMEOUT_S) as answer:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker_cy.metrics import events, sample
+from broker_cy.metrics import topics
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 # Topics that only this broker has: cluster events, and samples of its metrics.
-CLUSTER_EVENTS: Final = events.TOPIC
-BROKER_METRICS: Final = sample.TOPIC
+CLUSTER_EVENTS: Final = topics.EVENTS
+BROKER_METRICS: Final = topics.SAMPLES
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
 # The topics that Kafka reports to clients as internal. Pattern subscriptions skip such topics, and so does Spark's

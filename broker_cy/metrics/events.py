@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from broker_cy.metrics import topics
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-TOPIC = "__cluster_events"
+TOPIC = topics.EVENTS
 # The most partitions listed in an event, so that the event of a group with thousands of partitions is still one record,
 # of a few hundred KB; `moves_total` and `partitions_total` count all of them.
 PARTITIONS_REPORTED_MAX = 2_000

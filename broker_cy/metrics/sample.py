@@ -10,7 +10,9 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
-TOPIC = "__broker_metrics"
+from broker_cy.metrics import topics
+
+TOPIC = topics.SAMPLES
 VERSION = 1
 
 
