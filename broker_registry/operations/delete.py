@@ -14,8 +14,8 @@ from broker_registry.operations.plan import Plan, Record, subject_part
 from broker_registry.operations.wanted import LATEST
 from broker_registry.store.keys import Key, KeyType, schema_key
 from broker_registry.store.state import Place, State
-from broker_registry.store.values import SchemaValue, encode_subject_deletion
-from broker_registry.subject_names import SubjectName
+from broker_registry.store.values import SchemaValue, encode_max_ids, encode_subject_deletion
+from broker_registry.subject_names import SubjectName, context_of
 
 
 def delete_version(state: State, subject: str, version: int, *, is_permanent: bool) -> Plan[int]:
@@ -34,6 +34,7 @@ def delete_version(state: State, subject: str, version: int, *, is_permanent: bo
         records = [(value.key.encode(), None)]
         if len(state.versions(subject)) == 1:
             records += _settings_removed(state, subject)
+        records.append(last_ids(state, subject))
     return Plan(value.version, records, writes=frozenset({subject_part(subject)}), is_exclusive=is_permanent)
 
 
@@ -71,6 +72,7 @@ def delete_subject(state: State, subject: str, *, is_permanent: bool) -> Plan[li
         # In descending order, so that a reader that stops halfway has no version whose reference is gone.
         records: list[Record] = [(value.key.encode(), None) for value in reversed(deleted)]
         records += _settings_removed(state, subject)
+        records.append(last_ids(state, subject))
     else:
         key = Key(KeyType.DELETE_SUBJECT, subject)
         records = [(key.encode(), encode_subject_deletion(subject, deleted[-1].version))]
@@ -102,14 +104,25 @@ def _settings_removed(state: State, subject: str) -> list[Record]:
     return records
 
 
+def last_ids(state: State, *subjects: str) -> Record:
+    """Return the record that keeps the last ids of the contexts of these subjects, so that none is given again when
+    the cleaner has removed the deleted schemas.
+    """
+    found = {context: state.max_id(context) for context in map(context_of, subjects)}
+    return Key(KeyType.NOOP).encode(), encode_max_ids({**state.kept_ids, **found})
+
+
 def tombstones(state: State, subject: str | None) -> list[Record]:
     """Return the records that delete all versions of a subject, context or the registry for good. Raises RegistryError
     if other schemas refer to one.
     """
     records: list[Record] = []
-    for name in state.subjects_inside(subject):
+    names = state.subjects_inside(subject)
+    for name in names:
         for value in state.versions(name):
             if state.referrers(Place(name, value.version), with_deleted=True):
                 raise reference_exists(name, value.version)
             records.append((schema_key(name, value.version).encode(), None))
+    if records:
+        records.append(last_ids(state, *names))
     return records

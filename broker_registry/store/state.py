@@ -61,6 +61,8 @@ class State:
         self.defaults = defaults or Defaults()
         self.configs: dict[str | None, Config] = {}
         self.modes: dict[str | None, Mode] = {}
+        # The last id of each context where schemas were deleted for good: nothing else says that their ids were given.
+        self.kept_ids: dict[str, int] = {}
         # Records that were not taken, and the newest texts about them.
         self.problems_total = 0
         self.problems: list[str] = []
@@ -111,6 +113,11 @@ class State:
             self._delete_up_to(key.subject or "", values.decode_subject_deletion(key, data))
         elif key.kind is KeyType.CLEAR_SUBJECT and data is not None:
             self._clear(key.subject)
+        elif key.kind is KeyType.NOOP and data is not None:
+            found = values.decode_max_ids(data)
+            self.kept_ids.update(found)
+            for context, last in found.items():
+                self._max_ids[context] = max(self._max_ids.get(context, 0), last)
 
     def _decoded(self, key: Key, data: bytes, timestamp_ms: int) -> SchemaValue:
         """Return the value of a record. The id of one that cannot be read is not given again."""

@@ -6,8 +6,10 @@
     DELETE_SUBJECT {"subject","version"}: all versions up to this one are deleted
     CLEAR_SUBJECT  {"subject"}: forget its deleted versions
     CONTEXT  {"tenant","context"}
+    NOOP     {"maxIds":{".":17}}: the last id of each context where schemas were deleted for good
 
-Members that this version does not know are ignored. A value of None deletes the key.
+Members that this version does not know are ignored. A value of None deletes the key. Confluent's registry reads no
+value of NOOP; its own are None, and change nothing here.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import base64
 import binascii
 import hashlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -294,6 +297,18 @@ def decode_subject_deletion(key: Key, data: bytes) -> int:
 
 def encode_subject_clearing(subject: str | None) -> bytes:
     return _with_subject(subject, {})
+
+
+def encode_max_ids(max_ids: Mapping[str, int]) -> bytes:
+    return dumps({"maxIds": dict(max_ids)})
+
+
+def decode_max_ids(data: bytes) -> dict[str, int]:
+    """Return the last ids by context. Raises UnknownValue."""
+    try:
+        return {str(context): int(last) for context, last in (orjson.loads(data).get("maxIds") or {}).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UnknownValue(f"the last ids cannot be read: {error}") from None
 
 
 def context_record(context: str) -> tuple[Key, bytes]:

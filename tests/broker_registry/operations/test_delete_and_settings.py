@@ -9,7 +9,8 @@ import pytest
 
 from broker_registry.errors import Code, RegistryError
 from broker_registry.operations.delete import delete_context, delete_subject, delete_version
-from broker_registry.operations.plan import Plan
+from broker_registry.operations.plan import Operation, Plan
+from broker_registry.operations.register import RegisterSettings, register
 from broker_registry.operations.settings import (
     checked_changes,
     delete_config,
@@ -21,7 +22,7 @@ from broker_registry.operations.settings import (
 from broker_registry.rules import RuleSet
 from broker_registry.store.state import Defaults, State
 from broker_registry.store.values import Config, Mode
-from tests.broker_registry.operations.support import add, record_of, run, wanted
+from tests.broker_registry.operations.support import add, plan_of, record_of, run, wanted
 
 
 @pytest.fixture
@@ -152,3 +153,53 @@ def test_an_import_removes_deleted_versions(state: State) -> None:
     run(state, lambda state, ids: set_mode(state, None, Mode.IMPORT, is_forced=False))
     assert state.versions("a") == []
     assert add(state, wanted("b", '"long"', version=4, schema_id=1)).value.id == 1
+
+
+class Topic:
+    """The records of operations, and the state that they make."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, bytes | None] = {}
+        self.state = State()
+
+    def run(self, operation: Operation[Any]) -> Any:
+        plan = plan_of(self.state, operation)
+        self.records.update(plan.records)
+        return run(self.state, lambda state, ids: plan)
+
+    def register(self, subject: str) -> int:
+        request = wanted(subject, record_of("x:int", name=f"R{len(self.records)}"))
+        reply = self.run(lambda state, ids: register(state, ids, request, RegisterSettings()))
+        return int(reply.value.id)
+
+    def compact(self) -> None:
+        """Replay the newest value of each key; the cleaner has removed the deletions too."""
+        self.records = {key: value for key, value in self.records.items() if value is not None}
+        self.state = State()
+        for key, value in self.records.items():
+            self.state.apply(key, value, 1)
+
+
+@pytest.mark.parametrize("context", ["", ":.test:"])
+def test_ids_of_schemas_that_are_gone_are_not_given_again(context: str) -> None:
+    """If this fails, records of a deleted schema are decoded by the next schema that is registered."""
+    topic = Topic()
+    assert [topic.register(context + name) for name in "abc"] == [1, 2, 3]
+    for is_permanent in (False, True):
+        topic.run(lambda state, ids, last=is_permanent: delete_version(state, f"{context}c", 1, is_permanent=last))
+    topic.compact()
+    assert topic.register(f"{context}d") == 4
+    for is_permanent in (False, True):
+        topic.run(lambda state, ids, last=is_permanent: delete_subject(state, f"{context}d", is_permanent=last))
+    topic.compact()
+    assert topic.register(f"{context}e") == 5
+    for name in "abe":
+        topic.run(lambda state, ids, name=name: delete_subject(state, context + name, is_permanent=False))
+    # The place of an import keeps no deleted versions.
+    for mode in (Mode.IMPORT, Mode.READWRITE):
+        topic.run(lambda state, ids, mode=mode: set_mode(state, context or None, mode, is_forced=False))
+    topic.compact()
+    assert not topic.state.subjects_inside(None)
+    assert topic.register(f"{context}f") == 6
+    # Ids of other contexts are not touched.
+    assert topic.register(":.other:a") == 1

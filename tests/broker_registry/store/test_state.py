@@ -141,3 +141,15 @@ def test_records_of_newer_versions_are_skipped() -> None:
     put(state, "b", 1, 1, '"int"')
     assert state.problems_total == 3
     assert numbers(state, "b") == [1]
+
+
+def test_last_ids_of_other_writers_change_nothing() -> None:
+    """If this fails, the record that Confluent's registry appends at its start gives ids of deleted schemas again."""
+    state = State()
+    key = Key(KeyType.NOOP).encode()
+    put(state, "a", 1, 9, '"int"')
+    state.apply(key, values.encode_max_ids({".": 7, ".x": 3}), 1)
+    assert (state.max_id("."), state.max_id(".x")) == (9, 3)
+    for other in (None, b"", b"[]", b'{"maxIds":7}', b'{"maxIds":{".":"x"}}', b"{}"):
+        state.apply(key, other, 1)
+    assert (state.max_id("."), state.max_id(".x")) == (9, 3)
