@@ -213,10 +213,24 @@ class RegistryClient:
         found: dict[str, Any] = await self._read(path, dict, defaultToGlobal="true")
         return found
 
+    async def own_config(self, subject: str | None) -> dict[str, Any] | None:
+        """Return the settings of a subject or context itself, None without; of the registry for None."""
+        return await self._own(f"/config{_of(subject)}", lambda found: {**found})
+
+    async def set_config(self, subject: str | None, config: Mapping[str, Any]) -> None:
+        """Set the settings that `config` has, by the names of `own_config`."""
+        members = dict(config)
+        if "compatibilityLevel" in members:
+            members["compatibility"] = members.pop("compatibilityLevel")
+        await self._change("PUT", f"/config{_of(subject)}", members, lambda found: None)
+
     async def mode(self, subject: str) -> str | None:
-        """Return the mode of a subject itself; None without one."""
+        """Return the mode of a subject or context itself; None without one."""
+        return await self._own(f"/mode{_of(subject)}", lambda found: str(found["mode"]))
+
+    async def _own(self, path: str, convert: Callable[[Any], T]) -> T | None:
         try:
-            return str(await self._read(f"/mode/{quote(subject, safe='')}", lambda found: found["mode"]))
+            return await self._read(path, convert)
         except Refused as error:
             if error.is_not_found:
                 return None
@@ -310,6 +324,10 @@ def _refused(status: int, found: Any, what: str) -> Refused:
 
 def _path(subject: str) -> str:
     return f"/subjects/{quote(subject, safe='')}"
+
+
+def _of(subject: str | None) -> str:
+    return "" if subject is None else f"/{quote(subject, safe='')}"
 
 
 def _flag(value: bool) -> str:

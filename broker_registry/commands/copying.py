@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -16,7 +16,7 @@ from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import Refused, RegistryClient, Version
 from broker_registry.client_settings import settings_of
 from broker_registry.commands.context import Output, registry_command
-from broker_registry.subject_names import qualified
+from broker_registry.subject_names import SubjectName, qualified
 
 EPILOG = """\b
 examples:
@@ -37,6 +37,14 @@ class Row(NamedTuple):
     present: int
 
 
+class Scope(NamedTuple):
+    """The own settings of a subject, of a context (`:.test:`) or of the registry (None), and its mode."""
+
+    name: str | None
+    config: dict[str, Any] | None
+    mode: str | None
+
+
 COLUMNS: Final = (
     Column[Row]("subject", "Subject", lambda row: row.subject, width=30),
     Column[Row]("versions", "Versions to copy", lambda row: ids_text(row.versions)),
@@ -55,6 +63,8 @@ COLUMNS: Final = (
 )
 @click.option("--subject", "subjects", multiple=True, metavar="NAME", help="Only this subject; may be repeated.")
 @click.option("--prefix", metavar="TEXT", help="Only subjects that begin so; `:.CONTEXT:` is a context.")
+@click.option("--deleted", is_flag=True, help="Also versions that were deleted, and can be restored.")
+@click.option("--settings", is_flag=True, help="Also the settings and modes of subjects, contexts and the registry.")
 @dry_run_option
 @yes_option
 async def copy(
@@ -64,36 +74,65 @@ async def copy(
     to_config: Path | None,
     subjects: tuple[str, ...],
     prefix: str | None,
+    deleted: bool,
+    settings: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Copy schemas to another registry, with ids, versions and the schemas that they refer to.
 
-    Subjects of the target are in the mode IMPORT meanwhile. Versions that the target has are skipped.
+    Subjects of the target are in the mode IMPORT meanwhile. Versions that the target has are skipped. Settings of the
+    registry itself are copied only without --subject and --prefix, its mode never.
     """
     target = RegistryClient(settings_of(to, to_config))
-    wanted = await _selected(client, subjects, prefix)
+    wanted = await _selected(client, subjects, prefix, deleted=deleted)
     missing = [each for each in wanted if not await _is_present(target, each)]
+    scopes = await _scopes(client, wanted, subjects, prefix) if settings else []
     rows = _rows(wanted, missing)
     if not output.as_json:
         print_rows(COLUMNS, rows, err=True)
-    if missing and not dry_run:
-        confirm(f"Copy {len(missing):,} versions from {client.name} to {target.name}?", yes=yes)
+    what = f"{len(missing):,} versions" + (f" and the settings of {len(scopes):,} scopes" if settings else "")
+    if (missing or scopes) and not dry_run:
+        confirm(f"Copy {what} from {client.name} to {target.name}?", yes=yes)
         with ended_by_signals(), progress("Copy", len(missing), quiet=output.as_json) as advance:
-            await _copied(target, missing, advance)
+            await _copied(target, missing, scopes, advance)
     if output.as_json:
-        print_json({"subjects": rows, "copied": 0 if dry_run else len(missing), "dry_run": dry_run})
+        copied = {"copied": 0, "settings": 0} if dry_run else {"copied": len(missing), "settings": len(scopes)}
+        print_json({"subjects": rows, **copied, "dry_run": dry_run})
     elif dry_run:
-        click.echo(f"would copy {len(missing):,} versions to {target.name}", err=True)
+        click.echo(f"would copy {what} to {target.name}", err=True)
     else:
-        click.echo(f"copied {len(missing):,} versions to {target.name}")
+        click.echo(f"copied {what} to {target.name}")
 
 
-async def _selected(client: RegistryClient, subjects: Sequence[str], prefix: str | None) -> list[Version]:
+async def _scopes(
+    client: RegistryClient, wanted: Sequence[Version], subjects: Sequence[str], prefix: str | None
+) -> list[Scope]:
+    """Return the settings and modes of the subjects, of their contexts unless subjects are named, and of the registry
+    if everything is copied.
+    """
+    names: list[str | None] = [each.subject for each in wanted]
+    if not subjects:
+        names += [context for each in wanted if (context := SubjectName.parse(each.subject).prefix)]
+        if prefix is None:
+            names.append(None)
+    found = []
+    for name in dict.fromkeys(names):
+        # The mode of a registry is often READONLY while it is moved; the target must not be.
+        mode = None if name is None else await client.mode(name)
+        scope = Scope(name, await client.own_config(name), mode)
+        if scope.config is not None or scope.mode is not None:
+            found.append(scope)
+    return found
+
+
+async def _selected(
+    client: RegistryClient, subjects: Sequence[str], prefix: str | None, *, deleted: bool
+) -> list[Version]:
     """Return versions with those that they refer to, each one behind these. Raises ClientError for a subject that does
     not exist, and for references that are a circle.
     """
-    listed = {(each.subject, each.version): each async for each in client.listed(prefix)}
+    listed = {(each.subject, each.version): each async for each in client.listed(prefix, deleted=deleted)}
     if subjects:
         listed = {place: each for place, each in listed.items() if place[0] in subjects}
         for name in set(subjects) - {subject for subject, _ in listed}:
@@ -135,9 +174,9 @@ async def _is_present(target: RegistryClient, wanted: Version) -> bool:
     else:
         if found.id != wanted.id or found.schema.text != wanted.schema.text:
             raise ClientError(Failure.REFUSED, f"{target.name} has another schema there, with id {found.id}", what=what)
-        if found.is_deleted:
+        if found.is_deleted and not wanted.is_deleted:
             raise ClientError(Failure.REFUSED, f"the version is deleted in {target.name}", what=what)
-        return True
+        return found.is_deleted == wanted.is_deleted
     try:
         schema = await target.schema_of(wanted.id, wanted.subject)
     except Refused as error:
@@ -161,8 +200,12 @@ def _rows(wanted: Iterable[Version], missing: Iterable[Version]) -> list[Row]:
     return [rows[name] for name in sorted(rows)]
 
 
-async def _copied(target: RegistryClient, missing: Sequence[Version], advance: Callable[[int], None]) -> None:
-    """Import the versions. The subjects get their modes back, also after an error or an interruption."""
+async def _copied(
+    target: RegistryClient, missing: Sequence[Version], scopes: Sequence[Scope], advance: Callable[[int], None]
+) -> None:
+    """Import the versions, and set settings and modes. The subjects get their modes back, also after an error or an
+    interruption.
+    """
     modes: dict[str, str | None] = {}
     try:
         for name in dict.fromkeys(each.subject for each in missing):
@@ -175,9 +218,22 @@ async def _copied(target: RegistryClient, missing: Sequence[Version], advance: C
             if schema_id != each.id:
                 what = f"{each.subject} version {each.version}"
                 raise ClientError(Failure.MALFORMED, f"it got id {schema_id}, and not {each.id}", what=what)
+        # Those that refer to others are deleted before these.
+        for each in reversed(missing):
+            if each.is_deleted:
+                await target.delete_version(each.subject, each.version)
+        for scope in scopes:
+            if scope.config is not None:
+                await target.set_config(scope.name, scope.config)
+        for name, mode in [(scope.name, scope.mode) for scope in scopes]:
+            if name is not None and mode is not None:
+                if name in modes:
+                    modes[name] = mode
+                else:
+                    await target.set_mode(name, mode, forced=True)
     finally:
         for name, mode in modes.items():
-            await target.set_mode(name, mode)
+            await target.set_mode(name, mode, forced=True)
 
 
 COMMANDS: Final = (copy,)

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -105,6 +106,48 @@ def test_differences_have_their_kinds(schemas: Cli, registry: RegistryProcess, s
     assert [(each["reader"], each["is_refused"]) for each in found["incompatibilities"]] == [("old", False)]
 
 
+JSON_OLD = '{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}'
+JSON_GOOD = JSON_OLD.replace('"additionalProperties":false', '"additionalProperties":{"type":"string"}')
+JSON_BAD = JSON_OLD.replace('"a":{"type":"string"}', '"a":{"type":"integer"}')
+PROTO_OLD = 'syntax = "proto3";\n\nmessage M {\n  string a = 1;\n}\n'
+PROTO_GOOD = PROTO_OLD.replace("string a = 1;", "string a = 1;\n  int64 b = 2;")
+PROTO_BAD = PROTO_OLD.replace("string a", "int32 a")
+
+
+@pytest.mark.parametrize(
+    ("ending", "old", "good", "bad", "kind"),
+    [
+        ("json", JSON_OLD, JSON_GOOD, JSON_BAD, "TYPE_CHANGED"),
+        ("proto", PROTO_OLD, PROTO_GOOD, PROTO_BAD, "FIELD_SCALAR_KIND_CHANGED"),
+    ],
+)
+def test_other_schema_types_are_compared_too(
+    schemas: Cli, registry: RegistryProcess, subject: str, tmp_path: Path,
+    ending: str, old: str, good: str, bad: str, kind: str,
+) -> None:  # fmt: skip
+    """If this fails, users of JSON Schema and Protobuf do not see why a change is incompatible."""
+    files = {
+        name: file_of(tmp_path, text, f"{name}.{ending}") for name, text in zip("ogb", (old, good, bad), strict=True)
+    }
+    assert schemas("register", subject, files["o"], "--json").json["version"] == 1
+    assert "is compatible" in schemas("check", subject, files["g"]).out
+    found = schemas("check", subject, files["b"], "--json", code=1).json
+    assert any(kind in each for each in found["messages"])
+    assert kind in schemas("check", subject, files["b"], code=1).out
+    assert schemas("register", subject, files["g"], "--json").json["version"] == 2
+    said = schemas("diff", subject).out
+    assert f"+++ {subject} version 2" in said
+    registry.call("PUT", f"/config/{subject}", {"compatibility": "NONE"})
+    assert schemas("register", subject, files["b"], "--json").json["version"] == 3
+    found = schemas("diff", subject, "1", "3", "--json").json
+    assert (found["old"], found["new"], found["level"]) == (1, 3, "NONE")
+    assert {(each["kind"], each["reader"], each["is_refused"]) for each in found["incompatibilities"]} == {
+        (kind, "new", False),
+        (kind, "old", False),
+    }
+    assert kind in schemas("diff", subject, "1", "3").out
+
+
 def test_a_file_is_checked_and_registered(
     schemas: Cli, registry: RegistryProcess, subject: str, tmp_path: Path
 ) -> None:
@@ -192,6 +235,47 @@ def test_a_copy_replaces_nothing(schemas: Cli, registry: RegistryProcess, other:
     assert "has another schema" in said.err
     assert other.call("GET", f"/mode/{subject}").status == 404
     assert len(other.get(f"/subjects/{subject}/versions")) == 1
+
+
+def test_copies_have_settings_and_deleted_versions(
+    schemas: Cli, registry: RegistryProcess, other: RegistryProcess, subject: str
+) -> None:
+    """If this fails, a registry that is moved allows other changes than before, or forgets what can be restored."""
+    context = f":.{subject}:"
+    names = [f"{context}{name}" for name in "ab"]
+    ids = registered(registry, names[0], INT, TWO) + registered(registry, names[1], INT)
+    for name, config in (
+        (names[0], {"compatibility": "FULL", "normalize": True}),
+        (context, {"compatibility": "NONE"}),
+    ):
+        assert registry.call("PUT", f"/config/{quote(name, safe='')}", config).status == 200
+    assert registry.call("DELETE", f"/subjects/{names[0]}/versions/1").body == 1
+    assert registry.call("PUT", f"/mode/{names[1]}", {"mode": "READONLY"}).status == 200
+    words = ["copy", "--to", other.url, "--prefix", context]
+    assert "copied 2 versions to" in schemas(*words, "--yes").out
+    assert other.get(f"/subjects/{names[0]}/versions?deleted=true") == [2]
+    assert other.call("GET", f"/config/{names[0]}").status == 404
+    words += ["--deleted", "--settings"]
+    said = schemas(*words, "--dry-run").err
+    assert "would copy 1 versions and the settings of 3 scopes" in said
+    said = schemas(*words, "--yes", "--json").json
+    assert (said["copied"], said["settings"]) == (1, 3)
+    assert other.get(f"/subjects/{names[0]}/versions") == [2]
+    assert other.get(f"/subjects/{names[0]}/versions?deleted=true") == [1, 2]
+    assert other.get(f"/subjects/{names[0]}/versions/1?deleted=true")["id"] == ids[0]
+    for path in (f"config/{names[0]}", f"config/{context}", f"mode/{names[1]}"):
+        assert other.get(f"/{path}") == registry.get(f"/{path}")
+    # All versions have been copied; the settings stay the same.
+    assert schemas(*words, "--yes", "--json").json["copied"] == 0
+    assert other.call("GET", f"/mode/{names[0]}").status == 404
+    # The mode of a registry that is frozen for its move stays there.
+    before = registry.get("/config"), other.get("/config")
+    assert registry.call("PUT", "/config", {"compatibility": "FORWARD"}).status == 200
+    try:
+        schemas("copy", "--to", other.url, "--settings", "--subject", names[1], "--yes")
+        assert other.get("/config") == before[1]
+    finally:
+        registry.call("PUT", "/config", {"compatibility": before[0]["compatibilityLevel"]})
 
 
 def test_problems_have_the_exit_codes_of_all_commands(bare: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
