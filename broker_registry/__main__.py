@@ -7,7 +7,7 @@ import sys
 from broker_cy.core import extras
 
 # The libraries of the extra without which nothing works; others are loaded with the first schema of their type.
-LIBRARIES = ("fastavro", "jsonschema_rs", "orjson", "starlette", "uvicorn")
+LIBRARIES = ("fastavro", "httptools", "jsonschema_rs", "orjson", "starlette", "uvicorn")
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from broker_cy.client.program import end
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.http.server import bind, serve
 from broker_registry.api.app import App
+from broker_registry.api.protocol import QuickProtocol
+from broker_registry.api.quick import Requests
 from broker_registry.config import RegistryConfig, load_config, parse_listener
 from broker_registry.service import Service, ServiceSettings
 
@@ -80,7 +83,9 @@ def command(
                 config.schemas_max,
                 config.defaults,
             )
-            serve(App(Service(connect, settings)), bound, f"listening on http://{host}:{bound.getsockname()[1]}")
+            app = App(Service(connect, settings))
+            ready = f"listening on http://{host}:{bound.getsockname()[1]}"
+            serve(app, bound, ready, connections=partial(QuickProtocol, quick=app.quick, requests=Requests()))
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -85,13 +86,17 @@ def serve(
     ready: str,
     certificate: Certificate | None = None,
     sockets: Sockets | None = None,
+    connections: Callable[..., asyncio.Protocol] | None = None,
 ) -> None:
-    """Serve the application until SIGINT or SIGTERM; without `sockets`, it has no WebSockets."""
+    """Serve the application until SIGINT or SIGTERM; without `sockets`, it has no WebSockets. `connections` makes
+    the protocol of a connection from uvicorn's arguments, None for uvicorn's own.
+    """
     protocol, message_bytes_max = sockets or ("none", 0)
     server = Server(
         uvicorn.Config(
             app,
-            http="h11",
+            # uvicorn calls whatever it is given as it calls its own classes.
+            http="h11" if connections is None else cast(type[asyncio.Protocol], connections),
             ws=protocol,
             ws_max_size=message_bytes_max,
             # Frames are small, and compressing them for each viewer would cost more than everything else.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
-import orjson
 from starlette.types import Receive, Scope, Send
 
 from broker_cy.client.errors import ClientError
 from broker_registry.api import compatibility, schemas, server, settings, subjects, versions
+from broker_registry.api.quick import Short
 from broker_registry.api.requests import Answer, Request
 from broker_registry.api.router import Router, in_context, with_alias
 from broker_registry.errors import RegistryError
@@ -35,7 +36,7 @@ class App:
     """See the module."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self.service = service
         self._router = routes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,11 +50,12 @@ class App:
         try:
             content_type = accepted(headers.get(b"accept", b"").decode("latin-1"))
             body = await read_body(receive, headers)
+            raw_path = scope.get("raw_path") or scope["path"].encode()
             if body:
                 check_content_type(headers.get(b"content-type", b"").decode("latin-1"))
-            answer = await self._answer(scope, body)
+            answer = await self._answering(scope["method"], raw_path, scope.get("query_string", b""), body)
         except RegistryError as error:
-            answer = Answer({"error_code": error.code, "message": error.message}, error.status)
+            answer = refusal(error)
         except ConnectionResetError:
             return
         except Exception:
@@ -65,7 +67,7 @@ class App:
         """Open the service before the first request, and close it after the last one."""
         await receive()
         try:
-            async with self._service:
+            async with self.service:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except ClientError as error:
@@ -73,11 +75,36 @@ class App:
             return
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _answer(self, scope: Scope, body: bytes) -> Answer:
-        raw_path = scope.get("raw_path") or scope["path"].encode()
-        request = Request.of(scope["method"], raw_path, scope.get("query_string", b""), body)
-        request = with_alias(self._service.state, in_context(request))
-        return await self._router.find(request)(self._service, request)
+    def _answering(self, method: str, raw_path: bytes, query: bytes, body: bytes) -> Coroutine[Any, Any, Answer]:
+        """Return the work of the handler. Raises RegistryError."""
+        request = Request.of(method, raw_path, query, body)
+        request = with_alias(self.service.state, in_context(request))
+        return self._router.find(request)(self.service, request)
+
+    def quick(self, request: Short) -> tuple[int, bytes, bytes] | None:
+        """Return status, type and body of the answer to a GET; None if it has to wait, or to be logged."""
+        path, _, query = request.target.partition(b"?")
+        try:
+            content_type = accepted(request.accept.decode("latin-1"))
+            try:
+                work = self._answering("GET", path, query, b"")
+                # A handler that does not wait ends in its first step.
+                work.send(None)
+            except StopIteration as end:
+                answer: Answer = end.value
+            except RegistryError as error:
+                answer = refusal(error)
+            else:
+                work.close()
+                return None
+        except Exception:
+            # It happens again where it is logged.
+            return None
+        return answer.status, content_type.encode(), answer.encode()
+
+
+def refusal(error: RegistryError) -> Answer:
+    return Answer({"error_code": error.code, "message": error.message}, error.status)
 
 
 def accepted(accept: str) -> str:
@@ -136,7 +163,7 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes]) -> bytes:
 
 
 async def _send(send: Send, answer: Answer, content_type: str, *, is_head: bool) -> None:
-    body = answer.encode() if answer.text is not None or answer.status == 204 else orjson.dumps(answer.body)
+    body = answer.encode()
     headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else body})

@@ -7,9 +7,9 @@ alias is the subject that the alias names.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker_registry.api.requests import Answer, Request
@@ -18,7 +18,7 @@ from broker_registry.service import Service
 from broker_registry.store.state import State
 from broker_registry.subject_names import ALL_CONTEXTS, DEFAULT_CONTEXT, qualified
 
-Handler = Callable[[Service, Request], Awaitable[Answer]]
+Handler = Callable[[Service, Request], Coroutine[Any, Any, Answer]]
 
 _SETTINGS: Final = ("config", "mode")
 _CONTEXTS: Final = "contexts"
