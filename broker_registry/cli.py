@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 from dataclasses import replace
 from functools import partial
@@ -82,12 +83,18 @@ def command(
                 config.schemas_default,
                 config.schemas_max,
                 config.defaults,
+                None if config.election is None else config.election.at(_reached(host), bound.getsockname()[1]),
             )
             app = App(Service(connect, settings))
             ready = f"listening on http://{host}:{bound.getsockname()[1]}"
             serve(app, bound, ready, connections=partial(QuickProtocol, quick=app.quick, requests=Requests()))
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
+
+
+def _reached(host: str) -> str:
+    """Return the name by which others reach an instance that listens on `host`."""
+    return socket.getfqdn() if host in ("0.0.0.0", "::") else host
 
 
 def _chosen(config: RegistryConfig, listen: str | None, topic: str | None) -> RegistryConfig:

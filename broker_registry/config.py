@@ -19,8 +19,23 @@ from broker_cy.client.security import PREFIXES, PROTOCOL, WITH_SASL, WITH_TLS
 from broker_cy.core.config_def.definitions import Definition, read_rows
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
+from broker_registry.leadership import ElectionSettings, Identity
 from broker_registry.store.state import Defaults
 
+ELECTION: Final = "brokercy.leader.election"
+_OF_ELECTIONS: Final = (
+    "leader.eligibility",
+    "master.eligibility",
+    "leader.election.sticky",
+    "leader.read.timeout.ms",
+    "host.name",
+    "host.port",
+    "inter.instance.protocol",
+    "schema.registry.inter.instance.protocol",
+    "kafkagroup.session.timeout.ms",
+    "kafkagroup.heartbeat.interval.ms",
+    "kafkagroup.rebalance.timeout.ms",
+)
 KAFKASTORE: Final = "kafkastore."
 PORT_MAX: Final = 65_535
 _REFUSED: Final = "refused"
@@ -51,6 +66,7 @@ class RegistryConfig:
     schemas_default: int
     schemas_max: int
     defaults: Defaults
+    election: ElectionSettings | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -107,8 +123,36 @@ def _config(given: Mapping[str, str], where: str) -> RegistryConfig:
             validates_new_schemas=found["schema.validate.new.schemas"],
             allows_mode_changes=found["mode.mutability"],
         ),
-        warnings=tuple(warnings),
+        election=_election(found),
+        warnings=tuple(warnings + _unused(values, where)),
     )
+
+
+def _election(found: Mapping[str, Any]) -> ElectionSettings | None:
+    if not found[ELECTION]:
+        return None
+    is_eligible = found["master.eligibility"]
+    own = Identity(
+        found["host.name"] or "",
+        found["host.port"] or 0,
+        found["leader.eligibility"] if is_eligible is None else is_eligible,
+        found["inter.instance.protocol"] or found["schema.registry.inter.instance.protocol"],
+    )
+    return ElectionSettings(
+        own,
+        found["leader.election.sticky"],
+        found["kafkagroup.session.timeout.ms"],
+        found["kafkagroup.heartbeat.interval.ms"],
+        found["kafkagroup.rebalance.timeout.ms"],
+        found["leader.read.timeout.ms"] / 1000,
+    )
+
+
+def _unused(values: Mapping[str, Any], where: str) -> list[str]:
+    """Return warnings of settings of an election that is not held."""
+    if values.get(ELECTION):
+        return []
+    return [f"{where}: {name} has no effect without {ELECTION}=true" for name in _OF_ELECTIONS if name in values]
 
 
 def _bootstrap(servers: tuple[str, ...] | None, client_settings: dict[str, str]) -> str:

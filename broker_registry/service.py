@@ -12,7 +12,10 @@ from broker_cy.admin.topic_log import LogSettings, Loss, TopicLog
 from broker_cy.admin.topics import NewTopic
 from broker_registry.checker import Checker
 from broker_registry.checks import Check
+from broker_registry.election import Election
+from broker_registry.leadership import ElectionSettings
 from broker_registry.operations.plan import Operation
+from broker_registry.rights import ElectedRight, FencingRight, Right
 from broker_registry.store.applied import Applied
 from broker_registry.store.state import Defaults, State
 from broker_registry.writer import Writer
@@ -30,7 +33,7 @@ SCHEMAS_MAX: Final = 1_000
 class ServiceSettings:
     """`replication` is that of a topic that is created; fewer brokers give it fewer replicas. `timeout_s` bounds a
     change from its call to its answer. `group` is the name of the registry in its metadata. An answer has
-    `schemas_default` schemas, and at most `schemas_max`.
+    `schemas_default` schemas, and at most `schemas_max`. With `election`, the group elects the instance that writes.
     """
 
     topic: str = TOPIC
@@ -40,6 +43,7 @@ class ServiceSettings:
     schemas_default: int = SCHEMAS_MAX
     schemas_max: int = SCHEMAS_MAX
     defaults: Defaults = field(default_factory=Defaults)
+    election: ElectionSettings | None = None
 
 
 class Service:
@@ -56,6 +60,7 @@ class Service:
         self.cluster_id = ""
         self._log: TopicLog | None = None
         self._writer: Writer | None = None
+        self.election: Election | None = None
 
     async def __aenter__(self) -> Service:
         try:
@@ -73,8 +78,18 @@ class Service:
         settings = LogSettings(create=create, on_loss=Loss.WARN)
         self._log = client.topic_log(self.settings.topic, self.applied.take, settings)
         await self._log.__aenter__()
-        self._writer = Writer(client, self._log, self.applied, self.checker, timeout_s=self.settings.timeout_s)
+        self._writer = Writer(
+            self._right(client), self._log, self.applied, self.checker, timeout_s=self.settings.timeout_s
+        )
         self._writer.start()
+
+    def _right(self, client: AdminClient) -> Right:
+        topic, settings = self.settings.topic, self.settings.election
+        if settings is None:
+            return FencingRight(client, topic)
+        self.election = Election(client, self.settings.group, settings)
+        self.election.start()
+        return ElectedRight(client, topic, self.election)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -84,6 +99,8 @@ class Service:
     async def close(self) -> None:
         if self._writer is not None:
             await self._writer.close()
+        if self.election is not None:
+            await self.election.close()
         if self._log is not None:
             await self._log.close()
         await self.checker.close()
@@ -91,7 +108,7 @@ class Service:
             await self._client.close()
 
     async def write(self, operation: Operation[T]) -> T:
-        """Carry out a change. Raises RegistryError."""
+        """Carry out a change. Raises RegistryError, and NotLeader if another instance has to."""
         assert self._writer is not None
         return await self._writer.run(operation)
 

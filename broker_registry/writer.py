@@ -1,14 +1,14 @@
 """The write side: any number of instances write the topic, and each has read all before it writes.
 
-    take the right      InitProducerId of the topic's transactional id ends the transaction of the last writer
+    take the right      see `rights`: no earlier writer appends after that
     read to the end     the state is then that of all earlier writers
     plan                operations that wait, as long as they do not meet
-    append, commit      one transaction; fails if another instance has taken the right in the meantime
+    append, commit      all together; fails if another instance has taken the right in the meantime
     own read            the answers are given when the reader has applied the records
 
 An instance that keeps the right is up to date without reading to the end again: no other instance can have written. One
-that loses it plans its operations again. After a commit without an answer the next InitProducerId waits for its
-outcome, and the reader tells it.
+that loses it plans its operations again. After a commit without an answer, the reader tells its outcome when the right
+has been taken again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from broker_cy.admin import AdminClient, ClientError
-from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin import ClientError
 from broker_cy.admin.topic_log import TopicLog
-from broker_cy.admin.transactional import TransactionalProducer
 from broker_cy.client.errors import Failure
 from broker_cy.client.transaction import WrongState
 from broker_cy.core.errors import ErrorCode
@@ -31,6 +29,7 @@ from broker_cy.wire.records import Record
 from broker_registry.checker import Checker
 from broker_registry.errors import Code, RegistryError
 from broker_registry.operations.plan import Claims, Ids, Operation, Plan
+from broker_registry.rights import Right
 from broker_registry.store.applied import Applied
 
 T = TypeVar("T")
@@ -41,8 +40,6 @@ BATCH_BYTES_MAX: Final = 700_000
 """Records of one transaction, unless one operation has more: a batch may have about 1 MB."""
 WAITING_MAX: Final = 10_000
 """Operations that wait for the writer."""
-TRANSACTION_MS: Final = 10_000
-"""After the death of a writer, readers see no newer records for this long, unless another one takes the right."""
 # Two instances that write at the same time wait for a random part of this before they take the right back.
 _BACK_OFF_S: Final = (0.005, 0.05)
 _REFUSALS: Final = (
@@ -77,7 +74,7 @@ class Writer:
 
     def __init__(
         self,
-        client: AdminClient,
+        right: Right,
         log: TopicLog,
         applied: Applied,
         checker: Checker,
@@ -86,12 +83,11 @@ class Writer:
         randomness: Randomness = MACHINE_RANDOMNESS,
     ) -> None:
         """An operation has `timeout_s` from its call to its answer."""
-        self._client, self._log, self._applied, self._checker = client, log, applied, checker
+        self._right, self._log, self._applied, self._checker = right, log, applied, checker
         self._timeout_s = timeout_s
         self._randomness = randomness
-        self._partition = TopicPartition(log.topic, 0)
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(WAITING_MAX)
-        self._producer: TransactionalProducer | None = None
+        self._is_held = False
         self._open: _Open | None = None
         self._task: asyncio.Task[None] | None = None
         # How often this instance has taken the right.
@@ -107,13 +103,14 @@ class Writer:
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the answer of an operation, after its records can be read by all instances. Raises RegistryError: with
-        TIMED_OUT the operation may have been carried out.
+        TIMED_OUT the operation may have been carried out. Raises NotLeader if another instance has to carry it out.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
                 plan = await self._plan_at_end(operation)
                 if not plan.records:
                     return plan.reply
+                self._right.check()
                 answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
                 try:
                     self._waiting.put_nowait(_Waiting(operation, answer))
@@ -131,7 +128,8 @@ class Writer:
         try:
             return await self._checker.plan(operation, self._applied.state, Ids(self._applied.state))
         except RegistryError:
-            if self._producer is None:
+            self._right.check()
+            if not self._is_held:
                 await self._log.read_to_end()
             return await self._checker.plan(operation, self._applied.state, Ids(self._applied.state))
 
@@ -156,7 +154,7 @@ class Writer:
                 await self._hold()
                 waiting = await self._carry_out_together(waiting)
             except (ClientError, WrongState) as error:
-                self._producer = None
+                self._is_held = False
                 if isinstance(error, ClientError) and _is_lasting(error):
                     for each in waiting:
                         if not each.answer.done():
@@ -166,16 +164,14 @@ class Writer:
 
     async def _hold(self) -> None:
         """Take the right to write, unless this instance has it, and read what others wrote."""
-        if self._producer is not None:
+        if self._is_held:
             return
-        producer = self._client.transactional_producer(transactional_id(self._log.topic), timeout_ms=TRANSACTION_MS)
-        await producer.begin()
-        await producer.abort()
+        await self._right.take()
         await self._log.read_to_end()
         before, self._open = self._open, None
         if before is not None and self._applied.has(before.offset):
             _answer(before.planned)
-        self._producer = producer
+        self._is_held = True
         self.takeovers += 1
 
     async def _carry_out_together(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
@@ -210,24 +206,21 @@ class Writer:
         return later
 
     async def _commit(self, planned: Sequence[_Planned]) -> None:
-        assert self._producer is not None
         now_ms = time.time_ns() // 1_000_000
         records = [
             Record(timestamp=now_ms, key=key, value=value) for each in planned for key, value in each.plan.records
         ]
-        producer = self._producer
-        await producer.begin()
         try:
-            appended = await producer.send_batch(self._partition, records)
+            appended = await self._right.append(records)
         except ClientError as error:
             if error.code not in _TOO_LARGE:
                 raise
-            await producer.abort()
+            await self._right.abort()
             await self._split(planned)
             return
         assert appended.base_offset is not None
         self._open = _Open(appended.base_offset, planned)
-        await producer.commit()
+        await self._right.commit()
         await self._log.read_to(appended.base_offset + len(records))
         self._open = None
         _answer(planned)
@@ -241,11 +234,6 @@ class Writer:
         text = "Register operation failed because schema is too large"
         if not planned[0].answer.done():
             planned[0].answer.set_exception(RegistryError(Code.SCHEMA_TOO_LARGE, text))
-
-
-def transactional_id(topic: str) -> str:
-    """Return the transactional id of the writers of a topic."""
-    return f"schema-registry-{topic}"
 
 
 def store_error(error: ClientError) -> RegistryError:

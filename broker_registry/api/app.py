@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
 from broker_cy.client.errors import ClientError
 from broker_registry.api import compatibility, schemas, server, settings, subjects, versions
+from broker_registry.api.forwarding import forwarded
 from broker_registry.api.quick import Short
 from broker_registry.api.requests import Answer, Request
 from broker_registry.api.router import Router, in_context, with_alias
+from broker_registry.election import NotLeader
 from broker_registry.errors import RegistryError
 from broker_registry.service import Service
 
@@ -53,7 +55,7 @@ class App:
             raw_path = scope.get("raw_path") or scope["path"].encode()
             if body:
                 check_content_type(headers.get(b"content-type", b"").decode("latin-1"))
-            answer = await self._answering(scope["method"], raw_path, scope.get("query_string", b""), body)
+            answer = await self._answered(scope["method"], raw_path, scope.get("query_string", b""), headers, body)
         except RegistryError as error:
             answer = refusal(error)
         except ConnectionResetError:
@@ -74,6 +76,16 @@ class App:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _answered(
+        self, method: str, raw_path: bytes, query: bytes, headers: Mapping[bytes, bytes], body: bytes
+    ) -> Answer:
+        """Return the answer of this instance, or that of the leader to a change. Raises RegistryError."""
+        try:
+            return await self._answering(method, raw_path, query, body)
+        except NotLeader:
+            target = (raw_path + (b"?" + query if query else b"")).decode("latin-1")
+            return await forwarded(self.service, method, target, headers, body)
 
     def _answering(self, method: str, raw_path: bytes, query: bytes, body: bytes) -> Coroutine[Any, Any, Answer]:
         """Return the work of the handler. Raises RegistryError."""

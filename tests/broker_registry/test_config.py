@@ -40,7 +40,10 @@ def test_a_file_of_confluents_registry_is_read_as_it_is(tmp_path: Path) -> None:
     assert config.client_settings == {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
     assert (config.topic, config.replication, config.defaults.level) == ("_schemas_test", 1, "FULL_TRANSITIVE")
     assert not config.defaults.allows_mode_changes
-    assert config.warnings == (f"{path}: debug has no effect", f"{path}: leader.eligibility has no effect")
+    assert config.warnings == (
+        f"{path}: debug has no effect",
+        f"{path}: leader.eligibility has no effect without brokercy.leader.election=true",
+    )
 
 
 def test_without_a_file_the_registry_listens_on_this_machine_only() -> None:

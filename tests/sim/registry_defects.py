@@ -7,6 +7,7 @@ from typing import Any
 
 from broker_registry.operations import register
 from broker_registry.operations.plan import Claims, Ids
+from broker_registry.rights import FencingRight
 from broker_registry.store.state import State
 from broker_registry.writer import Writer, _answer
 from tests.sim.defects import Patch, Planter
@@ -16,10 +17,12 @@ def new_writers_do_not_read_to_the_end(patch: Patch) -> None:
     """A writer plans from the state that it happens to have when it takes the right."""
 
     async def hold(self: Writer) -> None:
-        if self._producer is None:
-            producer = self._client.transactional_producer("t", timeout_ms=1)
-            await producer.begin()
-            self._producer = producer
+        right = self._right
+        assert isinstance(right, FencingRight)
+        if not self._is_held:
+            right._producer = right._client.transactional_producer("t", timeout_ms=1)
+            await right._producer.begin()
+            self._is_held = True
 
     patch.setattr(Writer, "_hold", hold)
 
@@ -75,14 +78,13 @@ def schemas_are_not_found_by_their_hash(patch: Patch) -> None:
 
 def writers_keep_a_right_that_they_have_lost(patch: Patch) -> None:
     """A writer that is fenced goes on with a new epoch, and with the plans of its old state."""
-    right = Writer._commit
+    right = FencingRight.append
 
-    async def commit(self: Writer, planned: Sequence[Any]) -> None:
-        assert self._producer is not None
+    async def append(self: FencingRight, records: Sequence[Any]) -> Any:
         self._producer = self._client.transactional_producer("t", timeout_ms=1)
-        await right(self, planned)
+        return await right(self, records)
 
-    patch.setattr(Writer, "_commit", commit)
+    patch.setattr(FencingRight, "append", append)
 
 
 DEFECTS: tuple[Planter, ...] = (

@@ -19,6 +19,7 @@ from broker_registry.operations.delete import delete_subject, delete_version
 from broker_registry.operations.plan import Ids, Plan
 from broker_registry.operations.register import RegisterSettings, register
 from broker_registry.operations.wanted import LATEST, Wanted
+from broker_registry.rights import FencingRight
 from broker_registry.store.applied import Applied
 from broker_registry.store.keys import Key, KeyType
 from broker_registry.store.state import State
@@ -39,8 +40,9 @@ class Instance:
         self.log = Log(cluster, self.applied.take)
         client: Any = Client(cluster)
         log: Any = self.log
+        right = FencingRight(client, "_schemas")
         self.writer = Writer(
-            client, log, self.applied, Checker(), timeout_s=TIMEOUT_S, randomness=Randomness(cluster.draw)
+            right, log, self.applied, Checker(), timeout_s=TIMEOUT_S, randomness=Randomness(cluster.draw)
         )
         self.writer.start()
         self._follower = asyncio.create_task(self.log.follow())
