@@ -1,74 +1,234 @@
-"""Instances that are killed while they write: no id twice, nothing that was confirmed is lost."""
+"""Three instances that are killed while they write, and a broker that is killed and stopped for a while.
+
+No id has two schemas, in the whole history of the topic. At the end, a new instance has everything that was confirmed,
+with its id and text.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import random
+import signal
 import threading
 from pathlib import Path
 
-from tests.broker_registry.operations.support import record_of
-from tests.support.broker import BrokerProcess
-from tests.support.registry import CALL_S, Registry, RegistryProcess, running_registry
+import pytest
 
-INSTANCES = 3
-KILLS = 4
-SCHEMAS = 40
+from broker_cy.admin import AdminClient
+from broker_cy.admin.fetched import Chunk
+from broker_registry.store.keys import Key, KeyType
+from broker_registry.store.values import SchemaValue
+from tests.broker_registry.operations.support import record_of
+from tests.support.broker import QUICK, BrokerProcess
+from tests.support.registry import CALL_S, Registry, RegistryProcess, Reply, running_registry
+from tests.support.wait import until
+
+INSTANCES, AUTHORS = 3, 5
+# Schemas that several authors register, each under a subject of its own.
+SHARED = 40
+PROGRESS_S = 120.0
+# Mean time between two kills, while schemas are registered.
+KILL_S = 0.2
+FAULT_S, STOPPED_S = 4.0, 1.0
+READ_S = 120.0
 
 
 class Author(threading.Thread):
-    """Registers schemas at any instance until each is confirmed."""
+    """Registers schemas and deletes some of them, at any instance. `confirmed` has the id and the text of versions that
+    were confirmed, and not deleted.
+    """
 
     def __init__(self, number: int, instances: list[RegistryProcess]) -> None:
-        super().__init__()
+        super().__init__(name=f"author-{number}", daemon=True)
         self.number, self.instances = number, instances
-        self.confirmed: dict[str, tuple[str, int, int]] = {}
+        self.confirmed: dict[tuple[str, int], tuple[int, str]] = {}
+        self.answers = self.deleted = 0
+        # The ids of texts that are never deleted.
+        self.ids: dict[str, set[int]] = {}
+        self.problems: list[str] = []
         self.over = threading.Event()
+        self._draw = random.Random(number)
 
     def run(self) -> None:
-        chosen = random.Random(self.number)
-        for index in range(SCHEMAS):
-            text = record_of("x:int", name=f"R{self.number}_{index}")
-            while not self.over.is_set() and text not in self.confirmed:
-                self._register(Registry(chosen.choice(self.instances).url), f"s{index}-{self.number}", text)
+        index = 0
+        while not self.over.is_set():
+            index += 1
+            if self._draw.random() < 0.3:
+                text = record_of("x:int", name=f"Shared{self._draw.randrange(SHARED)}")
+            else:
+                text = record_of("x:int", name=f"R{self.number}_{index}")
+            subject = f"s{self.number}-{index}"
+            reply = self._call("POST", f"/subjects/{subject}/versions", {"schema": text})
+            if reply is None:
+                continue
+            place, schema_id = (subject, int(reply.body["version"])), int(reply.body["id"])
+            if "Shared" in text:
+                self.ids.setdefault(text, set()).add(schema_id)
+            if "Shared" not in text and self._draw.random() < 0.3:
+                self._remove(subject)
+            else:
+                self.confirmed[place] = schema_id, text
 
-    def _register(self, registry: Registry, subject: str, text: str) -> None:
+    def _remove(self, subject: str) -> None:
+        """Delete a subject for good; whatever happens meanwhile, it is not read again."""
+        for path in (f"/subjects/{subject}", f"/subjects/{subject}?permanent=true"):
+            if self._call("DELETE", path, None) is None:
+                return
+        self.deleted += 1
+
+    def _call(self, method: str, path: str, body: object) -> Reply | None:
+        """Return a successful answer; None if it is not known what happened."""
         try:
-            reply = registry.register(subject, text)
-        except OSError:
-            return
+            reply = Registry(self._draw.choice(self.instances).url).call(method, path, body)
+        except (OSError, http.client.HTTPException):
+            return None
         if reply.status == 200:
-            self.confirmed[text] = (subject, reply.body["version"], reply.body["id"])
+            self.answers += 1
+            return reply
+        # A change whose answer was lost may have been carried out before it is tried again.
+        if reply.status < 500 and method == "POST":
+            self.problems.append(f"{method} {path}: {reply}")
+        return None
 
 
-def test_killed_writers_lose_nothing(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    """If this fails, a crash of an instance leaves an id with two meanings, or a confirmed schema is gone."""
-    options = ["--topic", topic]
-    instances = [RegistryProcess(broker.bootstrap, tmp_path, options, f"r{number}") for number in range(INSTANCES)]
-    authors = [Author(number, instances) for number in range(4)]
-    try:
-        for each in instances:
+class Faults(threading.Thread):
+    """Kills the broker and starts it again, or stops it for a while, until it is over."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        super().__init__(name="faults", daemon=True)
+        self._broker = broker
+        self.count = 0
+        self.over = threading.Event()
+        self._draw = random.Random("faults")
+
+    def run(self) -> None:
+        while not self.over.wait(self._draw.expovariate(1 / FAULT_S)):
+            self.count += 1
+            if self._draw.random() < 0.5:
+                self._broker.kill()
+                self._broker.restart()
+            else:
+                self._broker.child.send_signal(signal.SIGSTOP)
+                self.over.wait(STOPPED_S)
+                self._broker.child.send_signal(signal.SIGCONT)
+
+
+class Rounds:
+    """The instances, the authors, and the kills."""
+
+    def __init__(self, broker: BrokerProcess, topic: str, directory: Path) -> None:
+        self.broker, self.topic, self.directory = broker, topic, directory
+        self.options = ["--topic", topic]
+        self.instances = [self._instance(f"r{number}") for number in range(INSTANCES)]
+        self.authors = [Author(number, self.instances) for number in range(AUTHORS)]
+        self._draw = random.Random("kills")
+
+    def _instance(self, name: str) -> RegistryProcess:
+        return RegistryProcess(self.broker.bootstrap, self.directory, self.options, name)
+
+    def run(self, kills: int) -> None:
+        for each in self.instances:
             each.wait()
-        for author in authors:
-            author.start()
-        for kill in range(KILLS):
-            victim = kill % INSTANCES
-            instances[victim].kill()
-            instances[victim] = RegistryProcess(broker.bootstrap, tmp_path, options, f"again{kill}").wait()
-            for author in authors:
-                author.instances = instances
-        for author in authors:
-            author.join(CALL_S)
-    finally:
-        for author in authors:
-            author.over.set()
-            author.join(CALL_S)
-        for each in instances:
+        try:
+            for author in self.authors:
+                author.start()
+            for kill in range(kills):
+                victim = self._draw.randrange(INSTANCES)
+                self.instances[victim].kill()
+                before = self._answers()
+                # The other two go on; the next kill may come before the new one serves.
+                self._start(victim, f"again{kill}")
+                until(lambda before=before: self._answers() > before + 2, "an answer after a kill", PROGRESS_S)
+                self.authors[0].over.wait(self._draw.expovariate(1 / KILL_S))
+        finally:
+            for author in self.authors:
+                author.over.set()
+            for author in self.authors:
+                author.join(CALL_S)
+
+    def _start(self, victim: int, name: str) -> None:
+        def started() -> RegistryProcess | None:
+            found = self._instance(name)
+            try:
+                return found.wait()
+            except AssertionError:
+                # An instance ends if the broker is down.
+                found.kill()
+                return None
+
+        self.instances[victim] = until(started, "an instance that serves", PROGRESS_S)
+
+    def _answers(self) -> int:
+        return sum(author.answers for author in self.authors)
+
+    def end(self) -> None:
+        for each in self.instances:
             each.kill()
-    confirmed = {text: place for author in authors for text, place in author.confirmed.items()}
-    assert len(confirmed) == len(authors) * SCHEMAS
-    ids = [schema_id for _, _, schema_id in confirmed.values()]
-    assert len(set(ids)) == len(ids)
-    with running_registry(broker.bootstrap, tmp_path / "last", options) as last:
-        for text, (subject, version, schema_id) in confirmed.items():
-            found = last.get(f"/subjects/{subject}/versions/{version}")
-            assert (found["id"], found["schema"]) == (schema_id, text)
+
+    def check(self) -> None:
+        """Compare what was confirmed with the topic, and with an instance that starts now."""
+        assert [problem for author in self.authors for problem in author.problems] == []
+        confirmed = {place: found for author in self.authors for place, found in author.confirmed.items()}
+        history = asyncio.run(self._history())
+        texts: dict[int, set[str]] = {}
+        versions: dict[tuple[str, int], set[tuple[int, str]]] = {}
+        for value in history:
+            texts.setdefault(value.id, set()).add(value.content.text)
+            versions.setdefault((value.subject, value.version), set()).add((value.id, value.content.text))
+        assert {schema_id: found for schema_id, found in texts.items() if len(found) > 1} == {}
+        assert {place: found for place, found in versions.items() if len(found) > 1} == {}
+        shared: dict[str, set[int]] = {}
+        for author in self.authors:
+            for text, ids in author.ids.items():
+                shared.setdefault(text, set()).update(ids)
+        assert {text: ids for text, ids in shared.items() if len(ids) > 1} == {}
+        with running_registry(self.broker.bootstrap, self.directory / "last", self.options) as last:
+            for (subject, version), (schema_id, text) in confirmed.items():
+                found = last.get(f"/subjects/{subject}/versions/{version}")
+                assert (found["id"], found["schema"]) == (schema_id, text)
+
+    async def _history(self) -> list[SchemaValue]:
+        """Return the schemas of all committed records."""
+        found: list[SchemaValue] = []
+
+        def take(chunk: Chunk) -> None:
+            for record in chunk.records:
+                key = Key.decode(record.key or b"")
+                if key.kind is KeyType.SCHEMA and record.value is not None:
+                    found.append(SchemaValue.decode(key, record.value))
+
+        async with (
+            AdminClient(self.broker.bootstrap, timeout_s=READ_S) as client,
+            client.topic_log(self.topic, take),
+        ):
+            return found
+
+
+@pytest.mark.parametrize(
+    ("kills", "has_faults"),
+    [
+        pytest.param(4, False, id="4"),
+        pytest.param(40, True, marks=[pytest.mark.full, pytest.mark.timeout(1_800)], id="40-with-faults"),
+        pytest.param(1_000, True, marks=[pytest.mark.soak, pytest.mark.timeout(14_000)], id="1000-with-faults"),
+    ],
+)
+def test_killed_writers_lose_nothing(kills: int, has_faults: bool, tmp_path: Path) -> None:
+    """If this fails, a crash of an instance leaves an id with two meanings, or a confirmed schema is gone."""
+    broker = BrokerProcess(tmp_path / "broker", QUICK).start()
+    faults = Faults(broker)
+    rounds = Rounds(broker, "_schemas", tmp_path)
+    try:
+        if has_faults:
+            faults.start()
+        try:
+            rounds.run(kills)
+        finally:
+            faults.over.set()
+            if has_faults:
+                faults.join(PROGRESS_S)
+        assert not has_faults or faults.count > 0
+        rounds.check()
+    finally:
+        rounds.end()
+        broker.close()
