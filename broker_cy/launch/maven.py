@@ -1,14 +1,16 @@
-"""Jars of Maven Central in a folder, by Maven itself."""
+"""Jars and archives of Maven Central in a folder, by Maven itself."""
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from broker_cy.launch.processes import run
 
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+_COPY = f"{_PLUGIN}:copy-dependencies"
 _TIMEOUT_S = 280
 
 
@@ -44,3 +46,17 @@ def copy_jars(directory: Path, artifacts: Iterable[Artifact]) -> Path:
     libs = directory / "libs"
     run(["mvn", "-q", "-B", "-f", pom, _COPY, f"-DoutputDirectory={libs}"], timeout_s=_TIMEOUT_S)
     return libs
+
+
+def copy_archive(directory: Path, coordinates: str) -> None:
+    """Unpack an archive into `directory`. `coordinates` are GROUP:NAME:VERSION:tar.gz:CLASSIFIER. Raises
+    ProcessError.
+    """
+    where = directory / "archive"
+    options = [f"-Dartifact={coordinates}", f"-DoutputDirectory={where}", "-Dmdep.useBaseVersion=true"]
+    run(["mvn", "-q", "-B", f"{_PLUGIN}:copy", *options], timeout_s=_TIMEOUT_S)
+    (archive,) = where.iterdir()
+    with tarfile.open(archive) as packed:
+        packed.extractall(directory, filter="data")
+    archive.unlink()
+    where.rmdir()

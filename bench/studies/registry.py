@@ -1,0 +1,271 @@
+"""The schema registry beside Apicurio Registry: `python -m bench.studies.registry --help`.
+
+Both keep their schemas in a topic of a broker of this project, run at the same time, and are measured in turns, warm.
+`gets_a_core` are requests for a schema by its id for each CPU second of the registry. The latency beside a parser is
+that of such requests at a fixed rate, from the time when one was due, while another client registers .proto files of
+1,500 lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.launch.nodes import BrokerCy
+from bench.launch.registries import Apicurio, BrokerRegistry, RegistryNode
+from bench.measuring import proc
+from bench.studies.goals import Figures, Goals, check, measure, parser
+from bench.studies.registry_load import (
+    Connection,
+    authoring,
+    avro,
+    fill,
+    get,
+    registration,
+    timed_ms,
+    together,
+)
+
+PROGRAM = "bench.studies.registry"
+PARTS = ("start", "memory", "gets", "registrations", "parse")
+FEW, MANY, MEMORY_SCHEMAS = 1_000, 100_000, 10_000
+CONNECTIONS, SCHEMAS, PAIRS = 16, 200, 3
+GETS, REGISTRATIONS = 20_000, 1_500
+RATE, SECONDS = 200, 5.0
+WARM_MAX, WARM_RATIO = 10, 1.05
+START_S_MAX = 120.0
+FIRST_ID = 1
+GOALS = Goals(
+    at_least={"ours_gets_a_core": 15_000.0, "ours_registrations_per_s": 1_000.0},
+    at_most={
+        "ours_start_1000_ms": 300.0,
+        "ours_start_100000_ms": 5_000.0,
+        "ours_resident_mb": 80.0,
+        "ours_beside_parser_p99_ms": 10.0,
+    },
+)
+Figure = dict[str, list[float]]
+
+
+class Side:
+    """A registry that runs, with the schemas of the measurements."""
+
+    def __init__(self, node: RegistryNode) -> None:
+        self.node, self.address, self.root = node, (node.host, node.port), node.root
+        self.ids: list[int] = []
+        self._subjects = itertools.count()
+        self._large = itertools.count(step=10_000)
+
+    def prepare(self) -> None:
+        with Connection(self.address) as connection:
+            for number in range(SCHEMAS):
+                connection.send(registration(self.root, f"read-{number}", avro(number)))
+                status, body = connection.answer()
+                if status != 200:
+                    raise ValueError(f"{self.node.name} answered {status}: {body[:500]!r}")
+                self.ids.append(int(json.loads(body)["id"]))
+
+    def _window(self, requests: Iterator[bytes]) -> tuple[float, float]:
+        """Return the rate, and the requests for each CPU second."""
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(Connection(self.address)) for _ in range(CONNECTIONS)]
+            before, begun_s = proc.usage(self.node.pid), time.perf_counter()
+            done = together(connections, requests)
+            lasted_s = time.perf_counter() - begun_s
+        return done / lasted_s, done / (proc.usage(self.node.pid) - before).cpu_s
+
+    def gets(self, count: int) -> tuple[float, float]:
+        made = [get(f"{self.root}/schemas/ids/{each}") for each in self.ids]
+        return self._window(itertools.islice(itertools.cycle(made), count))
+
+    def registrations(self, count: int) -> tuple[float, float]:
+        def made() -> Iterator[bytes]:
+            for _ in range(count):
+                number = next(self._subjects)
+                yield registration(self.root, f"new-{number}", avro(1_000_000 + number))
+
+        return self._window(made())
+
+    def beside_parser(self, seconds: float) -> tuple[list[float], int]:
+        """Return the latencies, and how many files were registered meanwhile."""
+        request = get(f"{self.root}/schemas/ids/{self.ids[0]}")
+        with authoring(self.address, self.root, next(self._large)) as author:
+            found = timed_ms(self.address, request, RATE, seconds)
+            if author.problem:
+                raise ValueError(f"{self.node.name} refused a large schema: {author.problem}")
+            return found, author.done
+
+
+class Study:
+    """The broker, and the registries that run over it."""
+
+    def __init__(self, place: Path, given: argparse.Namespace) -> None:
+        self.place, self.given = place, given
+        self._brokers = itertools.count()
+
+    @contextlib.contextmanager
+    def broker(self) -> Iterator[BrokerCy]:
+        node = BrokerCy(self.place / f"broker-{next(self._brokers)}")
+        try:
+            yield node.start()
+        finally:
+            node.close()
+
+    @contextlib.contextmanager
+    def sides(self) -> Iterator[dict[str, Side]]:
+        kinds: dict[str, type[RegistryNode]] = {"ours": BrokerRegistry, "apicurio": Apicurio}
+        with self.broker() as broker, contextlib.ExitStack() as stack:
+            found = {}
+            for name in self.given.on:
+                node = kinds[name](self.place / f"{name}-{next(self._brokers)}", broker.bootstrap)
+                stack.callback(node.close)
+                found[name] = Side(node.start())
+                found[name].prepare()
+            yield found
+
+    def _pairs(self, work: str, count: int, figures: tuple[str, str]) -> Figures:
+        found: Figure = {}
+        with self.sides() as sides:
+            for side in sides.values():
+                warm(side, work, count)
+            for _ in range(self.given.pairs):
+                for name, side in sides.items():
+                    values = getattr(side, work)(count)
+                    for figure, value in zip(figures, values, strict=True):
+                        found.setdefault(f"{name}_{figure}", []).append(value)
+        return {**found, **ratios(found, figures)}
+
+    def gets(self) -> Figures:
+        return self._pairs("gets", GETS, ("gets_per_s", "gets_a_core"))
+
+    def registrations(self) -> Figures:
+        return self._pairs("registrations", REGISTRATIONS, ("registrations_per_s", "registrations_a_core"))
+
+    def parse(self) -> Figures:
+        found: Figure = {}
+        with self.sides() as sides:
+            for side in sides.values():
+                warm(side, "gets", GETS // 4)
+                side.beside_parser(self.given.seconds)
+            for _ in range(self.given.pairs):
+                for name, side in sides.items():
+                    request = get(f"{side.root}/schemas/ids/{side.ids[0]}")
+                    alone = timed_ms(side.address, request, RATE, self.given.seconds)
+                    beside, files = side.beside_parser(self.given.seconds)
+                    for figure, value in (
+                        ("alone_p99_ms", alone[len(alone) * 99 // 100]),
+                        ("beside_parser_p99_ms", beside[len(beside) * 99 // 100]),
+                        ("files_per_s", files / self.given.seconds),
+                    ):
+                        found.setdefault(f"{name}_{figure}", []).append(value)
+        return {**found, **ratios(found, ("beside_parser_p99_ms",))}
+
+    def start(self) -> Figures:
+        found: Figure = {}
+        node: RegistryNode
+        for count in (FEW, MANY):
+            with self.broker() as broker:
+                asyncio.run(fill(broker.bootstrap, count))
+                node = BrokerRegistry(self.place / f"start-{count}", broker.bootstrap)
+                node.choose_ports()
+                found[f"ours_start_{count}_ms"] = [started_ms(node) for _ in range(self.given.pairs)]
+        if "apicurio" in self.given.on:
+            with self.broker() as broker:
+                node = Apicurio(self.place / "start-apicurio", broker.bootstrap)
+                try:
+                    side = Side(node.start())
+                    side.registrations(FEW)
+                finally:
+                    node.close()
+                found[f"apicurio_start_{FEW}_ms"] = [started_ms(node) for _ in range(self.given.pairs)]
+        return {**found, **ratios(found, (f"start_{FEW}_ms",))}
+
+    def memory(self) -> Figures:
+        """The resident memory after a start with the schemas, and a request for each of them."""
+        found: Figures = {}
+        kinds: dict[str, type[RegistryNode]] = {"ours": BrokerRegistry, "apicurio": Apicurio}
+        for name in self.given.on:
+            with self.broker() as broker:
+                node = kinds[name](self.place / f"memory-{name}", broker.bootstrap)
+                try:
+                    if name == "ours":
+                        asyncio.run(fill(broker.bootstrap, MEMORY_SCHEMAS))
+                    else:
+                        Side(node.start()).registrations(MEMORY_SCHEMAS)
+                        node.kill()
+                    side = Side(node.start())
+                    side.ids = list(range(FIRST_ID, FIRST_ID + MEMORY_SCHEMAS))
+                    side.gets(MEMORY_SCHEMAS)
+                    found[f"{name}_resident_mb"] = proc.resident_bytes(node.pid) / 1e6
+                finally:
+                    node.close()
+        return found
+
+
+def warm(side: Side, work: str, count: int) -> None:
+    """Work until two windows are alike: a JVM compiles while it runs."""
+    rate = 0.0
+    for _ in range(WARM_MAX):
+        before, rate = rate, getattr(side, work)(count)[0]
+        if before and max(before, rate) < WARM_RATIO * min(before, rate):
+            return
+
+
+def ratios(found: Figure, figures: tuple[str, ...]) -> Figures:
+    """The ratios of the pairs, ours to Apicurio's; none of figures that one of them does not have."""
+    return {
+        f"{figure}_ratio": [one / other for one, other in zip(found[f"ours_{figure}"], theirs, strict=True)]
+        for figure in figures
+        if (theirs := found.get(f"apicurio_{figure}")) and f"ours_{figure}" in found
+    }
+
+
+def started_ms(node: RegistryNode) -> float:
+    """Return the time from the start of the process until it has answered with a schema; it is ended then."""
+    request = get(f"{node.root}/schemas/ids/{FIRST_ID}")
+    node.prepare()
+    begun_s = time.perf_counter()
+    child = node.launch()
+    try:
+        while True:
+            try:
+                with Connection((node.host, node.port)) as connection:
+                    connection.send(request)
+                    if connection.status() == 200:
+                        return (time.perf_counter() - begun_s) * 1000
+            except (OSError, ValueError):
+                pass
+            if child.returncode is not None or time.perf_counter() - begun_s > START_S_MAX:
+                raise ValueError(f"{node.name} did not answer: {child.tail()}")
+            time.sleep(0.002)
+    finally:
+        node.kill()
+
+
+def main() -> int:
+    """Measure and print the figures; returns exit code 3 if --strict was given and a goal was missed."""
+    made = parser(PROGRAM, __doc__, PARTS)
+    shown = " (default: %(default)s)"
+    made.add_argument("--on", default="ours,apicurio", help=f"registries to measure{shown}")
+    made.add_argument("--pairs", type=int, default=PAIRS, help=f"turns of each registry{shown}")
+    made.add_argument("--seconds", type=float, default=SECONDS, help=f"duration of a window with a parser{shown}")
+    given = made.parse_args()
+    check(made, given, PARTS, ("pairs", "seconds"))
+    given.on = given.on.split(",")
+    if unknown := set(given.on) - {"ours", "apicurio"}:
+        made.error(f"--on {', '.join(sorted(unknown))}: unknown (allowed: ours, apicurio)")
+    with tempfile.TemporaryDirectory(prefix="registry-study-") as place:
+        study = Study(Path(place), given)
+        return measure(PROGRAM, given, GOALS, lambda part: getattr(study, part)())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
