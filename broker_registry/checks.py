@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from broker_registry import compatibility
@@ -141,6 +142,13 @@ class ParsedCache:
         found = self._kept.get((source, settings))
         if found is not None:
             return found
+        if settings.validates and not settings.is_new:
+            # The lookup before a registration. The checks of new schemas only refuse: what they let pass is the same
+            # without them, and is parsed once.
+            with suppress(InvalidSchema):
+                found = self.parsed(source, replace(settings, is_new=True))
+                self._kept.put((source, settings), found, found.size_bytes)
+                return found
         try:
             kind = Kind(source.kind)
         except ValueError:
