@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.launch.nodes import BrokerCy
@@ -250,14 +250,14 @@ def started_ms(node: RegistryNode) -> float:
         node.kill()
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print the figures; returns exit code 3 if --strict was given and a goal was missed."""
     made = parser(PROGRAM, __doc__, PARTS)
     shown = " (default: %(default)s)"
     made.add_argument("--on", default="ours,apicurio", help=f"registries to measure{shown}")
     made.add_argument("--pairs", type=int, default=PAIRS, help=f"turns of each registry{shown}")
     made.add_argument("--seconds", type=float, default=SECONDS, help=f"duration of a window with a parser{shown}")
-    given = made.parse_args()
+    given = made.parse_args(argv)
     check(made, given, PARTS, ("pairs", "seconds"))
     given.on = given.on.split(",")
     if unknown := set(given.on) - {"ours", "apicurio"}:
