@@ -93,25 +93,38 @@ class Author(threading.Thread):
 
 
 class Faults(threading.Thread):
-    """Kills the broker and starts it again, or stops it for a while, until it is over."""
+    """Kills the broker and starts it again, or stops it for a while, until `end`. The thread lives until `close`: a
+    process ends with the thread that started it.
+    """
 
     def __init__(self, broker: BrokerProcess) -> None:
         super().__init__(name="faults", daemon=True)
         self._broker = broker
         self.count = 0
-        self.over = threading.Event()
+        self._over, self._is_quiet, self._closed = threading.Event(), threading.Event(), threading.Event()
         self._draw = random.Random("faults")
 
     def run(self) -> None:
-        while not self.over.wait(self._draw.expovariate(1 / FAULT_S)):
+        while not self._over.wait(self._draw.expovariate(1 / FAULT_S)):
             self.count += 1
             if self._draw.random() < 0.5:
                 self._broker.kill()
                 self._broker.restart()
             else:
                 self._broker.child.send_signal(signal.SIGSTOP)
-                self.over.wait(STOPPED_S)
+                self._over.wait(STOPPED_S)
                 self._broker.child.send_signal(signal.SIGCONT)
+        self._is_quiet.set()
+        self._closed.wait()
+
+    def end(self) -> None:
+        """Wait until the broker runs."""
+        self._over.set()
+        assert not self.is_alive() or self._is_quiet.wait(PROGRESS_S)
+
+    def close(self) -> None:
+        self._over.set()
+        self._closed.set()
 
 
 class Rounds:
@@ -127,9 +140,11 @@ class Rounds:
     def _instance(self, name: str) -> RegistryProcess:
         return RegistryProcess(self.broker.bootstrap, self.directory, self.options, name)
 
-    def run(self, kills: int) -> None:
+    def wait(self) -> None:
         for each in self.instances:
             each.wait()
+
+    def run(self, kills: int) -> None:
         try:
             for author in self.authors:
                 author.start()
@@ -219,16 +234,16 @@ def test_killed_writers_lose_nothing(kills: int, has_faults: bool, tmp_path: Pat
     faults = Faults(broker)
     rounds = Rounds(broker, "_schemas", tmp_path)
     try:
+        rounds.wait()
         if has_faults:
             faults.start()
         try:
             rounds.run(kills)
         finally:
-            faults.over.set()
-            if has_faults:
-                faults.join(PROGRESS_S)
+            faults.end()
         assert not has_faults or faults.count > 0
         rounds.check()
     finally:
         rounds.end()
         broker.close()
+        faults.close()
