@@ -8,12 +8,17 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import threading
 from typing import BinaryIO, Final
 
 from broker_registry.checks import Check, ParsedCache
 from broker_registry.schema_types.base import InvalidSchema
 
 LENGTH_BYTES: Final = 4
+RECURSION_MAX: Final = 10_000
+"""Calls within each other: a comparison goes through all types that lead to each other."""
+STACK_BYTES: Final = 64 << 20
+"""Enough for that many calls of C code, too."""
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -35,4 +40,6 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 if __name__ == "__main__":
     # Requests of clients are served first.
     os.nice(5)
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    sys.setrecursionlimit(RECURSION_MAX)
+    threading.stack_size(STACK_BYTES)
+    threading.Thread(target=serve, args=(sys.stdin.buffer, sys.stdout.buffer)).start()

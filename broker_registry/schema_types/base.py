@@ -18,6 +18,9 @@ TEXT_BYTES_MAX: Final = 16 << 20
 DEPTH_MAX: Final = 400
 """How deep types may be nested in a schema. Beyond it parsing would end in a RecursionError."""
 
+DIFFERENCES_MAX: Final = 5_000
+"""Differences of two types. A type below many others counts once for each way to it, so that they multiply."""
+
 
 class Kind(Enum):
     """The schema types by their names in the REST API."""
@@ -112,7 +115,7 @@ class ParsedSchema(ABC):
     @abstractmethod
     def differences(self, writer: ParsedSchema) -> Sequence[Difference]:
         """Return how this schema, as the reader's, differs from a writer's schema of the same type, in Confluent's
-        order. Allowed differences have an empty `breaks`.
+        order. Allowed differences have an empty `breaks`. More than DIFFERENCES_MAX are one difference that says so.
         """
 
     @abstractmethod

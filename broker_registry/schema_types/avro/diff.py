@@ -17,7 +17,7 @@ from broker_registry.schema_types.avro.model import (
     Schema,
     Union,
 )
-from broker_registry.schema_types.base import Difference
+from broker_registry.schema_types.base import DIFFERENCES_MAX, Difference
 
 # Types of a writer that a reader's type takes, too.
 _PROMOTIONS = {
@@ -40,7 +40,9 @@ _TEXTS = {
 
 
 def differences(reader: Schema, writer: Schema) -> list[Difference]:
-    """Return what keeps a reader from reading; empty if it can. Raises ValueError if aliases are ambiguous."""
+    """Return what keeps a reader from reading; empty if it can. Raises ValueError if aliases are ambiguous, or if there
+    are too many differences.
+    """
     return _Walk().compare(reader, writer, ())
 
 
@@ -65,6 +67,8 @@ class _Walk:
         self._results[key] = []
         self._pairs.append((reader, writer))
         found = self._calculate(reader, writer, where)
+        if len(found) > DIFFERENCES_MAX:
+            raise ValueError(f"more than {DIFFERENCES_MAX:,} differences")
         self._results[key] = found
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from broker_registry.schema_types.base import Difference, Policy
+from broker_registry.schema_types.base import DIFFERENCES_MAX, Difference, Policy
 from broker_registry.schema_types.java_order import ordered, union
 from broker_registry.schema_types.json_schema.kinds import ALLOWED, difference
 from broker_registry.schema_types.json_schema.limits import Found, enumerations, limit, numbers, strings
@@ -115,6 +115,8 @@ class _Walk:
             raise ValueError(f"more than {COMPARISONS_MAX:,} pairs of schemas would have to be compared")
         self._open.add(pair)
         found = self._types(before, after)
+        if len(found) > DIFFERENCES_MAX:
+            raise ValueError(f"more than {DIFFERENCES_MAX:,} differences")
         self._open.remove(pair)
         self._results[pair] = found
         return found
