@@ -14,6 +14,7 @@ from broker_registry.checker import Checker
 from broker_registry.checks import Check
 from broker_registry.election import Election
 from broker_registry.leadership import ElectionSettings
+from broker_registry.metrics import RequestCounts, Sizes
 from broker_registry.operations.plan import Operation
 from broker_registry.rights import ElectedRight, FencingRight, Right
 from broker_registry.store.applied import Applied
@@ -57,6 +58,7 @@ class Service:
         self.state = State(self.settings.defaults)
         self.applied = Applied(self.state)
         self.checker = Checker()
+        self.requests = RequestCounts()
         self.cluster_id = ""
         self._log: TopicLog | None = None
         self._writer: Writer | None = None
@@ -129,3 +131,16 @@ class Service:
     @property
     def takeovers(self) -> int:
         return 0 if self._writer is None else self._writer.takeovers
+
+    @property
+    def changes(self) -> int:
+        """Parts of the topic that were applied."""
+        return self.applied.changes
+
+    @property
+    def problems(self) -> int:
+        """Records of the topic that were not taken."""
+        return self.state.problems_total
+
+    def sizes(self) -> Sizes:
+        return Sizes(*self.state.sizes())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from broker_cy.metrics.definitions import METRICS
+from collections.abc import Mapping
+
+from broker_cy.metrics.definitions import METRICS, Metric
 from broker_cy.metrics.histogram import BOUNDS_S, Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,15 +22,18 @@ def labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 
 class Page:
-    """The text of one scrape, family by family. Each family of METRICS is written at most once, and in one piece."""
+    """The text of one scrape, family by family. Each family of the table, which is that of brokers by default, is
+    written at most once, and in one piece.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, table: Mapping[str, Metric] = METRICS) -> None:
+        self._table = table
         self.parts: list[str | bytes] = []
         self._written: set[str] = set()
 
     def family(self, name: str) -> None:
         """Begin a family; raises KeyError if it is not defined, ValueError if it was already written."""
-        metric = METRICS[name]
+        metric = self._table[name]
         if name in self._written:
             raise ValueError(f"{name} is written twice")
         self._written.add(name)
@@ -36,7 +41,7 @@ class Page:
 
     def sample(self, name: str, value: float, *label_values: str) -> None:
         """One line of the current family."""
-        self.parts.append(f"{name}{labels_text(METRICS[name].labels, label_values)} {number(value)}\n")
+        self.parts.append(f"{name}{labels_text(self._table[name].labels, label_values)} {number(value)}\n")
 
     def one(self, name: str, value: float, *label_values: str) -> None:
         """A family of one line."""
@@ -45,7 +50,7 @@ class Page:
 
     def histogram(self, name: str, snapshot: Snapshot, *label_values: str) -> None:
         """The lines of one histogram of the current family."""
-        names = METRICS[name].labels
+        names = self._table[name].labels
         inner = labels_text(names, label_values)[1:-1]
         comma = "," if inner else ""
         braces = f"{{{inner}}}" if inner else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ class App:
             raise ValueError(f"requests of type {scope['type']!r} are not served")
         headers = dict(scope["headers"])
         content_type = V1
+        began_ns = time.perf_counter_ns()
         try:
             content_type = accepted(headers.get(b"accept", b"").decode("latin-1"))
             body = await read_body(receive, headers)
@@ -63,7 +65,8 @@ class App:
         except Exception:
             _log.exception("%s %s", scope["method"], scope["path"])
             answer = Answer({"error_code": 500, "message": "Internal Server Error"}, 500)
-        await _send(send, answer, content_type, is_head=scope["method"] == "HEAD")
+        self.service.requests.note(scope["path"], answer.status, time.perf_counter_ns() - began_ns)
+        await _send(send, answer, answer.content_type or content_type, is_head=scope["method"] == "HEAD")
 
     async def _run_service(self, receive: Receive, send: Send) -> None:
         """Open the service before the first request, and close it after the last one."""
@@ -96,6 +99,7 @@ class App:
     def quick(self, request: Short) -> tuple[int, bytes, bytes] | None:
         """Return status, type and body of the answer to a GET; None if it has to wait, or to be logged."""
         path, _, query = request.target.partition(b"?")
+        began_ns = time.perf_counter_ns()
         try:
             content_type = accepted(request.accept.decode("latin-1"))
             try:
@@ -112,7 +116,8 @@ class App:
         except Exception:
             # It happens again where it is logged.
             return None
-        return answer.status, content_type.encode(), answer.encode()
+        self.service.requests.note(path.decode(), answer.status, time.perf_counter_ns() - began_ns)
+        return answer.status, (answer.content_type or content_type).encode(), answer.encode()
 
 
 def refusal(error: RegistryError) -> Answer:

@@ -21,11 +21,14 @@ REFERENCES_MAX: Final = 1_000
 
 
 class Answer(NamedTuple):
-    """`body` is JSON; None is an empty body. `text` is a body that is not encoded further."""
+    """`body` is JSON; None is an empty body. `text` is a body that is not encoded further. `content_type` is its type;
+    empty: the one that the client prefers.
+    """
 
     body: Any = None
     status: int = 200
     text: bytes | None = None
+    content_type: str = ""
 
     def encode(self) -> bytes:
         if self.text is not None:

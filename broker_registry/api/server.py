@@ -1,10 +1,12 @@
-"""/, /contexts, /v1/metadata, and the state of the instance as karapace answers it."""
+"""/, /contexts, /v1/metadata, the state of the instance as karapace answers it, and /metrics."""
 
 from __future__ import annotations
 
 from broker_cy import __version__
+from broker_cy.metrics.exposition import CONTENT_TYPE
 from broker_registry.api.requests import Answer, Request
 from broker_registry.api.router import Router
+from broker_registry.metrics import render
 from broker_registry.operations.delete import delete_context
 from broker_registry.service import Service
 from broker_registry.subject_names import DEFAULT_CONTEXT, normalized
@@ -22,6 +24,7 @@ def add_routes(router: Router) -> None:
     router.add("GET", "/v1/metadata/version", version)
     router.add("GET", "/master_available", master_available)
     router.add("GET", "/_health", health)
+    router.add("GET", "/metrics", metrics)
 
 
 async def root(service: Service, request: Request) -> Answer:
@@ -59,3 +62,8 @@ async def health(service: Service, request: Request) -> Answer:
     """Status 503 once the topic can no longer be followed."""
     status = {"schema_registry_ready": service.is_following, "problems": service.state.problems_total}
     return Answer({"status": status, "healthy": service.is_following}, 200 if service.is_following else 503)
+
+
+async def metrics(service: Service, request: Request) -> Answer:
+    """For Prometheus, which asks for types of its own: this resource has one type."""
+    return Answer(text=render(service, service.requests), content_type=CONTENT_TYPE)

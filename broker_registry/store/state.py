@@ -209,6 +209,11 @@ class State:
         found = [value for value in self._subjects.get(subject, {}).values() if not value.is_deleted]
         return max(found, key=lambda value: value.version, default=None)
 
+    def sizes(self) -> tuple[int, int, int]:
+        """Return how many subjects, versions and ids there are, those that are deleted softly too."""
+        versions = sum(map(len, self._subjects.values()))
+        return len(self._subjects), versions, sum(map(len, self._by_id.values()))
+
     def has_subjects(self, container: str | None, *, with_deleted: bool) -> bool:
         """Return whether a subject, or a context, or (None) the registry has versions."""
         if container is not None and not SubjectName.parse(container).is_context:

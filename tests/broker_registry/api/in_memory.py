@@ -10,6 +10,7 @@ from starlette.types import Message
 
 from broker_registry.api.app import App
 from broker_registry.checker import Checker
+from broker_registry.metrics import RequestCounts
 from broker_registry.operations.plan import Ids, Operation
 from broker_registry.service import Service, ServiceSettings
 from broker_registry.store.state import State
@@ -23,6 +24,7 @@ class MemoryService:
         self.state = State()
         self.settings = ServiceSettings()
         self.checker = checker or Checker()
+        self.requests = RequestCounts()
         self.cluster_id = "cluster"
         self.is_following = True
 
