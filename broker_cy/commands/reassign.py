@@ -11,7 +11,7 @@ from typing import IO, Any, Final, TypeVar
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
+from broker_cy.admin.move_run import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.quantities import BYTES_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.leaders import chooser, topics_option

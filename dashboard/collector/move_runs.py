@@ -1,7 +1,7 @@
 """Reassignments that users of the dashboard started. They take minutes to hours and continue after the tab is closed.
 
 A run ends when it is done, when it is stopped, or when the dashboard exits. In the last two cases the current moves are
-cancelled and the throttle is removed (broker_cy/admin/mover.py), because the dashboard could not remove it later.
+cancelled and the throttle is removed (broker_cy/admin/move_run.py), because the dashboard could not remove it later.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.move_progress import MoveProgress
-from broker_cy.admin.mover import CONCURRENT_DEFAULT, CONCURRENT_MAX
+from broker_cy.admin.move_run import CONCURRENT_DEFAULT, CONCURRENT_MAX
 from broker_cy.client.quantities import BYTES_HELP
 from broker_cy.console.acts.plan import Report
 from broker_cy.console.fields import Field, Form

@@ -13,7 +13,7 @@ import pytest
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.move_progress import MoveProgress
-from broker_cy.admin.mover import MISSING_MAX
+from broker_cy.admin.move_run import MISSING_MAX
 from broker_cy.admin.placement import Move
 from broker_cy.admin.quorum import QuorumEndpoint
 from broker_cy.admin.reassignments import Elected, ElectionType
