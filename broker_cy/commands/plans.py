@@ -99,7 +99,7 @@ async def _follow(target: Target, client: AdminClient, act: LongAct) -> Report:
         except asyncio.CancelledError:
             line.end()
             click.echo(
-                f"broker-cy: stopped after {line.done} of {act.steps} partitions. The moves under way were "
+                f"broker-cy: stopped after {line.done} of {act.steps} moves. Those under way were "
                 "cancelled, and the throttle was removed. The same command continues.",
                 err=True,
             )

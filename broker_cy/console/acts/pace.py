@@ -19,7 +19,7 @@ from broker_cy.reporting.numbers import plural, size
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a plan is carried out: partitions at a time, and bytes a second of each broker (None: no limit)."""
+    """How a plan is carried out: moves at a time, and bytes a second of each broker (None: no limit)."""
 
     concurrent: int = CONCURRENT_DEFAULT
     throttle_bytes_per_s: int | None = None
@@ -65,7 +65,7 @@ def pace_form(title: str, *fields: Field) -> Form:
         title,
         [
             *fields,
-            Field("concurrent", "Partitions at a time", integer(1, CONCURRENT_MAX), str(CONCURRENT_DEFAULT)),
+            Field("concurrent", "Moves at a time", integer(1, CONCURRENT_MAX), str(CONCURRENT_DEFAULT)),
             Field("throttle", "Bytes per second", optional(parse_bytes), hint=f"no limit, or {BYTES_HELP}"),
         ],
         note="The limit is that of each broker, for what it copies; it ends with the moves.",
@@ -78,9 +78,9 @@ def pace_of(values: Mapping[str, Any]) -> Pace:
 
 
 def progress_text(progress: MoveProgress) -> str:
-    """`3 of 12 partitions, 1.2 GiB of 4.5 GiB, 80.0 MiB/s, 41.0 s left`."""
+    """`3 of 12 moves, 1.2 GiB of 4.5 GiB, 80.0 MiB/s, 41.0 s left`."""
     parts = [
-        f"{progress.done} of {plural(progress.moves, 'partition')}",
+        f"{progress.done} of {plural(progress.moves, 'move')}",
         f"{size(progress.copied_bytes)} of {size(progress.total_bytes)}",
     ]
     if progress.failed:

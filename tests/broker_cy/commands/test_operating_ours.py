@@ -112,7 +112,7 @@ def test_a_throttled_move_that_is_interrupted_leaves_nothing_behind(
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert "0 of 1 partition, " in err
+    assert "0 of 1 move, " in err
     assert replicas(ours, big) == {0: [old]}
     status = ours("reassign", "status", "--json").json
     assert status == {

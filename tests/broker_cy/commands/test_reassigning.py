@@ -72,7 +72,7 @@ def test_a_signal_ends_moves_and_throttle(bare: Cli, cluster: FakeCluster, numbe
 
     cluster.before_request = interrupt
     shown = bare("reassign", "apply", "--drain", "2", "--throttle", "1M", "--yes", code=130)
-    assert "stopped after 0 of 4 partitions" in shown.err
+    assert "stopped after 0 of 4 moves" in shown.err
     assert shown.err.endswith("interrupted\n")
     assert {each: part.replicas for each, part in cluster.parts.items()} == before
     assert all(part.target is None for part in cluster.parts.values())

@@ -85,7 +85,7 @@ def test_a_drain_runs_in_the_background_and_is_stopped(cluster: FakeCluster) -> 
             "orders-0": ("2,1", "3,2", "3"),
             "orders-1": ("2,1", "3,2", "3"),
         }
-        state = await desk.state("move-runs", lambda state: "0 of 3 partitions" in str(state["rows"]))
+        state = await desk.state("move-runs", lambda state: "0 of 3 moves" in str(state["rows"]))
         assert state["rows"][0]["cells"][1:3] == ["Drain broker 1", "ada"]
         # Another plan would rely on replicas that this one moves.
         with pytest.raises(ClientError, match="2 reassignments under way"):
