@@ -293,7 +293,7 @@ def test_nothing_moves_after_somebody_cancels(cluster: FakeCluster, monkeypatch:
         run = client.mover.of(MOVES, concurrent=2, throttle_bytes_per_s=500, every_s=0.01)
         with pytest.raises(ClientError, match="another client cancelled the reassignment of t-0, which ends the plan"):
             await run.run(cancel_all)
-        assert (run.done, len(run.failed), len(run.untouched)) == ((), 2, 4)
+        assert (run.done, len(run.failed), len(run.untouched)) == ([], 2, 4)
         moved = [each for sent in cluster.kinds(messages.AlterPartitionReassignmentsRequest) for each in sent.topics]
         assert sum(len(each.partitions) for each in moved) == 2
 

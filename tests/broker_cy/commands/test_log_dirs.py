@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.admin import directory_mover
+from broker_cy.admin import move_run
 from broker_cy.wire import messages
 from tests.broker_cy.commands.conftest import Cli, key
 from tests.support.fake_cluster import BROKER, FakeCluster
@@ -19,9 +19,7 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 @pytest.fixture
 def disks(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """t-0 to t-3 of brokers 1 to 3, 300 B each, in /data; /disk2 is empty."""
-    defaults = directory_mover.DirectoryMoverCalls.of.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "every_s", 0.01)
+    monkeypatch.setattr(move_run, "EVERY_S", 0.01)
     cluster.paths = ["/data", "/disk2"]
     return cluster
 
@@ -139,7 +137,7 @@ def test_a_disk_that_fails_meanwhile_is_reported(
     bare: Cli, disks: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If this fails, a move to a dead disk is waited for without an end."""
-    monkeypatch.setattr(directory_mover, "MISSING_MAX", 2)
+    monkeypatch.setattr(move_run, "MISSING_MAX", 2)
 
     def fail() -> None:
         if disks.futures:
