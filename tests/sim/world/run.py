@@ -16,6 +16,7 @@ from broker_cy.control.image import committed_metadata
 from broker_cy.coordinator.txn import end, init, state
 from broker_cy.coordinator_services import share_persister
 from broker_cy.storage import flusher
+from broker_cy.storage.moves import replica_moves
 from tests.sim.world.blocking import REPLAY_BYTES
 from tests.sim.world.draws import Trace
 from tests.sim.world.plan import EVERYTHING, Plan, plan_of
@@ -27,6 +28,8 @@ MEMORY = "/dev/shm"
 NOTE_LOG_BYTES = 300
 # The epochs of a transactional producer run out earlier than in production (32,767).
 EPOCH_MAX = 9
+# Moves between disks copy in many steps, as those of large logs do.
+MOVED_BYTES = {"STEP_BYTES": 1_500, "CAUGHT_UP_BYTES": 200, "CACHED_BYTES": 4_000, "SYNCED_BYTES_MAX": 1_000}
 # A write of share state fails after fewer attempts, and shorter pauses, than in production (5 and 1 s).
 PERSISTER_ATTEMPTS, PERSISTER_PAUSE_S = 2, 0.1
 # The largest number of worlds that one search for a smaller plan runs.
@@ -77,8 +80,9 @@ class Result:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without log lines, with notes of small logs, few epochs, metadata that are applied in small pieces, and
-    writes of share state that fail soon."""
+    """Without log lines, with notes of small logs, few epochs, metadata that are applied in small pieces, moves between
+    disks in many steps, and writes of share state that fail soon.
+    """
     patch = pytest.MonkeyPatch()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -86,6 +90,8 @@ def _quiet() -> Iterator[None]:
     patch.setattr(committed_metadata, "REPLAY_BYTES", REPLAY_BYTES)
     for module in (state, init, end):
         patch.setattr(module, "EPOCH_MAX", EPOCH_MAX)
+    for name, value in MOVED_BYTES.items():
+        patch.setattr(replica_moves, name, value)
     patch.setattr(share_persister, "ATTEMPTS", PERSISTER_ATTEMPTS)
     patch.setattr(share_persister, "PAUSE_S", PERSISTER_PAUSE_S)
     try:
