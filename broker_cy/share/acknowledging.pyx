@@ -226,6 +226,8 @@ cdef bint settle(SharePartition partition, int64_t first, int64_t last, bint is_
         elif is_written:
             partition.unlock(run)
         elif run.flags & EXPIRED:
+            index = cut_at_start(partition, index)
+            run = partition.runs.at(index)
             partition.unlock(run)
             partition.release_state(run)
         elif run.holder == 0:

@@ -84,6 +84,18 @@ def test_a_failed_write_releases_records_whose_lock_has_ended(
     assert (share.start_offset, share.next_fetch_offset()) == (start_offset, next_offset)
 
 
+def test_a_failed_write_archives_what_left_the_log_while_the_lock_ended() -> None:
+    """If this fails, each fetch of the partition begins before the log, which answers that with an error for ever."""
+    share = partition()
+    acquire(share, (0, 9))
+    write = acknowledge(share, 0, 9, ACCEPT)
+    assert acknowledging.expire(share, LOCK_MS) is None
+    share.move_log_start(4)
+    assert undone(share, write)
+    assert (share.start_offset, share.next_fetch_offset()) == (4, 4)
+    assert acquire(share, (0, 9), member="b") == [(4, 9, 2)]
+
+
 def test_a_lock_that_ends_changes_the_state_even_if_its_write_fails() -> None:
     """If this fails, a partition whose share coordinator is away has its records locked for ever."""
     share = partition()
