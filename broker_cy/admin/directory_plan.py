@@ -87,8 +87,9 @@ class _Plan:
         for disk, sign in ((source, -1), (target, 1)):
             disk.logs_bytes += sign * size_bytes
             disk.replicas += sign
-            if disk.free_bytes is not None:
-                disk.free_bytes -= sign * size_bytes
+        # Moves run at the same time: the room that one leaves behind is not there yet when another one begins.
+        if target.free_bytes is not None:
+            target.free_bytes -= size_bytes
         self.moves.append(DirectoryMove(BrokerReplica(self.broker_id, partition), source.path, target.path, size_bytes))
 
 
