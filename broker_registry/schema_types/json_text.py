@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
+from typing import Any, Final
 
 import orjson
 
 from broker_cy.core.java_numbers import double_text
 from broker_registry.schema_types.base import InvalidSchema
+
+_ESCAPE: Final = re.compile(rb"\\(?:u([0-9a-f]{4})|.)")
+
+
+def with_upper_escapes(data: bytes) -> bytes:
+    """Return JSON of orjson with the digits of escaped control characters as Jackson writes them; nothing else in
+    their texts differs.
+    """
+    return _ESCAPE.sub(_upper, data) if b"\\u00" in data else data
+
+
+def _upper(found: re.Match[bytes]) -> bytes:
+    digits = found.group(1)
+    return found.group(0) if digits is None else b"\\u" + digits.upper()
 
 
 def json_text(value: Any) -> str:
@@ -22,7 +37,7 @@ def json_text(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         try:
-            return orjson.dumps(value).decode()
+            return with_upper_escapes(orjson.dumps(value)).decode()
         except TypeError:
             raise InvalidSchema("a text of the schema has half of a surrogate pair") from None
     if isinstance(value, list):

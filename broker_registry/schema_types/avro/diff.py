@@ -76,9 +76,11 @@ class _Walk:
         if isinstance(writer, Union):
             if isinstance(reader, Union):
                 return self._unions(reader, writer, where)
-            return [each for branch in writer.branches for each in self.compare(reader, branch, where)]
+            pairs = enumerate(writer.branches)
+            return [each for index, branch in pairs for each in self.compare(reader, branch, (*where, str(index)))]
         if isinstance(reader, Union):
-            if any(not self.compare(branch, writer, where) for branch in reader.branches):
+            # As in Java, places below an alternative begin there.
+            if any(not self.compare(branch, writer, ()) for branch in reader.branches):
                 return []
             return [_lacking(writer, where)]
         if kind_of(reader) != kind_of(writer):
@@ -101,7 +103,7 @@ class _Walk:
     def _unions(self, reader: Union, writer: Union, where: tuple[str, ...]) -> list[Difference]:
         found = []
         for index, branch in enumerate(writer.branches):
-            if self.compare(reader, branch, (*where, str(index))):
+            if self.compare(reader, branch, ()):
                 found.append(_lacking(branch, (*where, str(index))))
         return found
 
@@ -156,8 +158,9 @@ def _symbols(reader: Enumeration, writer: Enumeration, where: tuple[str, ...]) -
 
 def writer_field(field: Field, writer: Record) -> Field | None:
     """Return the field of a writer that a reader's field takes, by its name or one of its aliases."""
-    names = {field.name, *field.aliases}
-    found = [each for each in writer.fields if each.name in names]
+    theirs = {each.name: each for each in writer.fields}
+    # A name that is also an alias counts twice.
+    found = [theirs[name] for name in (field.name, *field.aliases) if name in theirs]
     if len(found) > 1:
         raise ValueError(
             f"Reader record field {field.name} matches multiple fields in writer record {writer.full_name}"

@@ -28,7 +28,7 @@ _BYTES_OF_CHARACTER: Final = 20
 
 
 class AvroSchema(ParsedSchema):
-    """See ParsedSchema. `known` are the named types of the references."""
+    """See ParsedSchema. `known` are the types of the references; the text has only their names."""
 
     kind: ClassVar[Kind] = Kind.AVRO
 
@@ -168,10 +168,10 @@ def parse(schema_text: str, references: Sequence[Resolved], settings: ParseSetti
         raise InvalidSchema(f"the schema has {len(schema_text):,} characters; at most {TEXT_BYTES_MAX:,} are allowed")
     parser = Parser(is_strict=settings.is_new)
     try:
-        for each in references:
-            parser.parse(each.text)
-        known = list(parser.names.values())
-        found = AvroSchema(parser.parse(schema_text), known)
-        return found.normalized() if settings.normalizes else found
+        found = [parser.parse(each.text) for each in references]
+        # A type inside of a referenced schema is written in full.
+        known = [each for each in found if isinstance(each, Named)]
+        parsed = AvroSchema(parser.parse(schema_text), known)
+        return parsed.normalized() if settings.normalizes else parsed
     except RecursionError:
         raise InvalidSchema("the schema is nested too deep") from None

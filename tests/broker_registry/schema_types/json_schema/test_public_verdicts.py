@@ -11,7 +11,7 @@ import pytest
 
 from broker_registry.schema_types.base import ParseSettings, Policy
 from broker_registry.schema_types.json_schema import parse
-from tests.broker_registry.schema_types.protobuf.oracles import CONFLUENT, confluent_text
+from tests.broker_registry.schema_types.confluent_classes import confluent_text, needs_confluent
 
 FOLDER = "HEAD:json-schema-provider/src/test/resources"
 FILES = {
@@ -24,7 +24,7 @@ FILES = {
 _TRAILING = re.compile(r",(\s*[}\]])")
 
 
-@pytest.mark.skipif(CONFLUENT is None, reason="BROKER_CY_CONFLUENT_REGISTRY names no repository")
+@needs_confluent
 @pytest.mark.parametrize("name", FILES)
 def test_the_public_verdicts_of_confluents_registry(name: str) -> None:
     """263 pairs of schemas: the same verdict, and the same differences of those that break readers."""

@@ -11,7 +11,7 @@ import pytest
 
 from broker_registry.schema_types.base import Policy
 from broker_registry.schema_types.protobuf.schema import ParsedProtobuf
-from tests.broker_registry.schema_types.protobuf import oracles
+from tests.broker_registry.schema_types.confluent_classes import confluent_text, needs_confluent
 from tests.broker_registry.schema_types.protobuf.schemas import proto3, schema
 
 PROVIDER = "HEAD:protobuf-provider/src/test/resources"
@@ -167,11 +167,11 @@ def test_messages_that_name_themselves_are_compared_once() -> None:
     assert not is_compatible(schema(text, ("l", library.format("string"))), old)
 
 
-@pytest.mark.skipif(oracles.CONFLUENT is None, reason="BROKER_CY_CONFLUENT_REGISTRY names no repository")
+@needs_confluent
 @pytest.mark.parametrize("name", ["diff-schema-examples.json", "diff-schema-examples-with-meta.json"])
 def test_the_public_verdicts_of_confluents_registry(name: str) -> None:
     """55 pairs of schemas with the differences and the verdict that Confluent's own tests expect."""
-    rows = json.loads(oracles.confluent_text("show", f"{PROVIDER}/{name}"))
+    rows = json.loads(confluent_text("show", f"{PROVIDER}/{name}"))
     assert rows
     for row in rows:
         new, old = of_row(row, "update"), of_row(row, "original")
@@ -184,5 +184,5 @@ def of_row(row: dict[str, Any], side: str) -> ParsedProtobuf:
     imported = [(each["name"], each["dependency"]) for each in named if "dependency" in each]
     text = row[f"{side}_schema"]
     if text.endswith(".proto"):
-        text = oracles.confluent_text("show", f"{PROVIDER}/{text}")
+        text = confluent_text("show", f"{PROVIDER}/{text}")
     return schema(text, *imported)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broker_registry.schema_types.base import InvalidSchema
+from tests.broker_registry.schema_types.confluent_classes import needs_confluent
 from tests.broker_registry.schema_types.protobuf import corpus, malformed, oracles
 from tests.broker_registry.schema_types.protobuf.random_schemas import pair
 from tests.broker_registry.schema_types.protobuf.schemas import schema
@@ -22,7 +23,7 @@ from tests.support.tiers import by_tier
 pytestmark = [
     pytest.mark.full,
     needs.java,
-    pytest.mark.skipif(oracles.CONFLUENT is None, reason="BROKER_CY_CONFLUENT_REGISTRY names no repository"),
+    needs_confluent,
 ]
 MUTANTS, PAIRS = by_tier(300, 4_000), by_tier(100, 1_000)
 RECORDS = os.environ.get("BROKER_CY_TEST_RECORD") == "1"
