@@ -225,12 +225,12 @@ async def _copied(
         for scope in scopes:
             if scope.config is not None:
                 await target.set_config(scope.name, scope.config)
-        for name, mode in [(scope.name, scope.mode) for scope in scopes]:
-            if name is not None and mode is not None:
-                if name in modes:
-                    modes[name] = mode
+        for scope in scopes:
+            if scope.name is not None and scope.mode is not None:
+                if scope.name in modes:
+                    modes[scope.name] = scope.mode
                 else:
-                    await target.set_mode(name, mode, forced=True)
+                    await target.set_mode(scope.name, scope.mode, forced=True)
     finally:
         for name, mode in modes.items():
             await target.set_mode(name, mode, forced=True)

@@ -152,9 +152,8 @@ class Rounds:
                 victim = self._draw.randrange(INSTANCES)
                 self.instances[victim].kill()
                 before = self._answers()
-                # The other two go on; the next kill may come before the new one serves.
                 self._start(victim, f"again{kill}")
-                until(lambda before=before: self._answers() > before + 2, "an answer after a kill", PROGRESS_S)
+                self._wait_for(before + 3)
                 self.authors[0].over.wait(self._draw.expovariate(1 / KILL_S))
         finally:
             for author in self.authors:
@@ -173,6 +172,9 @@ class Rounds:
                 return None
 
         self.instances[victim] = until(started, "an instance that serves", PROGRESS_S)
+
+    def _wait_for(self, answers: int) -> None:
+        until(lambda: self._answers() >= answers, "answers after a kill", PROGRESS_S)
 
     def _answers(self) -> int:
         return sum(author.answers for author in self.authors)

@@ -155,6 +155,10 @@ def test_an_import_removes_deleted_versions(state: State) -> None:
     assert add(state, wanted("b", '"long"', version=4, schema_id=1)).value.id == 1
 
 
+def changing(change: Callable[..., Plan[Any]], *values: Any, **named: Any) -> Operation[Any]:
+    return lambda state, ids: change(state, *values, **named)
+
+
 class Topic:
     """The records of operations, and the state that they make."""
 
@@ -186,18 +190,18 @@ def test_ids_of_schemas_that_are_gone_are_not_given_again(context: str) -> None:
     topic = Topic()
     assert [topic.register(context + name) for name in "abc"] == [1, 2, 3]
     for is_permanent in (False, True):
-        topic.run(lambda state, ids, last=is_permanent: delete_version(state, f"{context}c", 1, is_permanent=last))
+        topic.run(changing(delete_version, f"{context}c", 1, is_permanent=is_permanent))
     topic.compact()
     assert topic.register(f"{context}d") == 4
     for is_permanent in (False, True):
-        topic.run(lambda state, ids, last=is_permanent: delete_subject(state, f"{context}d", is_permanent=last))
+        topic.run(changing(delete_subject, f"{context}d", is_permanent=is_permanent))
     topic.compact()
     assert topic.register(f"{context}e") == 5
     for name in "abe":
-        topic.run(lambda state, ids, name=name: delete_subject(state, context + name, is_permanent=False))
+        topic.run(changing(delete_subject, context + name, is_permanent=False))
     # The place of an import keeps no deleted versions.
     for mode in (Mode.IMPORT, Mode.READWRITE):
-        topic.run(lambda state, ids, mode=mode: set_mode(state, context or None, mode, is_forced=False))
+        topic.run(changing(set_mode, context or None, mode, is_forced=False))
     topic.compact()
     assert not topic.state.subjects_inside(None)
     assert topic.register(f"{context}f") == 6
