@@ -16,12 +16,13 @@ from typing import Any, Final, NamedTuple
 from broker_cy.config import oauth
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
-from broker_cy.config.oauth import HANDLER, LOGIN_HANDLER, OAuth
+from broker_cy.config.oauth import HANDLER, LOGIN_HANDLER
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError
 from broker_cy.security.sasl.exchange import KerberosLogin, Login, Passwords
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
+from broker_cy.security.token_settings import OAuth
 
 PREFIX: Final = "listener.name."
 JAAS: Final = "sasl.jaas.config"

@@ -143,8 +143,7 @@ class Logins:
     def _oauthbearer(self) -> Callable[[], ServerExchange]:
         """Reads the provider's keys, and blocks for that. Raises ConfigError."""
         try:
-            from broker_cy.access.jwks import Jwks
-            from broker_cy.security.jwt import JwtSettings, JwtValidator
+            from broker_cy.client.jwks import validator_of
             from broker_cy.security.sasl.oauthbearer import OAuthBearerServer
         except ModuleNotFoundError as error:
             raise ConfigError(
@@ -153,13 +152,7 @@ class Logins:
 
         oauth = self._settings.oauth
         assert oauth is not None  # config.sasl demands it
-        keys = Jwks(oauth.endpoint, self.broker.loop)
-        validator = JwtValidator(
-            JwtSettings(oauth.audiences, oauth.issuer, oauth.scope_claim, oauth.subject_claim, oauth.skew_s),
-            lambda: keys.keys,
-            keys.missing,
-            self.broker.clock.wall_ms,
-        )
+        validator = validator_of(oauth, self.broker.loop, self.broker.clock.wall_ms)
         return partial(OAuthBearerServer, validator.validate)
 
     def _gssapi(self) -> Callable[[], ServerExchange]:

@@ -7,17 +7,15 @@ their stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.client.tls import read_file
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.network.handshakes import Failure, Handshake, Handshakes
-from broker_cy.security.tls.certificate import CertificateError, read_certificate
-from broker_cy.security.tls.principal import MappingError, PrincipalMapper
+from broker_cy.security.tls.certificate import CertificateError
+from broker_cy.security.tls.principal import CertificatePrincipals, MappingError
 from broker_cy.security.tls.stores import Identity, StoreError, check_exchange, load_identity, load_trusted
-
-PRINCIPALS_MAX: Final = 1_000
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +39,7 @@ class TlsListener:
         self.settings = settings
         self.counts = counts
         self._handshakes = handshakes
-        self._mapper = PrincipalMapper(settings.rules) if settings.rules else None
-        # By the certificate, in DER.
-        self._principals: dict[bytes, str] = {}
+        self._principals = CertificatePrincipals(settings.rules) if settings.rules else None
         self.identity, self.context = self._load(settings)
 
     def compatible(self, settings: Settings) -> Loaded:
@@ -112,15 +108,7 @@ class TlsListener:
 
     def _principal(self, transport: TlsTransport) -> str | None:
         """The principal of the certificate; None without one, and with SASL, because the login names the principal."""
-        if self._mapper is None:
+        if self._principals is None:
             return None
         der = transport.session.peer_certificate
-        if der is None:
-            return None
-        # Clients come back with the certificate that they had; reading one takes longer than the rest of this.
-        if (known := self._principals.get(der)) is None:
-            known = f"User:{self._mapper.name_of(read_certificate(der).subject)}"
-            if len(self._principals) >= PRINCIPALS_MAX:
-                self._principals.clear()
-            self._principals[der] = known
-        return known
+        return None if der is None else self._principals.of(der)

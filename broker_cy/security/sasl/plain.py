@@ -1,21 +1,18 @@
 """PLAIN (RFC 4616): the client's only token is `[authzid] NUL authcid NUL passwd`, in UTF-8.
 
 The texts for clients are those of Kafka's PlainSaslServer. An unknown user and a wrong password get the same text, and
-cost the same work: a digest of the password is compared, in constant time (CVE-2021-38153), with that of the user, or
-with a stand-in.
+cost the same work.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Final
 
+from broker_cy.security.passwords import PASSWORD_BYTES_MAX, is_equal
 from broker_cy.security.sasl.exchange import Done, Failed, Login, LoginFailed, Passwords, ServerStep
 
 # The limit of the whole token: RFC 4616 has three texts of 255 characters.
-TOKEN_BYTES_MAX: Final = 4_096
-_NOBODY: Final = ""
+TOKEN_BYTES_MAX: Final = PASSWORD_BYTES_MAX
 
 
 class PlainServer:
@@ -47,7 +44,7 @@ class PlainServer:
             return _failed("no user name", "", "Authentication failed: username not specified")
         if not password:
             return _failed("no password", user, "Authentication failed: password not specified")
-        if not self._verified(user, password):
+        if not is_equal(password, self._users.get(user), self._key):
             return _failed(
                 "unknown user or wrong password", user, "Authentication failed: Invalid username or password"
             )
@@ -58,16 +55,6 @@ class PlainServer:
                 "Authentication failed: Client requested an authorization id that is different from username",
             )
         return Done(b"", user)
-
-    def _verified(self, user: str, password: str) -> bool:
-        expected = self._users.get(user)
-        is_equal = hmac.compare_digest(self._digest(password), self._digest(_NOBODY if expected is None else expected))
-        return is_equal and expected is not None
-
-    def _digest(self, password: str) -> bytes:
-        # The work depends on the length of the client's password, not on that of the right one: both are shorter than
-        # the hashed block.
-        return hashlib.blake2b(password.encode().ljust(TOKEN_BYTES_MAX, b"\0"), key=self._key).digest()
 
 
 class PlainClient:

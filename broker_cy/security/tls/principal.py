@@ -11,7 +11,9 @@ import re
 from typing import Final, NamedTuple
 
 from broker_cy.security.java_regex import as_python, expanded, numbers
+from broker_cy.security.tls.certificate import read_certificate
 
+PRINCIPALS_MAX: Final = 1_000
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE, re.ASCII)
@@ -52,6 +54,29 @@ class PrincipalMapper:
             if found is not None:
                 return found
         raise MappingError(f"no rule of ssl.principal.mapping.rules applies to {subject}")
+
+
+class CertificatePrincipals:
+    """The principals of clients by their certificates. Raises MappingError for malformed rules.
+
+    Bound: PRINCIPALS_MAX of them are kept, because clients come back with the certificate that they had, and reading
+    one takes longer than the rest.
+    """
+
+    def __init__(self, rules: str) -> None:
+        self._mapper = PrincipalMapper(rules)
+        # By the certificate, in DER.
+        self._known: dict[bytes, str] = {}
+
+    def of(self, der: bytes) -> str:
+        """Return the principal, `User:NAME`. Raises MappingError and CertificateError."""
+        found = self._known.get(der)
+        if found is None:
+            found = f"User:{self._mapper.name_of(read_certificate(der).subject)}"
+            if len(self._known) >= PRINCIPALS_MAX:
+                self._known.clear()
+            self._known[der] = found
+        return found
 
 
 def _parse(text: str) -> list[_Rule]:

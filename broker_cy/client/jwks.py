@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker_cy.config.oauth import JwksEndpoint
 from broker_cy.core import fetch
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.logs import facts
-from broker_cy.security.jwt import SET_BYTES_MAX, KeySet, KeySetError
+from broker_cy.security.jwt import SET_BYTES_MAX, JwtSettings, JwtValidator, KeySet, KeySetError
+from broker_cy.security.token_settings import URL, JwksEndpoint, OAuth
 
 LOGGER = logging.getLogger("broker_cy.server.logins")
 
@@ -43,9 +43,7 @@ class Jwks:
         try:
             self.keys = KeySet.parse(self._read(endpoint.url))
         except (OSError, KeySetError, ValueError) as error:
-            raise ConfigError(
-                f"setting sasl.oauthbearer.jwks.endpoint.url: could not read keys from {endpoint.url}: {error}"
-            ) from None
+            raise ConfigError(f"setting {URL}: could not read keys from {endpoint.url}: {error}") from None
         self._timer = loop.call_later(endpoint.refresh_s, self._refresh)
 
     def missing(self, key_id: str) -> None:
@@ -80,6 +78,17 @@ class Jwks:
             self._backoff_s = self._endpoint.backoff_s
             wait_s = self._endpoint.refresh_s
         self._timer = self._loop.call_later(wait_s, self._refresh)
+
+
+def validator_of(oauth: OAuth, loop: asyncio.AbstractEventLoop, wall_ms: Callable[[], int]) -> JwtValidator:
+    """Return the validator of a server's tokens. Reads the provider's keys, and blocks for that. Raises ConfigError."""
+    keys = Jwks(oauth.endpoint, loop)
+    return JwtValidator(
+        JwtSettings(oauth.audiences, oauth.issuer, oauth.scope_claim, oauth.subject_claim, oauth.skew_s),
+        lambda: keys.keys,
+        keys.missing,
+        wall_ms,
+    )
 
 
 def read_url(url: str) -> bytes:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.access import jwks
-from broker_cy.access.jwks import Jwks, read_url
+from broker_cy.client import jwks
+from broker_cy.client.jwks import Jwks, read_url
 from broker_cy.config import BrokerConfig
-from broker_cy.config.oauth import JwksEndpoint
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security.jwt import SET_BYTES_MAX
+from broker_cy.security.token_settings import JwksEndpoint
 from tests.support.oauth_provider import Provider, key_set, rsa_key
 
 ONE, TWO = key_set(rsa_key("one")), key_set(rsa_key("two"))
