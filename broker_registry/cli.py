@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +20,21 @@ from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.clusters import ClusterEntry, select
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.login import ClientLogin
 from broker_cy.client.program import end
+from broker_cy.client.tls import context_of, read_file
 from broker_cy.core.config_def.types import ConfigError
-from broker_cy.http.server import bind, serve
+from broker_cy.http.addresses import host_name
+from broker_cy.http.server import Listening, bind, serve
+from broker_cy.http.tls import ReloadingContext, ServerSettings
+from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings
 from broker_registry.api.app import App
 from broker_registry.api.protocol import QuickProtocol
 from broker_registry.api.quick import Requests
-from broker_registry.config import RegistryConfig, load_config, parse_listener
+from broker_registry.config import Listener, RegistryConfig, load_config, parse_listener
+from broker_registry.leadership import HTTPS, ElectionSettings
+from broker_registry.security.guard import Guard
+from broker_registry.security.settings import USERS_MECHANISM
 from broker_registry.service import Service, ServiceSettings
 
 PROGRAM = "broker-registry"
@@ -38,7 +49,11 @@ examples:
 @click.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @options.click_options()
-@click.option("--listen", metavar="HOST:PORT", help="Address to listen on.  [default: 127.0.0.1:8081]")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen on; https://HOST:PORT with a key store in FILE.  [default: 127.0.0.1:8081]",
+)
 @click.option("--topic", metavar="NAME", help="The topic with the schemas.  [default: _schemas]")
 @click.option("--json", "as_json", is_flag=True, help="Print errors as JSON.")
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
@@ -61,20 +76,24 @@ def command(
         entry = _entry(config, of_cluster)
         # Before anything is opened: files of a login may be missing.
         security = entry.security
+        if config.security.users_mechanism is not None and security.login is None:
+            reason = "the users of the cluster log in with SASL: set kafkastore.security.protocol=SASL_SSL"
+            raise ClientError(Failure.INVALID, reason, what=USERS_MECHANISM)
         for warning in config.warnings:
             print(f"{PROGRAM}: {warning}", file=sys.stderr)
-        host, port = config.listeners[0]
-        with contextlib.closing(bind(host, port)) as bound:
 
-            def connect() -> AdminClient:
-                return AdminClient(
-                    entry.bootstrap,
-                    timeout_s=entry.timeout_s,
-                    client_id=PROGRAM,
-                    login=security.login,
-                    tls=security.tls,
-                )
+        def connect(login: ClientLogin | None = None) -> AdminClient:
+            return AdminClient(
+                entry.bootstrap,
+                timeout_s=entry.timeout_s,
+                client_id=PROGRAM,
+                login=login or security.login,
+                tls=security.tls,
+            )
 
+        with contextlib.ExitStack() as stack:
+            guard = Guard(config.security, connect, now_s=time.monotonic, wall_s=time.time)
+            listening = _bound(config, stack)
             settings = ServiceSettings(
                 config.topic,
                 config.replication,
@@ -83,13 +102,38 @@ def command(
                 config.schemas_default,
                 config.schemas_max,
                 config.defaults,
-                None if config.election is None else config.election.at(_reached(host), bound.getsockname()[1]),
+                None if config.election is None else _election(config.election, config, listening),
+                _election_tls(config),
             )
-            app = App(Service(connect, settings))
-            ready = f"listening on http://{host}:{bound.getsockname()[1]}"
-            serve(app, bound, ready, connections=partial(QuickProtocol, quick=app.quick, requests=Requests()))
+            app = App(Service(connect, settings), guard)
+            connections = partial(QuickProtocol, quick=app.quick, requests=Requests())
+            serve(app, listening, _ready(config.listeners, listening), connections=connections)
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
+
+
+def _election(election: ElectionSettings, config: RegistryConfig, listening: Sequence[Listening]) -> ElectionSettings:
+    """Return the settings of this instance, which the others reach at its first listener with their protocol. Raises
+    ClientError.
+    """
+    pairs = zip(config.listeners, listening, strict=True)
+    for listener, (bound, _) in pairs:
+        if listener.is_tls == (election.own.scheme == HTTPS):
+            return election.at(_reached(listener.host), bound.getsockname()[1])
+    reason = f"the instances reach each other by {election.own.scheme}, and this one has no such listener"
+    raise ClientError(Failure.INVALID, reason, what="inter.instance.protocol")
+
+
+def _election_tls(config: RegistryConfig) -> ssl.SSLContext | None:
+    """Return the TLS of requests to other instances: as in Confluent's, the stores are those of the listeners. Raises
+    ClientError.
+    """
+    if config.election is None or config.election.own.scheme != HTTPS or config.tls is None:
+        return None
+    try:
+        return context_of(ClientSettings(config.tls.stores), read_file)
+    except StoreError as error:
+        raise ClientError(Failure.INVALID, str(error), what="inter.instance.protocol") from None
 
 
 def _reached(host: str) -> str:
@@ -104,10 +148,28 @@ def _chosen(config: RegistryConfig, listen: str | None, topic: str | None) -> Re
             config = replace(config, listeners=(parse_listener(listen),))
         except ConfigError as error:
             raise ClientError(Failure.INVALID, str(error), what="--listen") from None
-    if len(config.listeners) > 1:
-        text = f"{len(config.listeners)} listeners are not served by one process: start one process for each"
-        raise ClientError(Failure.INVALID, text, what="listeners")
     return config if topic is None else replace(config, topic=topic)
+
+
+def _bound(config: RegistryConfig, stack: contextlib.ExitStack) -> list[Listening]:
+    """Return the sockets of the listeners, which `stack` closes. Raises ClientError."""
+    tls = None
+    if any(each.is_tls for each in config.listeners):
+        try:
+            tls = ReloadingContext.of_settings(config.tls or ServerSettings(StoreSettings()))
+        except StoreError as error:
+            raise ClientError(Failure.INVALID, str(error), what="listeners") from None
+    return [
+        Listening(stack.enter_context(contextlib.closing(bind(host, port))), tls if is_tls else None)
+        for host, port, is_tls in config.listeners
+    ]
+
+
+def _ready(listeners: Sequence[Listener], listening: Sequence[Listening]) -> str:
+    urls = []
+    for listener, (bound, tls) in zip(listeners, listening, strict=True):
+        urls.append(f"{'http' if tls is None else 'https'}://{host_name(listener.host)}:{bound.getsockname()[1]}")
+    return f"listening on {' and '.join(urls)}"
 
 
 def _entry(config: RegistryConfig, of_cluster: dict[str, Any]) -> ClusterEntry:

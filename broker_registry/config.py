@@ -17,9 +17,15 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.security import NAMES as SECURITY_NAMES
 from broker_cy.client.security import PREFIXES, PROTOCOL, WITH_SASL, WITH_TLS
 from broker_cy.core.config_def.definitions import Definition, read_rows
-from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.config_def.types import ConfigError, Password
 from broker_cy.core.properties import read_properties_file
+from broker_cy.http.tls import ServerSettings
+from broker_cy.security.tls.stores import NAMES as STORE_NAMES
+from broker_cy.security.tls.stores import StoreError, StoreSettings, check_settings, has_trusted
+from broker_cy.security.tls.suites import DEFAULT_OF_TLS_13, SuitesError, split
 from broker_registry.leadership import ElectionSettings, Identity
+from broker_registry.security.settings import IDLE, SecuritySettings, security_of
+from broker_registry.security.settings import PREFIXES as PROTECTING
 from broker_registry.store.state import Defaults
 
 ELECTION: Final = "brokercy.leader.election"
@@ -38,25 +44,33 @@ _OF_ELECTIONS: Final = (
 )
 KAFKASTORE: Final = "kafkastore."
 PORT_MAX: Final = 65_535
+CLIENT_AUTH: Final = "ssl.client.auth"
+CLIENT_AUTHENTICATION: Final = "ssl.client.authentication"
 _REFUSED: Final = "refused"
+_PROTOCOL_MAP: Final = "listener.protocol.map"
+_LISTENER_PROTOCOLS: Final = ("http", "https")
 _PROTOCOLS: Final = ("PLAINTEXT", *WITH_TLS, *WITH_SASL)
 _TABLE: Final = Path(__file__).with_name("configs.tsv")
 
 
 class Listener(NamedTuple):
-    """An address to listen on, without TLS."""
+    """An address to listen on."""
 
     host: str
     port: int
+    is_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryConfig:
     """See configs.tsv. `bootstrap` is empty if the file names no brokers; `client_settings` are those of the connection
-    by the names of Kafka's clients, and may be secrets. `warnings` name settings without an effect.
+    by the names of Kafka's clients, and may be secrets. `tls` is what the listeners with https offer; None if the file
+    has no key store. `warnings` name settings without an effect.
     """
 
     listeners: tuple[Listener, ...]
+    tls: ServerSettings | None
+    security: SecuritySettings
     bootstrap: str
     client_settings: Mapping[str, str]
     topic: str
@@ -102,13 +116,18 @@ def _config(given: Mapping[str, str], where: str) -> RegistryConfig:
             client_settings[inner] = text
         elif name.startswith(KAFKASTORE) and inner.startswith(PREFIXES):
             raise ConfigError(f"{name} protects the connection to the brokers in a way that is not known here")
+        elif name.startswith(PROTECTING) and name not in IDLE:
+            raise ConfigError(f"{name} protects the registry in a way that is not known here")
         else:
             warnings.append(f"{where}: {name} has no effect")
     found = {name: values.get(name, definition.default) for name, (definition, _) in _definitions().items()}
     bootstrap = _bootstrap(found["kafkastore.bootstrap.servers"], client_settings)
     level = found["avro.compatibility.level"] or found["schema.compatibility.level"]
+    tls = _tls(found, values)
     return RegistryConfig(
         listeners=_listeners(found, is_listed="listeners" in values, has_port="port" in values),
+        tls=tls,
+        security=security_of(found, given, asks_certificates=tls is not None and tls.asks),
         bootstrap=bootstrap,
         client_settings=client_settings,
         topic=found["kafkastore.topic"],
@@ -172,16 +191,57 @@ def _bootstrap(servers: tuple[str, ...] | None, client_settings: dict[str, str])
 def _listeners(found: Mapping[str, Any], *, is_listed: bool, has_port: bool) -> tuple[Listener, ...]:
     if has_port and not is_listed:
         return (Listener("0.0.0.0", found["port"]),)
-    return tuple(parse_listener(text) for text in found["listeners"])
+    protocols = {}
+    for each in found[_PROTOCOL_MAP] or ():
+        name, colon, protocol = each.rpartition(":")
+        if not colon or protocol.lower() not in _LISTENER_PROTOCOLS:
+            raise ConfigError(f"{_PROTOCOL_MAP} has {each!r}; NAME:http or NAME:https is expected")
+        protocols[name.lower()] = protocol.lower()
+    return tuple(parse_listener(text, protocols) for text in found["listeners"])
 
 
-def parse_listener(text: str) -> Listener:
-    """Return the listener of `HOST:PORT` or `http://HOST:PORT`. Raises ConfigError."""
+def parse_listener(text: str, protocols: Mapping[str, str] | None = None) -> Listener:
+    """Return the listener of `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`; `protocols` has those of other
+    names before `://`, in lower case. Raises ConfigError.
+    """
     scheme, slashes, address = text.rpartition("://")
-    # A name of Confluent's, such as INTERNAL://, stands for http unless another setting maps it.
-    if slashes and scheme.lower() == "https":
-        raise ConfigError(f"{text!r} is a listener with TLS, which is not served yet: put a proxy with TLS before it")
+    protocol = scheme.lower() if slashes else "http"
+    protocol = (protocols or {}).get(protocol, protocol)
+    if protocol not in _LISTENER_PROTOCOLS:
+        raise ConfigError(f"{text!r}: {scheme} is no protocol, and {_PROTOCOL_MAP} does not map it to one")
     host, colon, port = address.rstrip("/").rpartition(":")
     if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise ConfigError(f"{text!r} is no HOST:PORT with a port from 0 to {PORT_MAX:,}")
-    return Listener(host.strip("[]") or "0.0.0.0", int(port))
+    return Listener(host.strip("[]") or "0.0.0.0", int(port), protocol == "https")
+
+
+def _tls(found: Mapping[str, Any], values: Mapping[str, Any]) -> ServerSettings | None:
+    """Return what listeners with https offer; None without a key store. Raises ConfigError."""
+    texts = {field: found[name] for field, name in STORE_NAMES.items()}
+    stores = StoreSettings(
+        **{field: text.value if isinstance(text, Password) else text for field, text in texts.items()}
+    )
+    client = (found[CLIENT_AUTHENTICATION] or ("REQUIRED" if found[CLIENT_AUTH] else "NONE")).upper()
+    has_key = stores.keystore_location is not None or stores.keystore_key is not None
+    if not has_key:
+        if client != "NONE":
+            raise ConfigError(f"{CLIENT_AUTHENTICATION}={client} needs https: set ssl.keystore.location")
+        return None
+    if client != "NONE" and not has_trusted(stores):
+        # Java would trust every authority that the machine trusts.
+        raise ConfigError(f"{CLIENT_AUTHENTICATION}={client} needs ssl.truststore.location")
+    enabled, newest = found["ssl.enabled.protocols"], found["ssl.protocol"]
+    versions = enabled or (("TLSv1.2",) if newest == "TLSv1.2" else ("TLSv1.2", "TLSv1.3"))
+    try:
+        check_settings(stores)
+        settings = ServerSettings(stores, min(versions), max(versions), client != "NONE", client == "REQUIRED")
+        named = found["ssl.cipher.suites"]
+        if not named:
+            return settings
+        ciphers, suites, oldest, newest = split(named, settings.oldest, settings.newest)
+    except (StoreError, SuitesError) as error:
+        raise ConfigError(str(error)) from None
+    if suites and set(suites) != DEFAULT_OF_TLS_13:
+        names = ", ".join(sorted(DEFAULT_OF_TLS_13))
+        raise ConfigError(f"ssl.cipher.suites: of TLS 1.3 either all or none can be used: {names}")
+    return settings._replace(ciphers=ciphers, oldest=oldest, newest=newest)

@@ -18,7 +18,7 @@ from broker_cy.client.address import Address
 from broker_cy.client.group_member import Assign, GroupMember, Revoke, Send, State
 from broker_cy.client.http_exchange import HttpAnswer, Unanswered, exchange
 from broker_registry.errors import Code, RegistryError
-from broker_registry.leadership import ElectionSettings, Identity, RegistryProtocol
+from broker_registry.leadership import HTTPS, ElectionSettings, Identity, RegistryProtocol
 
 AGAIN_S: Final = 1.0
 """The pause after a failure that does not pass by itself, such as a missing right."""
@@ -33,10 +33,15 @@ class NotLeader(Exception):
 
 
 class Election:
-    """See the module. `start` it in a running loop, and close it there."""
+    """See the module. `start` it in a running loop, and close it there. `tls` is for requests to a leader with https,
+    None for the authorities of the system.
+    """
 
-    def __init__(self, client: AdminClient, group: str, settings: ElectionSettings) -> None:
+    def __init__(
+        self, client: AdminClient, group: str, settings: ElectionSettings, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._settings = settings
+        self._tls = tls
         self._protocol = RegistryProtocol(settings.own, is_sticky=settings.is_sticky)
         self._member = GroupMember(settings.member(group), self._protocol)
         self._link = client.coordinator_link(self._member)
@@ -133,6 +138,9 @@ class Election:
 
     # ------------------------------------------------------------------------------------------------ forwarding
 
+    def _context(self) -> ssl.SSLContext:
+        return self._tls or ssl.create_default_context()
+
     async def forward(
         self, leader: Identity, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> HttpAnswer:
@@ -145,7 +153,7 @@ class Election:
                     target,
                     headers=[*headers, (FORWARDED, "true")],
                     body=body,
-                    context=ssl.create_default_context() if leader.scheme == "https" else None,
+                    context=self._context() if leader.scheme == HTTPS else None,
                     answer_bytes_max=ANSWER_BYTES_MAX,
                 )
         except TimeoutError:

@@ -12,6 +12,8 @@ from typing import Final
 class Code(IntEnum):
     """Error codes of Confluent's registry 8.x."""
 
+    UNAUTHORIZED = 40101
+    ACCESS_DENIED = 40301
     SUBJECT_NOT_FOUND = 40401
     VERSION_NOT_FOUND = 40402
     SCHEMA_NOT_FOUND = 40403
@@ -44,16 +46,29 @@ STATUS_DIGITS: Final = 3
 
 
 class RegistryError(Exception):
-    """An answer that is an error. `code` is one of Code, or the status itself for general errors."""
+    """An answer that is an error. `code` is one of Code, or the status itself for general errors; `retry_s` is when the
+    client may try again, if the answer says so.
+    """
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, retry_s: int | None = None) -> None:
         super().__init__(message)
         self.code = int(code)
         self.message = message
+        self.retry_s = retry_s
 
     @property
     def status(self) -> int:
         return int(str(self.code)[:STATUS_DIGITS])
+
+
+def unauthorized() -> RegistryError:
+    """The same for a missing and a wrong login."""
+    return RegistryError(Code.UNAUTHORIZED, "Unauthorized")
+
+
+def access_denied(operation: str, what: str) -> RegistryError:
+    """The client may not do `operation` to `what`. The answer does not depend on whether a subject exists."""
+    return RegistryError(Code.ACCESS_DENIED, f"User is denied operation {operation} on {what}")
 
 
 def subject_not_found(subject: str) -> RegistryError:

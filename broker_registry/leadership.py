@@ -27,6 +27,7 @@ VERSION: Final = 1
 NO_ERROR: Final = 0
 DUPLICATE_URLS: Final = 1
 HTTP: Final = "http"
+HTTPS: Final = "https"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -34,7 +35,8 @@ SCHEMAS_MAX: Final = 1_000
 class ServiceSettings:
     """`replication` is that of a topic that is created; fewer brokers give it fewer replicas. `timeout_s` bounds a
     change from its call to its answer. `group` is the name of the registry in its metadata. An answer has
-    `schemas_default` schemas, and at most `schemas_max`. With `election`, the group elects the instance that writes.
+    `schemas_default` schemas, and at most `schemas_max`. With `election`, the group elects the instance that writes;
+    `election_tls` is for requests to it.
     """
 
     topic: str = TOPIC
@@ -45,6 +47,7 @@ class ServiceSettings:
     schemas_max: int = SCHEMAS_MAX
     defaults: Defaults = field(default_factory=Defaults)
     election: ElectionSettings | None = None
+    election_tls: ssl.SSLContext | None = None
 
 
 class Service:
@@ -89,7 +92,7 @@ class Service:
         topic, settings = self.settings.topic, self.settings.election
         if settings is None:
             return FencingRight(client, topic)
-        self.election = Election(client, self.settings.group, settings)
+        self.election = Election(client, self.settings.group, settings, self.settings.election_tls)
         self.election.start()
         return ElectedRight(client, topic, self.election)
 

@@ -14,7 +14,7 @@ from broker_cy.console.alerts.rules import AlertSettings
 from broker_cy.console.alerts.rules import load_settings as load_alerts
 from broker_cy.console.alerts.watch import Alerting
 from broker_cy.http import server
-from broker_cy.http.server import Certificate, Sockets, bind
+from broker_cy.http.server import Certificate, Listening, Sockets, bind
 from dashboard.app import build
 from dashboard.collector.hub import ClusterHub
 from dashboard.config import DashboardConfig
@@ -36,11 +36,10 @@ def serve(
     as_json: bool = False,
 ) -> None:
     """Serve the clusters until SIGINT or SIGTERM; `as_json`: the address is printed as JSON. Raises ClientError."""
-    certificate = None
+    tls = None
     if config.tls_certificate is not None and config.tls_key is not None:
-        certificate = Certificate(config.tls_certificate, config.tls_key)
         # Before anything is opened.
-        certificate.check()
+        tls = Certificate(config.tls_certificate, config.tls_key).context()
     entries = tuple(entries)
     for entry in entries:
         if not _NAME.fullmatch(entry.name):
@@ -100,4 +99,4 @@ def serve(
         # Otherwise each answer about a large cluster is scanned for cycles several times while it is decoded, and no
         # viewer is served during a scan.
         relax_collector()
-        server.serve(app, bound, ready, certificate, Sockets(SocketProtocol, MESSAGE_BYTES_MAX))
+        server.serve(app, [Listening(bound, tls)], ready, Sockets(SocketProtocol, MESSAGE_BYTES_MAX))

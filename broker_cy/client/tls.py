@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from broker_cy.security.tls.stores import ClientSettings, Identity, Read, StoreError, load_identity, load_trusted
 from broker_cy.security.tls.suites import name_in_openssl
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _LINE_CHARACTERS: Final = 64
 
 
@@ -53,12 +53,12 @@ def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLC
     trusted = load_trusted(settings.stores, read)
     identity = load_identity(settings.stores, read)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = _VERSIONS[settings.oldest]
-    context.maximum_version = _VERSIONS[settings.newest]
+    context.minimum_version = VERSIONS[settings.oldest]
+    context.maximum_version = VERSIONS[settings.newest]
     context.check_hostname = settings.checks_host
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if settings.ciphers:
-        context.set_ciphers(":".join(_known(name) for name in settings.ciphers))
+        context.set_ciphers(":".join(known_cipher(name) for name in settings.ciphers))
     # As in Java, each certificate of a trust store is trusted, also one that others have signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
@@ -69,16 +69,11 @@ def context_and_identity(settings: ClientSettings, read: Read) -> tuple[ssl.SSLC
     except ssl.SSLError as error:
         raise StoreError(f"the trust store cannot be used: {error.reason or error}") from None
     if identity is not None:
-        try:
-            _show(context, identity.key, identity.chain)
-        except ssl.SSLError as error:
-            fits = error.reason not in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
-            why = error.reason or error if fits else "the private key does not fit the certificate"
-            raise StoreError(f"the key store cannot be used: {why}") from None
+        show(context, identity)
     return context, identity
 
 
-def _known(name: str) -> str:
+def known_cipher(name: str) -> str:
     """The name in OpenSSL of a suite of TLS 1.2. Raises StoreError: OpenSSL skips unknown ones in a list."""
     found = name_in_openssl(name)
     try:
@@ -115,13 +110,19 @@ def pem_texts(settings: ClientSettings, read: Read) -> PemTexts:
     )
 
 
-def _show(context: ssl.SSLContext, key: bytes, chain: Sequence[bytes]) -> None:
-    """Python's ssl reads keys from files only: this one is in memory."""
-    text = _pem("PRIVATE KEY", key) + b"".join(_pem("CERTIFICATE", each) for each in chain)
+def show(context: ssl.SSLContext, identity: Identity) -> None:
+    """Have connections show the certificate. Python's ssl reads keys from files only: this one is in memory. Raises
+    StoreError.
+    """
+    text = _pem("PRIVATE KEY", identity.key) + b"".join(_pem("CERTIFICATE", each) for each in identity.chain)
     file = os.memfd_create("key", os.MFD_CLOEXEC)
     try:
         os.write(file, text)
         context.load_cert_chain(f"/proc/self/fd/{file}")
+    except ssl.SSLError as error:
+        fits = error.reason not in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+        why = error.reason or error if fits else "the private key does not fit the certificate"
+        raise StoreError(f"the key store cannot be used: {why}") from None
     finally:
         os.close(file)
 

@@ -7,21 +7,24 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.http.protocol import HEAD_BYTES_MAX, BoundedProtocol
+from broker_cy.http.tls import ReloadingContext, server_context
+from broker_cy.security.tls.stores import StoreError
 
 # Connections that wait for the loop to accept them: after a restart, 500 tabs of a browser may reconnect at the same
 # time.
 BACKLOG = 1_024
-TLS_12_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 # The time limit for requests that are unfinished at shutdown.
 SHUTDOWN_S = 3
+HANDSHAKE_S = 10.0
 
 
 class Certificate(NamedTuple):
@@ -30,17 +33,35 @@ class Certificate(NamedTuple):
     chain: Path
     key: Path
 
-    def check(self) -> None:
-        """Raise ClientError if certificate and key cannot be used."""
+    def context(self) -> ReloadingContext:
+        """Return the context of a listener. Raises ClientError if certificate and key cannot be used."""
         for path in self:
             if not path.is_file():
                 raise ClientError(Failure.INVALID, "there is no such file", what=str(path))
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.chain, self.key)
+            return ReloadingContext.of(self._load, tuple(map(str, self)))
+        except StoreError as error:
+            raise ClientError(Failure.INVALID, str(error), what=str(self.chain)) from None
+
+    def _load(self) -> ssl.SSLContext:
+        """Raises StoreError."""
+        context = server_context()
+
+        def encrypted() -> str:
+            raise StoreError("the private key is encrypted; none may be")
+
+        try:
+            context.load_cert_chain(self.chain, self.key, password=encrypted)
         except (ssl.SSLError, OSError) as error:
-            raise ClientError(
-                Failure.INVALID, f"certificate and key cannot be used: {error}", what=str(self.chain)
-            ) from None
+            raise StoreError(f"certificate and key cannot be used: {error}") from None
+        return context
+
+
+class Listening(NamedTuple):
+    """A socket that is bound, and the TLS of its connections; None for http."""
+
+    bound: socket.socket
+    tls: ssl.SSLContext | None = None
 
 
 class Sockets(NamedTuple):
@@ -55,14 +76,34 @@ class Server(uvicorn.Server):
     `ready` is printed when requests are served: an earlier signal would not be noticed.
     """
 
-    def __init__(self, config: uvicorn.Config, ready: str) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: str,
+        listening: Sequence[Listening],
+        connections: Callable[..., asyncio.Protocol],
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._listening = listening
+        self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            print(self._ready, flush=True)
+        # Starts the application, and no listener: uvicorn knows one TLS for all of them.
+        await super().startup([])
+        if not self.started:
+            return
+        loop = asyncio.get_running_loop()
+
+        def accept() -> asyncio.Protocol:
+            return self._connections(self.config, self.server_state, self.lifespan.state, loop)
+
+        for bound, tls in self._listening:
+            wait_s = None if tls is None else HANDSHAKE_S
+            self.servers.append(
+                await loop.create_server(accept, sock=bound, ssl=tls, backlog=BACKLOG, ssl_handshake_timeout=wait_s)
+            )
+        print(self._ready, flush=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -82,36 +123,32 @@ def bind(host: str, port: int) -> socket.socket:
 
 def serve(
     app: ASGIApp,
-    bound: socket.socket,
+    listening: Sequence[Listening],
     ready: str,
-    certificate: Certificate | None = None,
     sockets: Sockets | None = None,
-    connections: Callable[..., asyncio.Protocol] | None = None,
+    connections: Callable[..., asyncio.Protocol] = BoundedProtocol,
 ) -> None:
     """Serve the application until SIGINT or SIGTERM; without `sockets`, it has no WebSockets. `connections` makes
-    the protocol of a connection from uvicorn's arguments, None for uvicorn's own.
+    the protocol of a connection from uvicorn's arguments; it keeps the bounds of http.protocol.
     """
     protocol, message_bytes_max = sockets or ("none", 0)
     server = Server(
         uvicorn.Config(
             app,
-            # uvicorn calls whatever it is given as it calls its own classes.
-            http="h11" if connections is None else cast(type[asyncio.Protocol], connections),
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             ws=protocol,
             ws_max_size=message_bytes_max,
             # Frames are small, and compressing them for each viewer would cost more than everything else.
             ws_per_message_deflate=False,
-            log_level="warning",
+            # Warnings are about requests that are malformed, of any client: they would fill the log.
+            log_level="error",
             access_log=False,
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
-            # TLS 1.2 suites with forward secrecy and authenticated encryption, the same as the broker's; Python's
-            # defaults include some with CBC.
-            ssl_ciphers=TLS_12_CIPHERS,
-            ssl_certfile=None if certificate is None else certificate.chain,
-            ssl_keyfile=None if certificate is None else certificate.key,
         ),
         ready,
+        listening,
+        connections,
     )
-    server.run(sockets=[bound])
+    server.run(sockets=[each.bound for each in listening])

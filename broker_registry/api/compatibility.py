@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_registry.api.permissions import reads
 from broker_registry.api.requests import Answer, Request, version_of, wanted_of
 from broker_registry.api.router import Router
 from broker_registry.errors import Code, RegistryError, version_not_found
@@ -13,8 +14,8 @@ from broker_registry.subject_names import normalized
 
 
 def add_routes(router: Router) -> None:
-    router.add("POST", "/compatibility/subjects/{subject}/versions", check_all)
-    router.add("POST", "/compatibility/subjects/{subject}/versions/{version}", check_one)
+    router.add("POST", "/compatibility/subjects/{subject}/versions", check_all, reads)
+    router.add("POST", "/compatibility/subjects/{subject}/versions/{version}", check_one, reads)
 
 
 async def check_one(service: Service, request: Request) -> Answer:
@@ -32,7 +33,7 @@ async def check_all(service: Service, request: Request) -> Answer:
 
 async def _check(service: Service, request: Request, previous: list[SchemaValue]) -> Answer:
     subject, is_verbose = normalized(request.path["subject"]), request.flag("verbose")
-    wanted = wanted_of(subject, request.json())
+    wanted = wanted_of(request, subject)
     normalizes = request.flag("normalize") or service.state.config_in_scope(subject).normalize is True
     try:
         found = await service.check(check_compatibility(service.state, wanted, previous, normalizes=normalizes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from broker_registry.store.state import State
@@ -68,12 +69,14 @@ def registered(value: SchemaValue, text: str | None = None) -> dict[str, Any]:
     }
 
 
-def aliases_of(state: State, prefix: str) -> dict[str, list[str]]:
-    """Return the subjects that settings with `alias` lead to, each with the names that lead to it."""
+def aliases_of(state: State, prefix: str, sees: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Return the subjects that settings with `alias` lead to, each with the names that lead to it and that the client
+    `sees`.
+    """
     found: dict[str, list[str]] = {}
     for subject in state.configs:
         config = state.configs[subject]
-        if subject is None or not config.alias:
+        if subject is None or not config.alias or not sees(subject):
             continue
         wanted, name = SubjectName.parse(prefix), SubjectName.parse(subject)
         if wanted.context in ("*", name.context) and name.subject.startswith(wanted.subject):

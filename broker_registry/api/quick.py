@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 HEAD_BYTES_MAX: Final = 8_192
 HEADERS_MAX: Final = 256
-"""Blocks of headers whose types are kept: each client has the same ones in all its requests."""
+"""Blocks of headers that are kept, with the logins in them: each client has the same ones in all its requests."""
 _GET: Final = b"GET /"
 _END: Final = b"\r\n\r\n"
 _VERSION: Final = b" HTTP/1.1"
@@ -20,17 +20,25 @@ _SPECIAL: Final = (b"content-length", b"transfer-encoding", b"expect", b"upgrade
 
 
 class Short(NamedTuple):
-    """A request: the target, and the header `Accept`, empty without one."""
+    """A request: the target, the header `Accept`, empty without one, and the headers `Authorization`."""
 
     target: bytes
-    accept: bytes
+    accept: bytes = b""
+    authorization: tuple[bytes, ...] = ()
+
+
+class Peer(NamedTuple):
+    """The client of a connection: its address, and its certificate in DER."""
+
+    address: str
+    certificate: bytes | None = None
 
 
 class Requests:
     """Reads such requests."""
 
     def __init__(self) -> None:
-        self._accepts: dict[bytes, bytes] = {}
+        self._read: dict[bytes, tuple[bytes, tuple[bytes, ...]]] = {}
 
     def read(self, data: bytes) -> Short | None:
         """Return the request; None if it is none of these."""
@@ -40,20 +48,20 @@ class Requests:
         if line[-9:] != _VERSION:
             return None
         target = line[4:-9]
-        accept = self._accepts.get(headers)
-        if accept is None:
-            accept = accept_of(headers)
-            if accept is None:
+        found = self._read.get(headers)
+        if found is None:
+            found = read_headers(headers)
+            if found is None:
                 return None
-            if len(self._accepts) >= HEADERS_MAX:
-                self._accepts.clear()
-            self._accepts[headers] = accept
-        return Short(target, accept) if target.isascii() and b" " not in target and b"#" not in target else None
+            if len(self._read) >= HEADERS_MAX:
+                self._read.clear()
+            self._read[headers] = found
+        return Short(target, *found) if target.isascii() and b" " not in target and b"#" not in target else None
 
 
-def accept_of(headers: bytes) -> bytes | None:
-    """Return the value of `Accept`; None if one of the headers needs the whole parser."""
-    accept = b""
+def read_headers(headers: bytes) -> tuple[bytes, tuple[bytes, ...]] | None:
+    """Return the value of `Accept`, and those of `Authorization`; None if one of the headers needs the whole parser."""
+    accept, authorization = b"", []
     for line in headers[: -len(_END)].split(b"\r\n"):
         name, colon, value = line.partition(b":")
         name = name.lower()
@@ -65,7 +73,9 @@ def accept_of(headers: bytes) -> bytes | None:
             if accept:
                 return None
             accept = value.strip()
-    return accept
+        if name == b"authorization":
+            authorization.append(value.strip())
+    return accept, tuple(authorization)
 
 
 def head_of(status: int, content_type: bytes, length: int, more: bytes) -> bytes:

@@ -9,12 +9,15 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
 
+from broker_cy.security.acls import Operation
 from broker_registry.errors import RegistryError, invalid_version
 from broker_registry.operations.wanted import LATEST, NO_ID, Wanted
 from broker_registry.rules import InvalidObject, Metadata, RuleSet
 from broker_registry.schema_types.base import Reference
+from broker_registry.security.access import NOTHING, Access
 from broker_registry.store.keys import NUMBER_MAX
 from broker_registry.store.values import AVRO, SchemaContent
+from broker_registry.subject_names import qualified
 
 REFERENCES_MAX: Final = 1_000
 """Direct references of one schema."""
@@ -38,23 +41,27 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Request:
-    """A request as handlers see it. `path` has the variables of its path, decoded."""
+    """A request as handlers see it. `path` has the variables of its path, decoded; `access` is what its client may do,
+    and nothing until it is set. `asked` is the subject in the path, if that is an alias of another one.
+    """
 
     method: str
     segments: tuple[str, ...]
     query: str
-    body: bytes
+    body: bytes = b""
     path: Mapping[str, str] = field(default_factory=dict)
+    access: Access = NOTHING
+    asked: str | None = None
     _parameters: dict[str, list[str]] | None = None
 
     @classmethod
-    def of(cls, method: str, raw_path: bytes, query: bytes, body: bytes) -> Request:
+    def of(cls, method: str, raw_path: bytes, query: bytes) -> Request:
         """Raises RegistryError. The path is split before it is decoded: names of subjects may have slashes."""
         try:
             segments = tuple(unquote_to_bytes(part).decode() for part in raw_path.strip(b"/").split(b"/"))
         except UnicodeDecodeError:
             raise RegistryError(400, "the path is no valid UTF-8") from None
-        return cls(method, segments, query.decode("latin-1"), body)
+        return cls(method, segments, query.decode("latin-1"))
 
     @property
     def parameters(self) -> dict[str, list[str]]:
@@ -127,8 +134,11 @@ def id_of(text: str) -> int:
     raise RegistryError(404, "HTTP 404 Not Found")
 
 
-def wanted_of(subject: str, found: Mapping[str, Any]) -> Wanted:
-    """Return the schema of a request. Raises RegistryError."""
+def wanted_of(request: Request, subject: str) -> Wanted:
+    """Return the schema of a request for a subject. Raises RegistryError, also if the client may not read a schema that
+    it refers to: messages about the schema would show parts of it.
+    """
+    found = request.json()
     try:
         content = SchemaContent(
             _text(found, "schemaType") or AVRO,
@@ -140,6 +150,8 @@ def wanted_of(subject: str, found: Mapping[str, Any]) -> Wanted:
         version, schema_id = _number(found, "version", 0), _number(found, "id", NO_ID)
     except InvalidObject as error:
         raise RegistryError(422, str(error)) from None
+    for each in content.references:
+        request.access.require(Operation.DESCRIBE, qualified(subject, each.subject))
     return Wanted(subject, content, version, schema_id)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from broker_registry.api.permissions import Permission
 from broker_registry.api.requests import Answer, Request
 from broker_registry.errors import RegistryError
 from broker_registry.service import Service
@@ -24,32 +25,48 @@ _SETTINGS: Final = ("config", "mode")
 _CONTEXTS: Final = "contexts"
 
 
+class Route(NamedTuple):
+    """A handler, and the permission that its clients need."""
+
+    handler: Handler
+    permission: Permission
+
+
 class Router:
-    """Finds the handler of a request; the first pattern that fits decides."""
+    """Finds the route of a request; the first pattern that fits decides."""
 
     def __init__(self) -> None:
-        self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Handler]]]] = {}
+        self._routes: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
 
-    def add(self, method: str, pattern: str, handler: Handler) -> None:
-        parts = tuple(part for part in pattern.strip("/").split("/"))
-        for known, handlers in self._routes.setdefault(len(parts), []):
+    def add(self, method: str, pattern: str, handler: Handler, permission: Permission) -> None:
+        parts, route = tuple(part for part in pattern.strip("/").split("/")), Route(handler, permission)
+        for known, routes in self._routes.setdefault(len(parts), []):
             if known == parts:
-                handlers[method] = handler
+                routes[method] = route
                 return
-        self._routes[len(parts)].append((parts, {method: handler}))
+        self._routes[len(parts)].append((parts, {method: route}))
 
-    def find(self, request: Request) -> Handler:
-        """Return the handler, and set the variables of the path. Raises RegistryError."""
+    def all(self) -> list[tuple[str, str, Route]]:
+        """Return each method and pattern with its route."""
+        return [
+            (method, "/" + "/".join(parts), route)
+            for patterns in self._routes.values()
+            for parts, routes in patterns
+            for method, route in routes.items()
+        ]
+
+    def find(self, request: Request) -> Route:
+        """Return the route, and set the variables of the path. Raises RegistryError."""
         is_known = False
-        for parts, handlers in self._routes.get(len(request.segments), ()):
+        for parts, routes in self._routes.get(len(request.segments), ()):
             if not all(part[:1] == "{" or part == each for part, each in zip(parts, request.segments, strict=True)):
                 continue
             is_known = True
-            handler = handlers.get("GET" if request.method == "HEAD" else request.method)
-            if handler is not None:
+            route = routes.get("GET" if request.method == "HEAD" else request.method)
+            if route is not None:
                 pairs = zip(parts, request.segments, strict=True)
                 request.path = {part[1:-1]: each for part, each in pairs if part[:1] == "{"}
-                return handler
+                return route
         if is_known:
             raise RegistryError(405, "HTTP 405 Method Not Allowed")
         raise RegistryError(404, "HTTP 404 Not Found")
@@ -89,7 +106,7 @@ def in_context(request: Request) -> Request:
         if not _has_context(value):
             others = [(key, each) for key, found in request.parameters.items() if key != name for each in found]
             query = urlencode([*others, (name, prefix + value)])
-    return Request(request.method, tuple(rest), query, request.body)
+    return Request(request.method, tuple(rest), query)
 
 
 def with_alias(state: State, request: Request) -> Request:
@@ -102,10 +119,10 @@ def with_alias(state: State, request: Request) -> Request:
     segments = list(request.segments)
     if "subjects" in segments[:-1]:
         at = segments.index("subjects") + 1
-        segments[at] = real(segments[at])
-        return replace(request, segments=tuple(segments))
+        asked, segments[at] = segments[at], real(segments[at])
+        return replace(request, segments=tuple(segments), asked=asked)
     subject = request.text("subject")
     if segments[:2] == ["schemas", "ids"] and subject:
         others = [(key, each) for key, found in request.parameters.items() if key != "subject" for each in found]
-        return Request(request.method, request.segments, urlencode([*others, ("subject", real(subject))]), request.body)
+        return Request(request.method, request.segments, urlencode([*others, ("subject", real(subject))]))
     return request

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from broker_cy import __version__
 from broker_cy.metrics.exposition import CONTENT_TYPE
+from broker_registry.api.permissions import alters_registry, anyone, listed
 from broker_registry.api.requests import Answer, Request
 from broker_registry.api.router import Router
 from broker_registry.metrics import render
 from broker_registry.operations.delete import delete_context
 from broker_registry.service import Service
-from broker_registry.subject_names import DEFAULT_CONTEXT, normalized
+from broker_registry.subject_names import DEFAULT_CONTEXT, context_of, normalized
 
 # The release of Confluent's registry whose API this is: clients ask before they use newer parts.
 API_VERSION = "8.5.0"
 
 
 def add_routes(router: Router) -> None:
-    router.add("GET", "/", root)
-    router.add("POST", "/", root)
-    router.add("GET", "/contexts", list_contexts)
-    router.add("DELETE", "/contexts/{context}", remove_context)
-    router.add("GET", "/v1/metadata/id", cluster_id)
-    router.add("GET", "/v1/metadata/version", version)
-    router.add("GET", "/master_available", master_available)
-    router.add("GET", "/_health", health)
-    router.add("GET", "/metrics", metrics)
+    router.add("GET", "/", root, anyone)
+    router.add("POST", "/", root, anyone)
+    router.add("GET", "/contexts", list_contexts, listed)
+    router.add("DELETE", "/contexts/{context}", remove_context, alters_registry)
+    router.add("GET", "/v1/metadata/id", cluster_id, anyone)
+    router.add("GET", "/v1/metadata/version", version, anyone)
+    router.add("GET", "/master_available", master_available, anyone)
+    router.add("GET", "/_health", health, anyone)
+    router.add("GET", "/metrics", metrics, anyone)
 
 
 async def root(service: Service, request: Request) -> Answer:
@@ -32,10 +33,12 @@ async def root(service: Service, request: Request) -> Answer:
 
 
 async def list_contexts(service: Service, request: Request) -> Answer:
-    prefix = request.text("contextPrefix") or ""
-    return Answer(
-        request.page([each for each in (DEFAULT_CONTEXT, *service.state.contexts) if each.startswith(prefix)])
-    )
+    prefix, state = request.text("contextPrefix") or "", service.state
+    contexts = state.contexts
+    if not request.access.sees_everything:
+        seen = {context_of(subject) for subject in state.subjects_inside(None) if request.access.sees(subject)}
+        contexts = [each for each in contexts if each in seen]
+    return Answer(request.page([each for each in (DEFAULT_CONTEXT, *contexts) if each.startswith(prefix)]))
 
 
 async def remove_context(service: Service, request: Request) -> Answer:

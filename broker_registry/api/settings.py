@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from broker_cy.security.acls import Operation
+from broker_registry.api.permissions import alters, reads
 from broker_registry.api.requests import Answer, Request
 from broker_registry.api.router import Router
 from broker_registry.errors import Code, RegistryError, invalid_subject
@@ -28,13 +30,13 @@ _LEVEL = "compatibility"
 
 def add_routes(router: Router) -> None:
     for path in ("/config", "/config/{subject}"):
-        router.add("GET", path, get_config)
-        router.add("PUT", path, put_config)
-        router.add("DELETE", path, remove_config)
+        router.add("GET", path, get_config, reads)
+        router.add("PUT", path, put_config, alters)
+        router.add("DELETE", path, remove_config, alters)
     for path in ("/mode", "/mode/{subject}"):
-        router.add("GET", path, get_mode)
-        router.add("PUT", path, put_mode)
-        router.add("DELETE", path, remove_mode)
+        router.add("GET", path, get_mode, reads)
+        router.add("PUT", path, put_mode, alters)
+        router.add("DELETE", path, remove_mode, alters)
 
 
 def _subject(request: Request, *, is_checked: bool = False) -> str | None:
@@ -100,6 +102,8 @@ async def put_mode(service: Service, request: Request) -> Answer:
     if text is not None and not isinstance(text, str):
         text = str(text)
     mode = parse_mode(text, subject)
+    if mode is not None and mode.is_import:
+        request.access.require(Operation.ALTER, None)
     await service.write(lambda state, ids: set_mode(state, subject, mode, is_forced=is_forced))
     return Answer({"mode": text} if "mode" in found else {})
 

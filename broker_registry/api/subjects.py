@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker_registry.api.formats import formatted
 from broker_registry.api.objects import schema_of_subject
+from broker_registry.api.permissions import deletes, listed, reads
 from broker_registry.api.requests import Answer, Request, wanted_of
 from broker_registry.api.router import Router
 from broker_registry.errors import schema_not_found, subject_not_found
@@ -15,16 +16,18 @@ from broker_registry.subject_names import ALL_CONTEXTS, normalized
 
 
 def add_routes(router: Router) -> None:
-    router.add("GET", "/subjects", list_subjects)
-    router.add("POST", "/subjects/{subject}", look_up_schema)
-    router.add("DELETE", "/subjects/{subject}", delete)
-    router.add("GET", "/subjects/{subject}/metadata", latest_with_metadata)
+    router.add("GET", "/subjects", list_subjects, listed)
+    router.add("POST", "/subjects/{subject}", look_up_schema, reads)
+    router.add("DELETE", "/subjects/{subject}", delete, deletes)
+    router.add("GET", "/subjects/{subject}/metadata", latest_with_metadata, reads)
 
 
 async def list_subjects(service: Service, request: Request) -> Answer:
     state, wants_only_deleted = service.state, request.flag("deletedOnly")
     found = []
     for subject in state.subjects_with_prefix(request.text("subjectPrefix") or _prefix(request)):
+        if not request.access.sees(subject):
+            continue
         is_deleted = all(value.is_deleted for value in state.versions(subject))
         if is_deleted if wants_only_deleted else request.flag("deleted") or not is_deleted:
             found.append(subject)
@@ -38,7 +41,7 @@ def _prefix(request: Request) -> str:
 
 async def look_up_schema(service: Service, request: Request) -> Answer:
     subject, with_deleted = normalized(request.path["subject"]), request.flag("deleted")
-    wanted = wanted_of(subject, request.json())
+    wanted = wanted_of(request, subject)
     normalizes = request.flag("normalize") or service.state.config_in_scope(subject).normalize is True
     found = await service.check(look_up(service.state, wanted, normalizes=normalizes, with_deleted=with_deleted))
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker_registry.api.formats import formatted
 from broker_registry.api.objects import registered, schema_of_subject
+from broker_registry.api.permissions import deletes, reads, registers
 from broker_registry.api.requests import Answer, Request, version_of, wanted_of
 from broker_registry.api.router import Router
 from broker_registry.errors import (
@@ -22,12 +23,12 @@ from broker_registry.subject_names import SubjectName, is_valid, normalized
 
 
 def add_routes(router: Router) -> None:
-    router.add("GET", "/subjects/{subject}/versions", list_versions)
-    router.add("POST", "/subjects/{subject}/versions", register_schema)
-    router.add("GET", "/subjects/{subject}/versions/{version}", get_version)
-    router.add("DELETE", "/subjects/{subject}/versions/{version}", delete)
-    router.add("GET", "/subjects/{subject}/versions/{version}/schema", get_text)
-    router.add("GET", "/subjects/{subject}/versions/{version}/referencedby", referenced_by)
+    router.add("GET", "/subjects/{subject}/versions", list_versions, reads)
+    router.add("POST", "/subjects/{subject}/versions", register_schema, registers)
+    router.add("GET", "/subjects/{subject}/versions/{version}", get_version, reads)
+    router.add("DELETE", "/subjects/{subject}/versions/{version}", delete, deletes)
+    router.add("GET", "/subjects/{subject}/versions/{version}/schema", get_text, reads)
+    router.add("GET", "/subjects/{subject}/versions/{version}/referencedby", referenced_by, reads)
 
 
 async def list_versions(service: Service, request: Request) -> Answer:
@@ -46,7 +47,7 @@ async def list_versions(service: Service, request: Request) -> Answer:
 
 async def register_schema(service: Service, request: Request) -> Answer:
     name = request.path["subject"]
-    wanted = wanted_of(normalized(name), request.json())
+    wanted = wanted_of(request, normalized(name))
     if wanted.content.rule_set is not None and (problem := wanted.content.rule_set.problem()):
         raise RegistryError(Code.INVALID_RULE_SET, problem)
     if not is_valid(name, may_be_empty=False):
@@ -89,6 +90,7 @@ async def referenced_by(service: Service, request: Request) -> Answer:
     value = find(service.state, request, with_deleted=True)
     place = Place(value.subject, value.version)
     found = service.state.referrers(place, with_deleted=request.flag("deleted"))
+    found = [each for each in found if any(map(request.access.sees, service.state.holders(*each)))]
     return Answer(
         [each.id for each in request.page(found, service.settings.schemas_default, service.settings.schemas_max)]
     )

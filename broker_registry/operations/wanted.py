@@ -86,6 +86,23 @@ def resolve(
     return whole, tuple(Resolved(name, text) for name, text in found.items())
 
 
+def referenced_subjects(state: State, value: SchemaValue) -> set[str]:
+    """Return the subjects of the versions that a stored version refers to, also through others."""
+    found: set[str] = set()
+    seen: set[tuple[str, int]] = set()
+    left = [value]
+    while left:
+        each = left.pop()
+        for reference in each.content.references:
+            place = qualified(each.subject, reference.subject), reference.version
+            if place not in seen:
+                seen.add(place)
+                found.add(place[0])
+                other = state.version(*place, with_deleted=True)
+                left += [] if other is None else [other]
+    return found
+
+
 def source_of(state: State, value: SchemaValue) -> Source:
     """Return the source of a stored version. Raises InvalidSchema if a referenced version is gone."""
     _, resolved = resolve(state, value.subject, value.content.references, with_deleted=True)

@@ -56,8 +56,8 @@ def test_without_a_file_the_registry_listens_on_this_machine_only() -> None:
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ("authentication.method=BASIC", "authentication.method logins are not checked yet"),
-        ("listeners=https://0.0.0.0:8081", "is a listener with TLS"),
+        ("listeners=ftp://0.0.0.0:8081", "ftp is no protocol, and listener.protocol.map does not map it"),
+        ("listener.protocol.map=A:ftp", "NAME:http or NAME:https is expected"),
         ("listeners=http://0.0.0.0", "is no HOST:PORT"),
         ("listeners=http://0.0.0.0:99999", "is no HOST:PORT"),
         ("kafkastore.connection.url=zk:2181", "is an address of ZooKeeper"),
@@ -65,7 +65,6 @@ def test_without_a_file_the_registry_listens_on_this_machine_only() -> None:
         ("kafkastore.bootstrap.servers=HTTP://a:1", "allowed protocols are PLAINTEXT"),
         ("kafkastore.timeout.ms=soon", "kafkastore.timeout.ms"),
         ("schema.compatibility.level=sideways", "schema.compatibility.level"),
-        ("resource.extension.class=io.confluent.kafka.schemaregistry.security.X", "names classes of Java"),
     ],
 )
 def test_settings_that_cannot_hold_are_refused(tmp_path: Path, line: str, part: str) -> None:
@@ -96,3 +95,26 @@ def test_a_wrong_option_is_named() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr == "broker-registry: --listen: 'nowhere' is no HOST:PORT with a port from 0 to 65,535\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        (["listeners=https://127.0.0.1:0"], "listeners: https needs a key and a certificate"),
+        (
+            ["authentication.method=BASIC", "brokercy.registry.users.mechanism=SCRAM-SHA-512"],
+            "the users of the cluster log in with SASL",
+        ),
+        (
+            ["listeners=http://127.0.0.1:0", "brokercy.leader.election=true", "inter.instance.protocol=https"],
+            "the instances reach each other by https, and this one has no such listener",
+        ),
+    ],
+)
+def test_a_file_that_contradicts_itself_stops_the_start(tmp_path: Path, lines: list[str], part: str) -> None:
+    """If this fails, a registry starts without the protection that its file names, or ends with a traceback."""
+    command = [sys.executable, "-m", "broker_registry", str(write(tmp_path, *lines))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -36,14 +37,17 @@ class Registry:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        # For https, and the headers of each request, such as a login.
+        self.context: ssl.SSLContext | None = None
+        self.headers: dict[str, str] = {}
 
     def call(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, method=method)
-        for name, value in {"Content-Type": TYPE, **(headers or {})}.items():
+        for name, value in {"Content-Type": TYPE, **self.headers, **(headers or {})}.items():
             request.add_header(name, value)
         try:
-            with urllib.request.urlopen(request, timeout=CALL_S) as answer:
+            with urllib.request.urlopen(request, timeout=CALL_S, context=self.context) as answer:
                 return Reply(answer.status, _value(answer.read()))
         except urllib.error.HTTPError as error:
             return Reply(error.code, _value(error.read()))
@@ -68,12 +72,21 @@ def _value(data: bytes) -> Any:
 class RegistryProcess(Registry):
     """One process; `start` waits until it serves."""
 
-    def __init__(self, bootstrap: str, directory: Path, options: Sequence[str] = (), name: str = "registry") -> None:
-        """Without `bootstrap`, options name the cluster."""
-        command = [sys.executable, "-m", "broker_registry", "--listen", "127.0.0.1:0"]
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        options: Sequence[str] = (),
+        name: str = "registry",
+        listen: str = "127.0.0.1:0",
+    ) -> None:
+        """Without `bootstrap`, options name the cluster; without `listen`, they name the addresses."""
+        command = [sys.executable, "-m", "broker_registry"]
+        command += ["--listen", listen] if listen else []
         command += ["--bootstrap", bootstrap] if bootstrap else []
         self.child = Child([*command, *options], directory, name)
         super().__init__("")
+        self.urls: list[str] = []
 
     def wait(self) -> RegistryProcess:
         def ready() -> re.Match[str] | None:
@@ -81,6 +94,7 @@ class RegistryProcess(Registry):
             return _READY.search(self.child.stdout())
 
         self.url = until(ready, "the registry to serve", READY_S)[1]
+        self.urls = re.findall(r"https?://\S+", self.child.stdout())
         return self
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from broker_cy.client.errors import ClientError
-from broker_cy.http.server import Certificate, bind, serve
+from broker_cy.http.server import Certificate, Listening, bind, serve
 
 
 def test_it_serves_until_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +36,7 @@ def test_it_serves_until_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
     client = threading.Thread(target=visit)
     client.start()
     try:
-        serve(Starlette(routes=[Route("/", answer)]), bound, "ready")
+        serve(Starlette(routes=[Route("/", answer)]), [Listening(bound)], "ready")
     finally:
         client.join(30)
         bound.close()
@@ -58,8 +58,8 @@ def test_a_certificate_that_cannot_be_used(tmp_path: Path) -> None:
     """If this fails, a wrong file is noticed by the first client."""
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     with pytest.raises(ClientError, match="there is no such file"):
-        Certificate(chain, key).check()
+        Certificate(chain, key).context()
     chain.write_text("x")
     key.write_text("x")
     with pytest.raises(ClientError, match="certificate and key cannot be used"):
-        Certificate(chain, key).check()
+        Certificate(chain, key).context()

@@ -12,8 +12,10 @@ from broker_registry.api.app import App
 from broker_registry.checker import Checker
 from broker_registry.metrics import RequestCounts
 from broker_registry.operations.plan import Ids, Operation
+from broker_registry.security.access import EVERYTHING
 from broker_registry.service import Service, ServiceSettings
 from broker_registry.store.state import State
+from tests.broker_registry.api.support import GivenGuard
 from tests.support.registry import TYPE, Reply
 
 
@@ -43,7 +45,7 @@ class MemoryApi:
 
     def __init__(self, service: MemoryService | None = None) -> None:
         self.service = service or MemoryService()
-        self._app = App(cast(Service, self.service))
+        self._app = App(cast(Service, self.service), GivenGuard(EVERYTHING))
 
     async def acall(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, query: str = ""

@@ -12,13 +12,16 @@ import pytest
 
 from broker_cy.admin import AdminClient
 from broker_registry.api.app import App
-from broker_registry.api.quick import HEADERS_MAX, Requests, Short, accept_of
+from broker_registry.api.quick import HEADERS_MAX, Peer, Requests, Short, read_headers
 from broker_registry.schema_types.base import Reference
+from broker_registry.security.access import EVERYTHING
 from broker_registry.service import Service
 from broker_registry.store.values import Config
+from tests.broker_registry.api.support import GivenGuard
 from tests.broker_registry.operations.support import add, record_of, wanted
 from tests.support.registry import RegistryProcess
 
+PEER = Peer("127.0.0.1")
 TYPE = b"application/vnd.schemaregistry.v1+json"
 TARGETS = [
     b"/schemas/ids/1",
@@ -64,7 +67,7 @@ def app() -> App:
     text = '{"type":"record","name":"T","fields":[{"name":"r","type":"R"}]}'
     add(state, wanted("refers", text, Reference("R", "orders-value", 1)))
     state.configs["alias"] = Config(alias="orders-value")
-    return App(service)
+    return App(service, GivenGuard(EVERYTHING))
 
 
 def by_asgi(app: App, request: Short) -> tuple[int, bytes, bytes]:
@@ -98,7 +101,7 @@ def by_asgi(app: App, request: Short) -> tuple[int, bytes, bytes]:
 def test_both_ways_have_the_same_answers(app: App, target: bytes, accept: bytes) -> None:
     """If this fails, the answer to a request depends on how its bytes arrive."""
     request = Short(target, accept)
-    found = app.quick(request)
+    found = app.quick(request, PEER)
     assert found is not None
     assert found == by_asgi(app, request)
 
@@ -107,9 +110,9 @@ def test_requests_that_wait_are_left_to_asgi(app: App) -> None:
     """If this fails, a text in another format blocks all clients, or a type that is not served is answered."""
     long = json.dumps({"type": "record", "name": "L", "fields": [{"name": f"f{n}", "type": "int"} for n in range(500)]})
     add(app.service.state, wanted("long", long))
-    assert app.quick(Short(b"/subjects/long/versions/1", b"")) is not None
-    assert app.quick(Short(b"/subjects/long/versions/1?format=resolved", b"")) is None
-    assert app.quick(Short(b"/subjects", b"text/html")) is None
+    assert app.quick(Short(b"/subjects/long/versions/1", b""), PEER) is not None
+    assert app.quick(Short(b"/subjects/long/versions/1?format=resolved", b""), PEER) is None
+    assert app.quick(Short(b"/subjects", b"text/html"), PEER) is None
 
 
 HEAD = b"Host: h\r\nAccept: application/json\r\nUser-Agent: a b\r\n\r\n"
@@ -153,8 +156,8 @@ def test_plain_requests_are_read() -> None:
     for number in range(HEADERS_MAX * 2 + 1):
         data = b"GET /subjects?x=%d HTTP/1.1\r\nX-Trace: %d\r\nconnection: keep-alive\r\n" % (number, number) + HEAD
         assert requests.read(data) == Short(b"/subjects?x=%d" % number, b"application/json")
-    assert len(requests._accepts) <= HEADERS_MAX
-    assert accept_of(b"Host: h\r\n\r\n") == b""
+    assert len(requests._read) <= HEADERS_MAX
+    assert read_headers(b"Host: h\r\nauthorization: A\r\n\r\n") == (b"", (b"A",))
 
 
 def test_requests_of_both_kinds_on_one_connection(registry: RegistryProcess, subject: str) -> None:
