@@ -7,6 +7,7 @@ comparison is repeated with what was found, until nothing new is found.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from broker_registry.schema_types.base import DIFFERENCES_MAX, Difference, Policy
@@ -25,6 +26,7 @@ from broker_registry.schema_types.json_schema.model import (
     Nothing,
     Number,
     Object,
+    ReferenceTo,
     Shape,
     String,
     followed,
@@ -179,8 +181,7 @@ class _Walk:
         if kind == "COMBINED_TYPE_CHANGED":
             return [(kind, ())]
         found: Found = [] if kind is None else [(kind, ())]
-        before = list({followed(part).text: part for part in original.parts}.values())
-        after = list({followed(part).text: part for part in update.parts}.values())
+        before, after = _unique(original.parts), _unique(update.parts)
         if len(before) < len(after):
             found.append(("PRODUCT_TYPE_EXTENDED" if update.criterion == "allOf" else "SUM_TYPE_EXTENDED", ()))
         elif len(before) > len(after):
@@ -193,6 +194,11 @@ class _Walk:
         if len(partners) < min(len(before), len(after)):
             found.append(("COMBINED_TYPE_SUBSCHEMAS_CHANGED", ()))
         return found
+
+
+def _unique(parts: Sequence[Shape]) -> list[Shape]:
+    """Return the parts that differ; a reference is another part than the schema that it leads to."""
+    return list({(isinstance(part, ReferenceTo), part.text): part for part in parts}.values())
 
 
 def _same_type(original: Shape, update: Shape) -> bool:

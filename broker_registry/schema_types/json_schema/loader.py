@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import urldefrag, urljoin
 
 from broker_registry.schema_types.base import DEPTH_MAX, InvalidSchema, Resolved
+from broker_registry.schema_types.json_schema.documents import CONDITIONS, Document, value_at, value_of_anchor
 from broker_registry.schema_types.json_schema.model import (
     ABSENT,
     Anything,
@@ -33,9 +34,6 @@ from broker_registry.schema_types.json_schema.model import (
 )
 
 _META: Final = re.compile(r"https?://json-schema\.org/draft(-0[3467]|/2019-09|/2020-12)/(hyper-)?schema#?$")
-_DRAFT: Final = re.compile(r"https?://json-schema\.org/(?:(?:draft-0([467])|draft/(2019-09|2020-12))/)?schema#?")
-_OLD_ID: Final = "4"
-_USUAL: Final = "7"
 _COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
 _STRING_WORDS: Final = frozenset({"maxLength", "minLength", "pattern"})
 _NUMBER_WORDS: Final = frozenset({"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"})
@@ -57,7 +55,6 @@ _OBJECT_WORDS: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-_CONDITIONS: Final = frozenset({"if", "then", "else"})
 _TYPES: Final = ("string", "integer", "number", "boolean", "null", "array", "object")
 
 
@@ -66,35 +63,17 @@ def json_of(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def draft_of(root: Any) -> str:
-    """Return the draft that a schema names: 4, 6, 7, 2019-09 or 2020-12; as Confluent's registry, 7 for any other."""
-    schema = root.get("$schema") if isinstance(root, dict) else None
-    found = _DRAFT.fullmatch(schema) if isinstance(schema, str) else None
-    return _USUAL if found is None else found[1] or found[2] or _OLD_ID
-
-
-class _Document:
-    """A JSON document with its address."""
-
-    def __init__(self, root: Any, address: str) -> None:
-        self.root, self.address = root, address
-        draft = draft_of(root)
-        self.is_modern = "-" in draft
-        self.id_word = "id" if draft == _OLD_ID else "$id"
-        self.anchors: dict[str, Any] = {}
-
-
 class Loader:
     """Loads one document; `references` are the others that it may name."""
 
     def __init__(self, root: Any, references: Sequence[Resolved], *, is_checked: bool) -> None:
         """`is_checked`: a reference that leads nowhere is an error now, and not when it is followed."""
         base = root.get("$id") if isinstance(root, dict) else None
-        self._main = _Document(root, base if isinstance(base, str) else "")
+        self._main = Document(root, base if isinstance(base, str) else "")
         self._documents = {urldefrag(self._main.address)[0]: self._main}
         for each in references:
             try:
-                found = _Document(json.loads(each.text), each.name)
+                found = Document(json.loads(each.text), each.name)
             except ValueError as error:
                 raise InvalidSchema(f"the reference {each.name} is no JSON: {error}") from None
             for name in {each.name, urljoin(self._main.address, each.name)}:
@@ -102,10 +81,12 @@ class Loader:
             own = found.root.get(found.id_word) if isinstance(found.root, dict) else None
             if isinstance(own, str):
                 self._documents.setdefault(urldefrag(own)[0], found)
-        self._is_checked = is_checked
+        self.is_checked = is_checked
+        if is_checked and isinstance(root, dict) and not isinstance(root.get("$schema", ""), str):
+            raise InvalidSchema(f"#/$schema: a text is expected, found {json_of(root['$schema'])[:80]}")
         # (document, path) -> shape, so that a pointer always leads to the same one.
         self._shapes: dict[tuple[str, str], Shape] = {}
-        self._open: list[tuple[_Document, ReferenceTo]] = []
+        self._open: list[tuple[Document, ReferenceTo]] = []
 
     def load(self) -> Shape:
         """Raises InvalidSchema."""
@@ -113,18 +94,18 @@ class Loader:
         while self._open:
             document, reference = self._open.pop()
             reference.target = self._target(document, reference.reference)
-            if reference.target is None and self._is_checked:
+            if reference.target is None and self.is_checked:
                 raise InvalidSchema(f"the reference {reference.reference} leads nowhere, and nothing is fetched")
         return found
 
     # ------------------------------------------------------------------------------------------------ references
 
-    def _target(self, document: _Document, reference: str) -> Shape | None:
+    def _target(self, document: Document, reference: str) -> Shape | None:
         if _META.match(reference):
             return self._shapes.setdefault((reference, "#"), Anything(text=json_of({"$ref": reference})))
         address, fragment = urldefrag(urljoin(document.address, reference) if document.address else reference)
         if reference.startswith("#"):
-            other: _Document | None = document
+            other: Document | None = document
         else:
             other = self._documents.get(address) or self._documents.get(urldefrag(reference)[0])
             if other is None and reference.startswith("./"):
@@ -134,12 +115,16 @@ class Loader:
         if not fragment:
             return self._shape(other, other.root, "#", 0)
         path = f"#{fragment}"
-        value = _at(other.root, fragment) if fragment.startswith("/") else _anchor(other.root, fragment, other.id_word)
+        value = (
+            value_at(other.root, fragment)
+            if fragment.startswith("/")
+            else value_of_anchor(other.root, fragment, other.id_word)
+        )
         return None if value is ABSENT else self._shape(other, value, path, 0)
 
     # ------------------------------------------------------------------------------------------------ shapes
 
-    def _shape(self, document: _Document, value: Any, path: str, depth: int) -> Shape:
+    def _shape(self, document: Document, value: Any, path: str, depth: int) -> Shape:
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"the schema is nested deeper than {DEPTH_MAX} levels")
         key = (document.address + "|" + str(id(document)), path)
@@ -149,51 +134,19 @@ class Loader:
             self._shapes[key] = found
         return found
 
-    def child(self, document: _Document, value: Any, path: str, depth: int) -> Shape:
+    def child(self, document: Document, value: Any, path: str, depth: int) -> Shape:
         return self._shape(document, value, path, depth)
 
-    def refer(self, document: _Document, reference: str) -> ReferenceTo:
+    def refer(self, document: Document, reference: str) -> ReferenceTo:
         found = ReferenceTo(text=json_of({"$ref": reference}), reference=reference)
         self._open.append((document, found))
         return found
 
 
-def _at(root: Any, pointer: str) -> Any:
-    """Return the value at a JSON pointer (RFC 6901); `$defs` and `definitions` are one place in the root."""
-    value = root
-    for index, part in enumerate(pointer.split("/")[1:]):
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        elif isinstance(value, dict) and name in value:
-            value = value[name]
-        elif index == 0 and name == "$defs" and isinstance(value, dict) and "definitions" in value:
-            value = value["definitions"]
-        elif index == 1 and isinstance(root, dict) and name in (root.get("definitions") or {}):
-            value = root["definitions"][name]
-        else:
-            return ABSENT
-    return value
-
-
-def _anchor(root: Any, name: str, id_word: str) -> Any:
-    """Return the subschema with an anchor, or with `#name` as its id."""
-    waiting = [root]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            if each.get("$anchor") == name or each.get(id_word) == f"#{name}":
-                return each
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
-    return ABSENT
-
-
 class _Reader:
     """Makes the shape of one JSON value."""
 
-    def __init__(self, loader: Loader, document: _Document, path: str, depth: int) -> None:
+    def __init__(self, loader: Loader, document: Document, path: str, depth: int) -> None:
         self._loader, self._document, self._path, self._depth = loader, document, path, depth
 
     def shape(self, value: Any) -> Shape:
@@ -204,6 +157,8 @@ class _Reader:
         if not isinstance(value, dict):
             raise InvalidSchema(f"{self._path}: an object or a boolean is expected, found {json_of(value)[:80]}")
         parts = self._parts(value)
+        if self._loader.is_checked:
+            self._check(value, str, "title", "description")
         found = parts[0] if len(parts) == 1 else Combined(criterion="allOf", parts=parts) if parts else Anything()
         if isinstance(found, ReferenceTo) and not self._document.is_modern:
             return found
@@ -215,9 +170,9 @@ class _Reader:
         return found
 
     def _parts(self, value: Mapping[str, Any]) -> list[Shape]:
-        reference = value.get("$ref")
+        reference = value.get("$ref", ABSENT)
         parts: list[Shape] = []
-        if reference is not None:
+        if reference is not ABSENT:
             if not isinstance(reference, str):
                 raise InvalidSchema(f"{self._path}/$ref: a text is expected, found {json_of(reference)[:80]}")
             parts.append(self._loader.refer(self._document, reference))
@@ -233,7 +188,7 @@ class _Reader:
                 parts.append(Combined(text=json_of({word: value[word]}), criterion=word, parts=inner))
         if "not" in value:
             parts.append(Not(text=json_of({"not": value["not"]}), inner=self._child(value["not"], "not")))
-        if "const" in value:
+        if "const" in value and self._document.has_const:
             parts.append(Constant(text=json_of({"const": value["const"]}), value=json_of(value["const"])))
         used, typed = self._typed(value)
         parts += typed
@@ -241,12 +196,12 @@ class _Reader:
 
     def _typed(self, value: Mapping[str, Any]) -> tuple[frozenset[str], list[Shape]]:
         """Return the keywords that belong to the named types, and the shapes of these."""
-        kinds = value.get("type")
-        if kinds is None:
+        kinds = value.get("type", ABSENT)
+        if kinds is ABSENT:
             return frozenset(), []
         names = kinds if isinstance(kinds, list) else [kinds]
         for name in names:
-            if name not in _TYPES:
+            if not isinstance(name, str) or name not in _TYPES:
                 raise InvalidSchema(f"{self._path}/type: {json_of(name)} is no type; allowed are {', '.join(_TYPES)}")
         shapes = [self._of_type(name, value) for name in names]
         used = frozenset[str]().union(*(_WORDS.get(name, frozenset()) for name in names))
@@ -263,13 +218,18 @@ class _Reader:
             (_STRING_WORDS, "string"),
         )
         found = [self._of_type(name, value) for words, name in names if (words - used) & value.keys()]
-        if _CONDITIONS & value.keys():
-            for word in sorted(_CONDITIONS & value.keys()):
+        if "format" in value and not self._document.is_modern and not (_STRING_WORDS & (used | value.keys())):
+            # Up to draft 7, a format is one of a text, also beside another type.
+            found.append(self._of_type("string", value))
+        if self._document.conditions & value.keys():
+            for word in sorted(CONDITIONS & value.keys()):
                 self._child(value[word], word)
-            found.append(Conditional(text=json_of({word: value.get(word) for word in sorted(_CONDITIONS)})))
+            found.append(Conditional(text=json_of({word: value.get(word) for word in sorted(CONDITIONS)})))
         return found
 
     def _of_type(self, name: str, value: Mapping[str, Any]) -> Shape:
+        if self._loader.is_checked and name in _KINDS_OF:
+            self._check(value, *_KINDS_OF[name])
         if name == "string":
             found: Shape = String(
                 max_length=self._count(value, "maxLength"),
@@ -291,10 +251,10 @@ class _Reader:
     def _number(self, value: Mapping[str, Any], *, is_integer: bool) -> Number:
         def bound(word: str) -> float | None:
             each = value.get(word)
-            if each is None or isinstance(each, bool):
+            if each is None or (isinstance(each, bool) and word in ("exclusiveMaximum", "exclusiveMinimum")):
                 # Draft 4 has a boolean here, which belongs to the bound beside it.
                 return None
-            if not isinstance(each, int | float):
+            if not isinstance(each, int | float) or isinstance(each, bool):
                 raise InvalidSchema(f"{self._path}/{word}: a number is expected, found {json_of(each)[:80]}")
             return each
 
@@ -347,18 +307,18 @@ class _Reader:
             min_properties=self._count(value, "minProperties"),
         )
         if "required" in value and not isinstance(value["required"], bool):
-            found.required = [each for each in self._list(value, "required") if isinstance(each, str)]
-        more = value.get("additionalProperties")
+            found.required = self._texts(value, "required")
+        more = value.get("additionalProperties", True)
         if more is False:
             found.allows_more = False
-        elif more is not None and more is not True:
+        elif more is not True:
             found.more = self._child(more, "additionalProperties")
         if "unevaluatedProperties" in value and self._document.is_modern:
             found.unevaluated = self._child(value["unevaluatedProperties"], "unevaluatedProperties")
         for word in ("dependencies", "dependentRequired", "dependentSchemas"):
             for name, each in self._members(value, word).items():
                 if isinstance(each, list):
-                    found.needs[name] = [item for item in each if isinstance(item, str)]
+                    found.needs[name] = self._texts(self._members(value, word), name)
                 else:
                     found.needs_schema[name] = self._child(each, f"{word}/{name}")
         return found
@@ -383,6 +343,20 @@ class _Reader:
             raise InvalidSchema(f"{self._path}/{word}: a list is expected, found {json_of(found)[:80]}")
         return found
 
+    def _texts(self, value: Mapping[str, Any], word: str) -> list[str]:
+        found = self._list(value, word)
+        wrong = [each for each in found if not isinstance(each, str)]
+        if wrong and self._loader.is_checked:
+            raise InvalidSchema(f"{self._path}/{word}: texts are expected, found {json_of(wrong[0])[:80]}")
+        return [each for each in found if isinstance(each, str)]
+
+    def _check(self, value: Mapping[str, Any], kind: type, *words: str) -> None:
+        """Raise InvalidSchema if a word has a value of another type."""
+        for word in words:
+            if word in value and not isinstance(value[word], kind):
+                found = json_of(value[word])[:80]
+                raise InvalidSchema(f"{self._path}/{word}: {_NAMES[kind]} is expected, found {found}")
+
     def _count(self, value: Mapping[str, Any], word: str, default: int | None = None) -> int | None:
         found = value.get(word, default)
         if found is None:
@@ -398,6 +372,13 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     "number": _NUMBER_WORDS,
     "array": _ARRAY_WORDS,
     "object": _OBJECT_WORDS,
+}
+
+
+_NAMES: Final[Mapping[type, str]] = {str: "a text", bool: "true or false"}
+_KINDS_OF: Final[Mapping[str, tuple[Any, ...]]] = {
+    "string": (str, "pattern", "format"),
+    "array": (bool, "uniqueItems"),
 }
 
 

@@ -17,7 +17,8 @@ from broker_registry.schema_types.base import (
     Unreadable,
 )
 from broker_registry.schema_types.json_schema import diff
-from broker_registry.schema_types.json_schema.loader import Loader, draft_of
+from broker_registry.schema_types.json_schema.documents import draft_of
+from broker_registry.schema_types.json_schema.loader import Loader
 from broker_registry.schema_types.json_schema.model import Shape
 from broker_registry.schema_types.json_text import json_text
 

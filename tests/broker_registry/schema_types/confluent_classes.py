@@ -7,6 +7,7 @@ our own texts are recorded.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from functools import cache
@@ -45,17 +46,15 @@ def confluent_text(*words: str) -> str:
 @cache
 def class_path(provider: str, jars: tuple[Artifact, ...]) -> str:
     """Return a class path with the classes of a folder such as `protobuf-provider`; CONFLUENT names a repository."""
-    commit = confluent_text("rev-parse", "HEAD").strip()
     everything = (*jars, *_JARS)
+    stamp = hashlib.sha256("".join([confluent_text("rev-parse", "HEAD"), *map(str, everything)]).encode()).hexdigest()
 
-    def copied(directory: Path) -> None:
+    def made(directory: Path) -> None:
         copy_jars(directory, everything)
+        _compile(directory, provider, f"{directory}/libs/*")
 
-    libs = made_once(f"confluent-{provider}-jars", copied) / "libs"
-    home = made_once(
-        f"confluent-{provider}-{commit[:16]}", lambda directory: _compile(directory, provider, f"{libs}/*")
-    )
-    return f"{home}/classes:{home}/{provider}/src/main/resources:{libs}/*"
+    home = made_once(f"confluent-{provider}-{stamp[:16]}", made)
+    return f"{home}/classes:{home}/{provider}/src/main/resources:{home}/libs/*"
 
 
 def _compile(directory: Path, provider: str, jars: str) -> None:

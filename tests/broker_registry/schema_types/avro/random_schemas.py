@@ -237,7 +237,7 @@ def nearly(seed: int) -> str:
         elif act == 1:
             found[source.choice(("name", "namespace", "type", "doc", "aliases", "default", "order"))] = found[name]
         else:
-            found[name] = source.choice(_WRONG)
+            found[name] = copy.deepcopy(source.choice(_WRONG))
     text = json.dumps(value)
     if source.random() < 0.1:
         at = source.randrange(len(text))
