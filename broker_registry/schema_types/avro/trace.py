@@ -7,7 +7,7 @@ a branch or symbol that the reader lacks matters where a record has it. Bytes: A
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker_registry.schema_types.avro.diff import is_promoted, kind_of, writer_field
@@ -182,7 +182,7 @@ def _named(schema: Schema) -> str:
 
 def _branch(reader: Union, writer: Schema, path: Path) -> Schema:
     """Return the branch that takes a value: one of its type and name, else one that its type is promoted to."""
-    same = [each for each in reader.branches if kind_of(each) == kind_of(writer)]
+    same: Sequence[Schema] = [each for each in reader.branches if kind_of(each) == kind_of(writer)]
     if isinstance(writer, Named):
         exact = [each for each in same if isinstance(each, Named) and each.full_name == writer.full_name]
         same = exact or [
