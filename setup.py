@@ -82,6 +82,7 @@ HOT = {
     "broker_cy.wire.decoder",
     "broker_cy.wire.encoder",
     "broker_cy.wire.record",
+    "broker_cy.wire.schema_uses",
     "broker_cy.wire.walk",
 }
 
