@@ -118,10 +118,15 @@ def explain_records(
     errors = [(fault.place, _reason(fault, allowed_ms, topic_partition)) for fault in faults]
     if code == ErrorCode.INVALID_TIMESTAMP:
         message = "One or more records have been rejected due to invalid timestamp"
-    else:
-        shown = ", ".join(f"RecordError(batchIndex={place}, message='{why}')" for place, why in errors[:_SHOWN_MAX])
-        message = (
-            f"One or more records have been rejected due to {total} record errors in total, "
-            f"and only showing the first three errors at most: [{shown}]"
-        )
-    return Rejection(ErrorCode(code), message, errors)
+        return Rejection(ErrorCode.INVALID_TIMESTAMP, message, errors)
+    return refused_records(total, errors)
+
+
+def refused_records(total: int, errors: list[tuple[int, str]]) -> Rejection:
+    """The Rejection of a batch because of `total` of its records; `errors` are (index, reason) of the first ones."""
+    shown = ", ".join(f"RecordError(batchIndex={place}, message='{why}')" for place, why in errors[:_SHOWN_MAX])
+    message = (
+        f"One or more records have been rejected due to {total} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+    return Rejection(ErrorCode.INVALID_RECORD, message, errors)

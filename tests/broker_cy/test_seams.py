@@ -37,6 +37,7 @@ PACKAGES = (
     "access",
     "coordinator_services",
     "replication",
+    "record_schemas",
     "broker",
     "connections",
     "handlers",
