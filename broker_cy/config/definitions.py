@@ -1,9 +1,10 @@
-"""The definitions of all settings: the four tables beside this file, loaded once.
+"""The definitions of all settings: the five tables beside this file, loaded once.
 
 `broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` have the name, type, default and valid values of each
-setting of Kafka 4.3.1, `own_configs.tsv` those of the settings that only this broker has. The tables of broker settings
-have a column `update`: whether a setting can be changed at run time. The column `support` states what this broker does
-with a setting:
+setting of Kafka 4.3.1, `own_configs.tsv` and `own_topic_configs.tsv` those of the settings that this broker has in
+addition; those of topics have the names that Confluent Server gave them. The tables of broker settings have a column
+`update`: whether a setting can be changed at run time. The column `support` states what this broker does with a
+setting:
 
 - `effective`: it changes the behaviour of the broker;
 - `inert`: it is accepted, and a log line lists it because it has no effect yet;
@@ -92,12 +93,14 @@ def _synonyms(text: str) -> tuple[Synonym, ...]:
     return tuple(found)
 
 
-_TOPIC_ROWS = rows_of("topic_configs.tsv")
+_OWN_TOPIC_ROWS = rows_of("own_topic_configs.tsv")
+_TOPIC_ROWS = [*rows_of("topic_configs.tsv"), *_OWN_TOPIC_ROWS]
 _GROUP_ROWS = rows_of("group_configs.tsv")
 
 # Settings of this broker that Kafka does not have; a name begins with "brokercy.".
 OWN: dict[str, Setting] = {row["name"]: _setting(row) for row in rows_of("own_configs.tsv")}
 BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in rows_of("broker_configs.tsv")} | OWN
+OWN_TOPIC = frozenset(row["name"] for row in _OWN_TOPIC_ROWS)
 TOPIC: dict[str, Setting] = {row["name"]: _setting(row) for row in _TOPIC_ROWS}
 GROUP: dict[str, Setting] = {row["name"]: _setting(row) for row in _GROUP_ROWS}
 

@@ -1,4 +1,4 @@
-"""A Produce request that waits: for a worker, or for the transaction coordinator (KIP-890)."""
+"""A Produce request that waits: for a worker, for the schemas of its records, or for the transaction coordinator (KIP-890)."""
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -31,6 +31,7 @@ cdef class HeldProduce(Verdicts):
     cdef int hold(self) except -1
     cdef int resume(self) except -1
     cdef int check(self, list unfinished) except -1
+    cdef int wait_for_schemas(self, future) except -1
     cdef int checked(self) except -1
     cdef int verify(self) except -1
     cdef bint collect(self, dict batches) except *

@@ -1,11 +1,11 @@
-"""A Produce request that waits: for a worker, or for the transaction coordinator (KIP-890)."""
+"""A Produce request that waits: for a worker, for the schemas of its records, or for the transaction coordinator (KIP-890)."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.replica.partition cimport Partition
 from broker_cy.connections.answers cimport ServerCore
-from broker_cy.connections.produce_append cimport append_all
+from broker_cy.connections.produce_append cimport append_all, judge_schemas
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BatchHeader, batch_bytes, parse_header,
 )
@@ -36,8 +36,8 @@ cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
 
 
 cdef class HeldProduce(Verdicts):
-    """A Produce request that waits until a worker has checked its batches, and then until the transaction coordinator knows its
-    partitions. Meanwhile the connection handles no other; the request is parsed again after each.
+    """A Produce request that waits until a worker has checked its batches, then until it is known whether the registry has the schemas
+    of its records, and then until the transaction coordinator knows its partitions. Meanwhile the connection handles no other; the request is parsed again after each.
     """
 
     cdef int hold(self) except -1:
@@ -74,9 +74,33 @@ cdef class HeldProduce(Verdicts):
                 raise error
             if self.unfinished:
                 self.connection.server.check_jobs.run(self.check_some, self.on_checked)
+                return
+            self.resume()
+            waiting = judge_schemas(self.checks, -1) if self.connection.server.checks_schemas else None
+            if waiting is not None:
+                self.wait_for_schemas(waiting)
             else:
-                self.resume()
                 self.checked()
+        except Exception as failure:
+            self.connection.running = False
+            self.connection.broken(failure)
+
+    # ---- the schemas of records ----
+
+    cdef int wait_for_schemas(self, future) except -1:
+        """Wait until it is known whether the registry has the schemas that the records name."""
+        if not future.done():
+            self.hold()
+            future.add_done_callback(self.on_schemas)
+            return 0
+        judge_schemas(self.checks, future.result())
+        return self.checked()
+
+    def on_schemas(self, future):
+        try:
+            self.resume()
+            judge_schemas(self.checks, future.result())
+            self.checked()
         except Exception as failure:
             self.connection.running = False
             self.connection.broken(failure)

@@ -3,11 +3,12 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.replica.produced cimport append_produced, needs_check, new_check
-from broker_cy.replica.replica cimport COMMITTED, PENDING
+from broker_cy.replica.replica cimport COMMITTED, LEADER, PENDING
 from broker_cy.connections.answers cimport ServerCore
 from broker_cy.connections.current_leader cimport absent_error, topic_named, topic_with_id
 from broker_cy.connections.produce_answer cimport Result
 from broker_cy.connections.rights cimport rights_of
+from broker_cy.wire.batch cimport BATCH_RECORDS
 from broker_cy.wire.batch_check cimport BatchCheck
 from broker_cy.wire.produce cimport FIRST_ID_VERSION, ProducePartition, TopicSpan, topic_key
 
@@ -84,6 +85,30 @@ cdef list check_batches(ProduceView view, AnswerQueue connection, int16_t versio
                 unfinished = []
             unfinished.append(check)
     return unfinished
+
+
+cdef object judge_schemas(dict checks, int are_current):
+    cdef BatchCheck check
+    cdef Partition partition
+    cdef object waiting = None
+    for check in checks.values():
+        if check.schemas is None or check.refusal is not None or check.uses is None:
+            continue
+        partition = <Partition>check.partition
+        if partition.replica.role != LEADER:
+            continue                # the append refuses it
+        refusal, is_certain = check.schemas.judge(check.uses, partition.index)
+        if refusal is None:
+            continue
+        if not is_certain and are_current < 0:
+            waiting = check.schemas.up_to_date()
+            continue
+        if not is_certain and not are_current:
+            refusal = check.schemas.not_up_to_date(partition.index)
+        check.refusal = refusal
+        check.verdict.error = refusal.code
+        check.verdict.fault = BATCH_RECORDS
+    return waiting
 
 
 cdef int append_all(ProduceView view, AnswerQueue connection, ProduceReply reply, RecvBuffer owner, dict checks, Verdicts verdicts,

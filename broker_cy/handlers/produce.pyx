@@ -10,7 +10,9 @@ the transaction. From version 12 on the coordinator adds it (KIP-890), which `Tr
 transaction is being completed.
 
 Compressed batches, and those that the topic stores with another codec, are checked apart from the append: by the loop, up to
-CHECKED_TURN_BYTES in a turn, or by a worker. While a request waits for either, its connection handles no further one.
+CHECKED_TURN_BYTES in a turn, or by a worker. So are batches of topics that check the schemas of records; one that names a schema that
+is not known waits until the topic of the registry was read to its end. While a request waits for one of these, its connection handles
+no further one.
 
 With an authorizer, a topic that the client may not write is TOPIC_AUTHORIZATION_FAILED before its batches are looked at. Whether a
 request is transactional is judged by its batches (CVE-2018-17196): without the right to its transactional id, or without one, it fails
@@ -31,7 +33,7 @@ from broker_cy.connections.buffers cimport RecvBuffer
 from broker_cy.connections.current_leader cimport topic_named, topic_with_id
 from broker_cy.connections.held_produce cimport HeldProduce
 from broker_cy.connections.produce_answer cimport ProduceReply
-from broker_cy.connections.produce_append cimport append_all, check_batches
+from broker_cy.connections.produce_append cimport append_all, check_batches, judge_schemas
 from broker_cy.connections.rights cimport WRITE, Rights, rights_of
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT,
@@ -114,6 +116,7 @@ cdef int take(AnswerQueue connection, int32_t correlation_id, int16_t version, c
     cdef uint8_t attributes = 0         # of any of the batches
     cdef dict checks = None             # place in the request -> BatchCheck
     cdef list unfinished = None         # those of them that a worker does
+    cdef object waiting = None          # a future: whether their schemas are known
     reply = ProduceReply.__new__(ProduceReply)
     reply.correlation_id = correlation_id
     reply.version = version
@@ -125,7 +128,9 @@ cdef int take(AnswerQueue connection, int32_t correlation_id, int16_t version, c
     if not refused and (attributes & ATTRIBUTE_CODEC_MASK or connection.server.recodes):
         checks = {}
         unfinished = check_batches(_view, connection, version, owner, checks, denied)
-    if unfinished is None and not attributes & ATTRIBUTE_TRANSACTIONAL:
+        if connection.server.checks_schemas and unfinished is None:
+            waiting = judge_schemas(checks, -1)
+    if unfinished is None and waiting is None and not attributes & ATTRIBUTE_TRANSACTIONAL:
         return append_all(_view, connection, reply, owner, checks, None, denied)
     work = HeldProduce.__new__(HeldProduce)
     work.view = _view
@@ -143,6 +148,8 @@ cdef int take(AnswerQueue connection, int32_t correlation_id, int16_t version, c
         return work.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
     if unfinished is not None:
         return work.check(unfinished)
+    if waiting is not None:
+        return work.wait_for_schemas(waiting)
     return work.checked()
 
 

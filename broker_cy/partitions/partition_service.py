@@ -17,7 +17,7 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER
 from broker_cy.partitions import creations, lost_logs
 from broker_cy.partitions.creations import Creations
-from broker_cy.partitions.topic_configs import TopicConfigs
+from broker_cy.partitions.topic_configs import RecordSchemaChecks, TopicConfigs
 from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
@@ -102,6 +102,10 @@ class PartitionService:
         self._lost: set[tuple[str, int]] = set()
         self._last_retry_s = 0.0
         self._configs = TopicConfigs(config, table)
+
+    def check_record_schemas(self, checks: RecordSchemaChecks) -> None:
+        """Let `checks` decide about the records of topics. Called before the first image is applied."""
+        self._configs.record_schemas = checks
 
     def settings(self, topic: str) -> TopicSettings:
         """The settings of a topic now, typed, by Kafka's topic setting names."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.metadata import topic_names
@@ -11,7 +11,7 @@ from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_TOPIC
 from broker_cy.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.metadata.image import ImageDelta, MetadataImage
@@ -24,6 +24,13 @@ LOGGER = logging.getLogger("broker_cy.server.partitions")
 REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_CLIENT_METRICS: "client_metrics"}
 
 
+class RecordSchemaChecks(Protocol):
+    """Makes the check of the schemas that the records of a topic name (server.schema_checks)."""
+
+    def of(self, topic: str, settings: Mapping[str, Any]) -> object | None: ...
+    def forget(self, topic: str) -> None: ...
+
+
 class TopicConfigs:
     """Configures the partitions of the table. `take` hands it each new image, before any other call."""
 
@@ -34,6 +41,8 @@ class TopicConfigs:
         self._image: MetadataImage
         # By topic, as last applied: thousands of logs are opened one by one.
         self._configs: dict[str, LogConfig] = {}
+        # Set by the owner of the check of records; None: no records are checked.
+        self.record_schemas: RecordSchemaChecks | None = None
         config.on_change(self._on_broker_setting)
 
     def take(self, image: MetadataImage) -> None:
@@ -66,14 +75,19 @@ class TopicConfigs:
     def configure(self, topic: str, partitions: Iterable[Partition]) -> None:
         settings = self.settings(topic)
         config = self._configs[topic] = LogConfig.from_settings(settings)
+        schemas = None if self.record_schemas is None else self.record_schemas.of(topic, settings)
         for partition in partitions:
             partition.configure(settings)
+            if schemas is not partition.record_schemas:
+                partition.check_schemas(schemas)
             if partition.log is not None:
                 partition.log.reconfigure(config)
 
     def forget(self, topic: str) -> None:
         """The topic was deleted."""
         self._configs.pop(topic, None)
+        if self.record_schemas is not None:
+            self.record_schemas.forget(topic)
 
     def _report_without_effect(self, delta: ImageDelta) -> None:
         """Report which changed settings have no effect; at the start, all stored settings count as changed."""

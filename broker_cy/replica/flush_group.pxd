@@ -35,7 +35,8 @@ cdef class FlushGroup:
     cdef readonly Py_ssize_t staged_bytes
     cdef readonly int64_t flushes       # flushes done so far
     cdef readonly int64_t checked_bytes  # decompressed for validation in this turn of the loop; see BatchCheck.spent
-    cdef bint recodes                   # the compression.type of a topic is, or was, a codec
+    cdef bint recodes                   # batches that are not compressed may need a BatchCheck: a topic has, or had, such settings
+    cdef bint checks_schemas            # a topic checks, or checked, the schemas of records
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
     cdef bint sync_wanted               # a partition waits for the next round

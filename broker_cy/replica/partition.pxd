@@ -28,6 +28,8 @@ cdef class Partition(FlushedPartition):
     cdef readonly str offline_reason
     cdef ValidationRules rules
     cdef readonly object compression_level  # of compression.type; None: the codec's default
+    cdef readonly object record_schemas     # the RecordSchemas of the topic; None: its records may name any schema, or none
+    cdef bint checks_apart              # batches of clients are checked apart from their append, also if they are not compressed
     cdef readonly bint protected        # clients may neither produce to it nor delete its records
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas   # min.insync.replicas, at most replication_factor

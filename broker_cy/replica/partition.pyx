@@ -246,6 +246,7 @@ cdef class Partition(FlushedPartition):
         self.rules.target_codec = CODECS[codec]
         if self.rules.target_codec > 0:
             self.group.recodes = True
+        self.checks_apart = self.rules.target_codec > 0 or self.record_schemas is not None
         self.compression_level = settings.get(LEVELS.get(codec))
         self.rules.before_max_ms = settings["message.timestamp.before.max.ms"]
         self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
@@ -256,6 +257,13 @@ cdef class Partition(FlushedPartition):
         self.min_insync_replicas = min(self.min_isr, self.replication_factor)
         if self.replica.in_sync is not None:
             self.take(self.replica.require(self.min_isr))
+
+    def check_schemas(self, schemas):
+        """Check the schemas that records of clients name, or with None no longer."""
+        self.record_schemas = schemas
+        if schemas is not None:
+            self.group.recodes = self.group.checks_schemas = True
+        self.checks_apart = self.rules.target_codec > 0 or schemas is not None
 
     # ---- append ----
 

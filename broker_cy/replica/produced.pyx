@@ -1,7 +1,8 @@
 """Batches of clients: each is checked, stamped with its offset and leader epoch, and staged in the log of its partition.
 
 A batch is refused with Kafka's error, in Kafka's order of checks, and then nothing of it is in the log. One that is compressed, or
-will be, is checked apart from its append (BatchCheck), because that may take long: the partition may have changed meanwhile.
+will be, or whose topic checks the schemas of records, is checked apart from its append (BatchCheck), because that may take long: the
+partition may have changed meanwhile.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -53,7 +54,7 @@ cdef int append_produced(Partition partition, uint8_t* data, Py_ssize_t size, ob
         verdict = check.verdict
         refused = check.refusal
     elif needs_check(partition, data, size):
-        # The topic was created again, came online, or changed its compression.type while a worker checked the request.
+        # The topic was created again, came online, or changed its settings while a worker checked the request.
         return partition.refuse(out, NOT_LEADER_OR_FOLLOWER,
                                 f"{partition.topic}-{partition.index} changed while the batch was checked")
     else:
@@ -94,10 +95,12 @@ cdef int append_produced(Partition partition, uint8_t* data, Py_ssize_t size, ob
 
 
 cdef bint needs_check(Partition partition, const uint8_t* data, Py_ssize_t size) noexcept:
-    """Whether a produced batch is checked with a BatchCheck, separately from its append: it is compressed, or will be."""
+    """Whether a produced batch is checked with a BatchCheck, separately from its append: it is compressed, or will be, or the schemas
+    of its records are checked.
+    """
     if size < BATCH_HEADER_BYTES or data[BATCH_MAGIC_AT] != 2:
         return False
-    return data[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK != 0 or partition.rules.target_codec > 0
+    return data[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK != 0 or partition.checks_apart
 
 
 cdef BatchCheck new_check(Partition partition, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t version):
@@ -110,6 +113,7 @@ cdef BatchCheck new_check(Partition partition, uint8_t* data, Py_ssize_t size, o
     check.rules = partition.rules
     check.rules.produce_version = version
     check.level = partition.compression_level
+    check.schemas = partition.record_schemas
     check.topic_partition = (partition.topic, partition.index)
     return check
 

@@ -46,6 +46,7 @@ from broker_cy.server.broker_replication import BrokerReplication
 from broker_cy.server.controller_listeners import ControllerListeners
 from broker_cy.server.followed_settings import follow_settings
 from broker_cy.server.node_directories import open_log_manager
+from broker_cy.server.schema_checks import SchemaChecks
 from broker_cy.server.worker_pools import SYNC_THREADS, BrokerPools
 from broker_cy.share_service.share_service import ShareService
 from broker_cy.storage.data_directory import holds_partitions
@@ -116,6 +117,7 @@ class BrokerServer:
         self._limits: ConnectionLimits
         self._coordinators: Coordinators
         self._replication: BrokerReplication
+        self._schema_checks: SchemaChecks
         self._controllers = ControllerListeners(self.broker, seams)
 
     # ---- start ----
@@ -349,6 +351,8 @@ class BrokerServer:
             on_creating=self._on_creating,
         )
         broker.topic_settings = self._partitions.settings
+        self._schema_checks = SchemaChecks(broker)
+        self._partitions.check_record_schemas(self._schema_checks)
         context = ServiceContext(
             self.config,
             self.clock,
@@ -527,6 +531,7 @@ class BrokerServer:
         await self._stop_opening()
         self._core.stop_reading()
         self._core.flush()
+        await self._schema_checks.stop()
         await self._commit_sampler.stop()
         if self._sampler is not None:
             await self._sampler.stop()

@@ -1,6 +1,6 @@
-"""The validation of produced batches whose cost is not bounded by their size: a compressed batch can decompress to any length, and
-a batch that is stored with another codec has to be compressed. The event loop does a bounded amount of this in each turn; a worker
-does the rest.
+"""The validation of produced batches whose cost is not bounded by their size: a compressed batch can decompress to any length, a
+batch that is stored with another codec has to be compressed, and the schemas that records name are collected one by one. The event
+loop does a bounded amount of this in each turn; a worker does the rest.
 """
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -39,26 +39,40 @@ cdef class BatchCheck(Inflation):
                     return False
                 topic, index = self.topic_partition
                 self.refusal = rejection(self.data, self.size, &self.rules, self.now_ms, &self.verdict, f"{topic}-{index}")
-            elif self.verdict.rebuild:
-                if self.plain is None:
-                    self.plain_bytes = self.verdict.size
-                self.plain_bytes *= COMPRESSION_WEIGHT
-                if self.plain_bytes > bytes_max:
-                    self.spent = bytes_max
-                    return False
-                self.stored = self.rebuild()
+            elif not self.finish(bytes_max):
+                self.spent = bytes_max
+                return False
             self.spent = self.plain_bytes
             return True
         finally:
             self.plain = None
+
+    cdef bint finish(self, int64_t bytes_max) except *:
+        """The work for an accepted batch; False if it would cost more."""
+        if self.plain is None and (self.schemas is not None or self.verdict.rebuild):
+            self.plain_bytes = self.verdict.size
+        if self.verdict.rebuild:
+            self.plain_bytes *= COMPRESSION_WEIGHT
+        if self.plain_bytes > bytes_max:
+            return False
+        if self.schemas is not None:
+            self.uses = self.schemas.collect(self.records(), self.header.count)
+        if self.verdict.rebuild:
+            self.stored = self.rebuild()
+        return True
+
+    cdef object records(self):
+        """The decompressed records."""
+        if self.plain is not None:
+            return self.plain
+        return PyMemoryView_FromMemory(<char*>self.data, self.verdict.size, PyBUF_READ)[BATCH_HEADER_BYTES:]
 
     cdef bytes rebuild(self):
         """The batch with the topic's codec and with offset deltas that have no gaps."""
         cdef int8_t codec = self.rules.target_codec
         data = PyMemoryView_FromMemory(<char*>self.data, self.verdict.size, PyBUF_READ)
         if self.verdict.walk.consecutive:
-            plain = data[BATCH_HEADER_BYTES:] if self.plain is None else self.plain
-            return recoded_batch(data, plain, codec, self.level, size_max=self.rules.max_message_bytes)
+            return recoded_batch(data, self.records(), codec, self.level, size_max=self.rules.max_message_bytes)
         append_time_ms = self.header.max_timestamp if self.header.attributes & ATTRIBUTE_LOG_APPEND_TIME else None
         stored = rebuild_batch(data, codec=None if codec < 0 else Codec(codec), level=self.level, log_append_time_ms=append_time_ms)
         return stored if len(stored) <= self.rules.max_message_bytes else None

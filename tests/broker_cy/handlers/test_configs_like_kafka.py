@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from broker_cy.config import ConfigError, validate_topic_settings
-from broker_cy.config.definitions import OWN
+from broker_cy.config.definitions import OWN, OWN_TOPIC
 from broker_cy.config.startup import BUILT_IN
 from broker_cy.core.properties import parse_properties
 from broker_cy.metadata.features import METADATA_VERSION, MV_LATEST
@@ -93,7 +93,7 @@ def check_describe(step: dict[str, Any], answer: Any) -> None:
         expected = {row[0]: kafka_row(row) for row in kafka["configs"]}
         if kafka.get("partial"):
             rows = {name: row for name, row in rows.items() if row[2] != DEFAULT}
-        assert rows.keys() - OWN.keys() == expected.keys(), where
+        assert rows.keys() - OWN.keys() - OWN_TOPIC == expected.keys(), where
         for name, row in expected.items():
             assert rows[name] == row, where
 
