@@ -31,9 +31,11 @@ from broker_cy.console.alerts.watch import Alerting
 from broker_cy.console.session import Session
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import age, plural
+from broker_registry.console.tools import schemas_of
 
 if TYPE_CHECKING:
     from broker_cy.console.feeds import Feed
+    from broker_registry.console.session import SchemaSession
 
 CLIENT_ID = "broker-tui"
 # Commands that the up arrow recalls.
@@ -82,6 +84,7 @@ class Console(App[int]):
         self._timeout_s = timeout_s
         self.session = Session(entry, client_id=CLIENT_ID, timeout_s=timeout_s)
         self.alerts = alerts or Alerting(AlertSettings())
+        self._schemas: tuple[ClusterEntry, SchemaSession | None] | None = None
         self.typed: list[str] = []
         self.keys = KeyOrder(self, super().on_event)
         self.collector = IdleCollector()
@@ -94,6 +97,14 @@ class Console(App[int]):
     @property
     def is_readonly(self) -> bool:
         return self._asked_readonly or self.settings.readonly or self.session.entry.is_readonly
+
+    @property
+    def schemas(self) -> SchemaSession | None:
+        """The cluster's schema registry; None if it has none. Raises ClientError."""
+        entry = self.session.entry
+        if self._schemas is None or self._schemas[0] is not entry:
+            self._schemas = entry, schemas_of(entry)
+        return self._schemas[1]
 
     @property
     def command(self) -> Command:

@@ -33,9 +33,8 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_arguments(
-        top, [options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER]
-    )
+    of_cluster = [options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER]
+    options.add_arguments(top, [*of_cluster, *options.OF_REGISTRY])
     top.add_argument(
         "--settings",
         metavar="FILE",
@@ -100,6 +99,8 @@ def build(arguments: argparse.Namespace) -> Console:
         timeout_s=arguments.timeout_s,
         alerts=alerts,
     )
+    # A wrong setting is reported at the start, not by a screen.
+    _ = console.schemas
     if arguments.theme is not None:
         if arguments.theme not in console.available_themes:
             known = ", ".join(sorted(console.available_themes))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker_cy.console.acts.plan import Command
     from broker_cy.console.alerts.watch import Alerting
     from broker_cy.console.session import Session
+    from broker_registry.console.session import SchemaSession
 
 
 class ConsoleApp(Protocol):
@@ -23,6 +24,8 @@ class ConsoleApp(Protocol):
 
     @property
     def is_readonly(self) -> bool: ...
+    @property
+    def schemas(self) -> SchemaSession | None: ...
     @property
     def command(self) -> Command: ...
     @property

@@ -37,6 +37,10 @@ SPECS = (
     Spec("topic", "partitions of a topic", "topic", "TopicView", "topic"),
     Spec("topic-settings", "settings of a topic", "settings", "TopicSettingsView", "topic"),
     Spec("messages", "records of a topic; search, live tail, produce, export", "messages", "MessagesView", "topic"),
+    Spec(
+        "schemas", "subjects of the schema registry; register, delete", "schemas", "SchemasView", aliases=("subjects",)
+    ),
+    Spec("schema", "versions of a subject, and their differences", "schema", "SchemaView", "subject"),
     Spec("groups", "groups with their lag", "groups", "GroupsView"),
     Spec("group", "members, assignment and lag of a group", "group", "GroupView", "group"),
     Spec("rebalances", "rebalances of one group or of all", "rebalances", "RebalancesView", "group?"),

@@ -9,5 +9,6 @@ api/              one file for each resource of the REST API
 serdes/           the 5-byte header, and records by their schemas
 client.py         a client of the REST API, of this registry or another
 impact/           what a new schema would break: it is tried on the records of its topic
+console/          the schemas of a registry in both consoles
 commands/         `broker-cy schemas`
 """

@@ -236,6 +236,11 @@ class RegistryClient:
                 return None
             raise
 
+    async def mode_in_effect(self, subject: str) -> str:
+        """Return the mode that applies to a subject: its own, or that of its context or of the registry."""
+        path = f"/mode/{quote(subject, safe='')}"
+        return str(await self._read(path, lambda found: found["mode"], defaultToGlobal="true"))
+
     async def set_mode(self, subject: str, mode: str | None, *, forced: bool = False) -> None:
         """Set the mode of a subject; None removes it."""
         path = f"/mode/{quote(subject, safe='')}"

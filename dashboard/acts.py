@@ -211,6 +211,8 @@ class Acts:
                 report = await execute(client, kept.plan, typed)
         self._note(identity, kept, report.problem or report.said)
         hub.session.refresh()
+        if hub.schemas is not None:
+            hub.schemas.refresh()
         return {
             "said": clean(report.said),
             "problem": clean(report.problem),
@@ -364,6 +366,7 @@ def _form(form: Form) -> dict[str, Any]:
                 "hint": field.hint,
                 "choices": [choice for choice in field.choices if choice not in _LOCAL_CHOICES],
                 "secret": field.is_secret,
+                "long": field.is_long,
                 "time": field.is_time,
                 "timeIf": field.time_if,
             }

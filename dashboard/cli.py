@@ -32,10 +32,11 @@ examples:
 
 @click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @options.click_options(
+    (*options.OF_CLUSTER, *options.OF_REGISTRY),
     cluster={
         "multiple": True,
         "help": "Name of a cluster in the cluster file; may be repeated. By default all of them.",
-    }
+    },
 )
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, dashboard.toml.")
 @click.option("--listen", metavar="HOST:PORT", help="Address to listen on; default 127.0.0.1:8050.")
@@ -118,15 +119,30 @@ def find_entries(wanted: Wanted, names: tuple[str, ...]) -> tuple[list[ClusterEn
         entries = [file.entry(name) for name in dict.fromkeys(names)] if names else known
     are_named = bool(entries)
     entries = entries or [find_cluster(None, first.bootstrap, None)]
-    if len(entries) > 1 and (first.command_config is not None or first.settings):
-        option = "--command-config" if first.command_config is not None else "-X"
-        known_names = ", ".join(entry.name for entry in entries)
-        raise ClientError(
-            Failure.INVALID,
-            f"{option} is for one cluster, not for {known_names}: choose one with --cluster, or set the login of each "
-            "in the cluster file",
-        )
-    return [first.changed(entry) for entry in entries], are_named
+    if len(entries) == 1:
+        return [first.changed(entries[0])], are_named
+    _refuse_options_of_one(first, entries)
+    # Nor is the registry of the environment that of all: its ids mean nothing in records of other clusters.
+    own = {entry.name: (entry.registry, entry.registry_config) for entry in entries}
+    changed = [first.changed(entry) for entry in entries]
+    return [replace(each, registry=own[each.name][0], registry_config=own[each.name][1]) for each in changed], are_named
+
+
+def _refuse_options_of_one(wanted: Wanted, entries: list[ClusterEntry]) -> None:
+    """Raise ClientError for an option that cannot be that of several clusters."""
+    for option, given, what in (
+        ("--command-config", wanted.command_config, "login"),
+        ("-X", wanted.settings, "login"),
+        ("--registry", wanted.registry, "registry"),
+        ("--registry-config", wanted.registry_config, "registry"),
+    ):
+        if given:
+            names = ", ".join(entry.name for entry in entries)
+            raise ClientError(
+                Failure.INVALID,
+                f"{option} is for one cluster, not for {names}: choose one with --cluster, or set the {what} of each "
+                "in the cluster file",
+            )
 
 
 def main() -> int:

@@ -43,8 +43,8 @@ MOVES = "reassignments"
 OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
 NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
 DRAINED = "4"
-# Pages without a picture: the demo has no authorizer, no logins and no quotas.
-EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas")
+# Pages without a picture: the demo has no authorizer, no logins, no quotas and no schema registry.
+EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas", "schemas", "schema")
 SETTLED = """() => {
   const states = [...document.querySelectorAll("[data-panel] [data-state]")];
   return states.every((each) => ["ok", "empty", "absent"].includes(each.dataset.state));

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, Label, Static
+from textual.widgets import Button, Input, Label, Static, TextArea
 
 from broker_cy.console.fields import Field, Form
 from broker_cy.reporting.foreign_text import clean
@@ -37,6 +37,25 @@ class _Entry(Input):
         self.value = choices[(at + step) % len(choices)]
 
 
+class _LongEntry(TextArea):
+    """Several lines: enter starts a new one, and tab leaves the field."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(
+            field.value,
+            placeholder=field.hint,
+            compact=True,
+            soft_wrap=False,
+            tab_behavior="focus",
+            id=f"field-{field.name}",
+        )
+        self.field = field
+
+    @property
+    def value(self) -> str:
+        return self.text
+
+
 class FormDialog(ModalScreen[dict[str, Any] | None]):
     """Dismissed with the values by field name once all are valid, or None if it was cancelled."""
 
@@ -52,6 +71,9 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     }
     FormDialog VerticalScroll { height: auto; max-height: 16; }
     FormDialog .row { height: 1; }
+    FormDialog .-long { height: 9; }
+    FormDialog TextArea { width: 1fr; height: 9; background: $background; }
+    FormDialog TextArea:focus { background: $boost; }
     FormDialog Label { width: 22; color: $text-accent; }
     FormDialog Input { width: 1fr; background: $background; }
     FormDialog Input:focus { background: $boost; }
@@ -87,9 +109,9 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
                 yield Static(Text(clean(self.form.note)), id="note")
             with VerticalScroll(can_focus=False):
                 for field in self.form.fields:
-                    with Horizontal(classes="row"):
+                    with Horizontal(classes="-long" if field.is_long else "row"):
                         yield Label(field.label)
-                        yield _Entry(field)
+                        yield _LongEntry(field) if field.is_long else _Entry(field)
                     yield Static("", classes="error", id=f"error-{field.name}")
             if self._refused:
                 yield Static(Text(clean(self._refused)), id="refused")
@@ -98,7 +120,7 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
                 yield Button(self.form.verb, id="go", variant="primary", compact=True)
 
     def on_mount(self) -> None:
-        entries = list(self.query(_Entry))
+        entries = self._entries
         first = next((entry for entry in entries if not entry.value), entries[0] if entries else None)
         first = next((entry for entry in entries if entry.field.name == self._place), first)
         if first is not None:
@@ -107,6 +129,11 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         entry = event.input
         if isinstance(entry, _Entry):
+            self._show(entry.field, entry.field.problem(entry.value))
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        entry = event.text_area
+        if isinstance(entry, _LongEntry):
             self._show(entry.field, entry.field.problem(entry.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -122,13 +149,17 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     def action_cancel(self) -> None:
         self.dismiss(None)
 
+    @property
+    def _entries(self) -> list[_Entry | _LongEntry]:
+        return [each for each in self.query("*") if isinstance(each, _Entry | _LongEntry)]
+
     def _show(self, field: Field, problem: str) -> None:
         line = self.query_one(f"#error-{field.name}", Static)
         line.update(Text(clean(problem)))
         line.set_class(bool(problem), "-shown")
 
     def action_submit(self) -> None:
-        entries = list(self.query(_Entry))
+        entries = self._entries
         self._typed = {entry.field.name: entry.value for entry in entries}
         self._place = next((entry.field.name for entry in entries if entry.has_focus), "")
         checked = self.form.checked(self._typed)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-
-import h11
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_cy.client.address import Address
+
+if TYPE_CHECKING:
+    import h11
 
 _READ_BYTES: Final = 1 << 16
 
@@ -38,6 +39,9 @@ async def exchange(
     """Raises OSError if no connection was opened, Unanswered if it ended or the answer is no HTTP, and ValueError for
     a header that HTTP does not allow and for an answer of more than `answer_bytes_max`. The caller limits the time.
     """
+    # A library of extras: programs that may ask a registry or a server are installed without them.
+    import h11
+
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
     try:
         http = h11.Connection(h11.CLIENT)
@@ -56,6 +60,8 @@ async def exchange(
 
 
 async def _answer(http: h11.Connection, reader: asyncio.StreamReader, answer_bytes_max: int) -> HttpAnswer:
+    import h11
+
     status, body = 0, bytearray()
     while True:
         event = http.next_event()

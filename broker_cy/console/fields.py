@@ -17,8 +17,8 @@ class Field:
     """One value. `parse` converts the text that was typed, or raises a ValueError that names the allowed values.
 
     `hint` is shown in the empty field. With `choices`, the value must be one of them. The content of a secret field is
-    not shown. `is_time`: the text may be a time, or a time after @; with `time_if` (name, value), only if the field of
-    that name has that value.
+    not shown. A long field has several lines. `is_time`: the text may be a time, or a time after @; with `time_if`
+    (name, value), only if the field of that name has that value.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Field:
     is_secret: bool = False
     is_time: bool = False
     time_if: tuple[str, str] | None = None
+    is_long: bool = False
 
     def check(self, text: str) -> Any:
         """Return the value of `text`. Raises ValueError if it is not allowed."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
-from broker_cy.admin import ClientError
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.context import dry_run_option, yes_option
 from broker_cy.commands.output import confirm, confirm_typed, print_json
-from broker_cy.reporting.column import Column, Kind, ids_text
+from broker_cy.reporting.column import ids_text
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import RegistryClient, Schema
 from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
 from broker_registry.commands.impact import cluster_options, records_option, topic_options, tried_first
 from broker_registry.commands.text import echo_lines
+from broker_registry.console import deleting
+from broker_registry.console.deleting import COLUMNS, Deletion, deletions
 from broker_registry.impact.result import Impact, as_json
 from broker_registry.impact.shown import first_lines, verdict
 
@@ -28,21 +29,6 @@ examples:
   broker-cy schemas delete orders-value --version 3
   broker-cy schemas delete orders-value --permanent --dry-run
 """
-
-
-class Deletion(NamedTuple):
-    """A version that is to be deleted, and the ids of the schemas that refer to it, which prevent that."""
-
-    version: int
-    is_deleted: bool
-    referrers: list[int]
-
-
-COLUMNS: Final = (
-    Column[Deletion]("version", "Version", lambda row: row.version, Kind.NUMBER),
-    Column[Deletion]("state", "State", lambda row: "deleted" if row.is_deleted else ""),
-    Column[Deletion]("referrers", "Referred to by ids", lambda row: ids_text(row.referrers)),
-)
 
 
 @click.command("register", epilog=EPILOG)
@@ -123,7 +109,7 @@ async def delete(
     yes: bool,
 ) -> None:
     """Delete a subject, or one version of it."""
-    rows = await _planned(client, subject, version, with_deleted=permanent)
+    rows = await deletions(client, subject, None if version is None else [version], permanent=permanent)
     if not output.as_json:
         print_rows(COLUMNS, rows, err=True)
     if dry_run:
@@ -135,35 +121,8 @@ async def delete(
         confirm_typed(subject, question, yes=yes)
     else:
         confirm(f"Delete {versions}?", yes=yes)
-    # A version is deleted for good only after it was deleted.
-    if any(not row.is_deleted for row in rows):
-        await _delete(client, subject, version, permanent=False)
-    if permanent:
-        await _delete(client, subject, version, permanent=True)
+    await deleting.delete(client, subject, rows, permanent=permanent, is_whole=version is None)
     _told(output, subject, rows, permanent=permanent, is_done=True)
-
-
-async def _planned(client: RegistryClient, subject: str, version: int | None, *, with_deleted: bool) -> list[Deletion]:
-    """Return the versions. Raises ClientError if there is none."""
-    undeleted: list[int] = []
-    try:
-        undeleted = await client.versions(subject)
-    except ClientError:
-        if not with_deleted:
-            raise
-    numbers = await client.versions(subject, deleted=True) if with_deleted else undeleted
-    if version is not None:
-        # A version that does not exist gets the error of the registry.
-        await client.version(subject, version, deleted=with_deleted)
-        numbers = [version]
-    return [Deletion(number, number not in undeleted, await client.referrers(subject, number)) for number in numbers]
-
-
-async def _delete(client: RegistryClient, subject: str, version: int | None, *, permanent: bool) -> None:
-    if version is None:
-        await client.delete_subject(subject, permanent=permanent)
-    else:
-        await client.delete_version(subject, version, permanent=permanent)
 
 
 def _told(output: Output, subject: str, rows: list[Deletion], *, permanent: bool, is_done: bool) -> None:

@@ -11,18 +11,14 @@ import click
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.output import print_json
-from broker_cy.reporting.column import Column
 from broker_cy.reporting.terminal import print_rows
-from broker_registry.checks import ParsedCache
-from broker_registry.client import RegistryClient, Version
+from broker_registry.client import RegistryClient
 from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
 from broker_registry.commands.impact import cluster_options, records_option, show_short, topic_options, tried_first
 from broker_registry.commands.text import echo_lines
-from broker_registry.compatibility import Level
-from broker_registry.differences import NEW, Breaking, breaking, diff_lines, type_changed
+from broker_registry.console.columns import BREAKING
+from broker_registry.console.views import compare
 from broker_registry.impact.result import as_json
-from broker_registry.schema_types.base import InvalidSchema, Policy
-from broker_registry.serdes.values import source_of
 
 EPILOG = """\b
 examples:
@@ -32,13 +28,6 @@ examples:
   broker-cy schemas check orders-value order.proto --against 2
   broker-cy schemas check orders-value order.avsc --records 1000     and try it on records of the topic
 """
-
-COLUMNS: Final = (
-    Column[Breaking]("kind", "Difference", lambda row: row.kind, width=30),
-    Column[Breaking]("path", "Place", lambda row: row.path, width=20),
-    Column[Breaking]("reader", "Cannot read", lambda row: "old data" if row.reader == NEW else "new data"),
-    Column[Breaking]("refused", "By the level", lambda row: "refused" if row.is_refused else "allowed"),
-)
 
 
 @click.command("diff", epilog=EPILOG)
@@ -56,42 +45,18 @@ async def diff(output: Output, client: RegistryClient, subject: str, old: int | 
         if not earlier:
             raise ClientError(Failure.INVALID, f"version {new} is the only one", what=subject)
         old = earlier[-1]
-    first, second = await client.version(subject, old), await client.version(subject, new)
-    config = await client.config(subject)
-    level, policy = (
-        Level(config.get("compatibilityLevel", "BACKWARD")),
-        Policy(config.get("compatibilityPolicy", "STRICT")),
-    )
-    found = await compared(client, first, second, level, policy)
-    lines = diff_lines(
-        *((each.schema.kind, each.schema.text) for each in (first, second)),
-        *(f"{each.subject} version {each.version} (id {each.id})" for each in (first, second)),
-    )
+    found = await compare(client, subject, old, new)
     if output.as_json:
-        members = {"subject": subject, "old": old, "new": new, "level": level.value, "policy": policy.value}
-        print_json({**members, "diff": lines, "incompatibilities": found})
+        members = {"subject": subject, "old": old, "new": new, "level": found.level.value, "policy": found.policy.value}
+        print_json({**members, "diff": found.lines, "incompatibilities": found.breaking})
         return
-    echo_lines(lines)
-    if not found:
-        click.echo(f"Each version reads the data of the other. The level is {level.value}.")
+    echo_lines(found.lines)
+    if not found.breaking:
+        click.echo(f"Each version reads the data of the other. The level is {found.level.value}.")
         return
     sys.stdout.flush()
-    print_rows(COLUMNS, found)
-    click.echo(f"The level is {level.value}.")
-
-
-async def compared(client: RegistryClient, old: Version, new: Version, level: Level, policy: Policy) -> list[Breaking]:
-    """Return what breaks between two versions. Raises ClientError, also for a schema that is not understood."""
-    if old.schema.kind != new.schema.kind:
-        return type_changed(level)
-    cache = ParsedCache()
-    try:
-        first, second = [cache.parsed(await source_of(client, each.schema, each.subject)) for each in (old, new)]
-    except InvalidSchema as error:
-        raise ClientError(Failure.MALFORMED, f"a schema is not understood: {error}", what=new.subject) from None
-    except ValueError as error:
-        raise ClientError(Failure.MALFORMED, str(error), what=new.subject) from None
-    return breaking(first, second, level, policy)
+    print_rows(BREAKING, found.breaking)
+    click.echo(f"The level is {found.level.value}.")
 
 
 @click.command("check", epilog=EPILOG)

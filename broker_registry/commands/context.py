@@ -115,12 +115,10 @@ def schema_of_file(path: Path, kind: str | None, references: tuple[str, ...]) ->
 
 
 def _reference(text: str) -> Reference:
-    name, equals, place = text.partition("=")
-    subject, colon, version = place.rpartition(":")
-    if not (equals and colon and name and subject and version.isdecimal()):
-        reason = f"{text!r} is no reference: NAME=SUBJECT:VERSION is expected"
-        raise ClientError(Failure.INVALID, reason, what="--reference")
-    return Reference(name, subject, int(version))
+    try:
+        return Reference.of(text)
+    except ValueError as error:
+        raise ClientError(Failure.INVALID, str(error), what="--reference") from None
 
 
 def file_options(function: Callable[..., Any]) -> Callable[..., Any]:

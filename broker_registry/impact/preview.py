@@ -42,6 +42,10 @@ class Question(NamedTuple):
     limits: Limits = Limits()
 
 
+class NoTopic(ClientError):
+    """No topic follows from the subject."""
+
+
 class _Schemas:
     """Parsed schemas of the registry, and texts for those that cannot be used."""
 
@@ -140,7 +144,7 @@ async def _place(cluster: AdminClient, question: Question, new: ParsedSchema) ->
     try:
         return places.place_of(question.subject, new.name, existing)
     except ValueError as error:
-        raise ClientError(Failure.INVALID, str(error)) from None
+        raise NoTopic(Failure.INVALID, str(error)) from None
 
 
 async def _impact(registry: RegistryClient, question: Question, place: places.Place) -> tuple[Impact, Policy]:

@@ -60,6 +60,15 @@ class Reference:
     subject: str
     version: int
 
+    @classmethod
+    def of(cls, text: str) -> Reference:
+        """Return the reference of NAME=SUBJECT:VERSION. Raises ValueError."""
+        name, equals, place = text.partition("=")
+        subject, colon, version = place.rpartition(":")
+        if not (equals and colon and name and subject and version.isdecimal()):
+            raise ValueError(f"{text!r} is no reference: NAME=SUBJECT:VERSION is expected")
+        return cls(name, subject, int(version))
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:

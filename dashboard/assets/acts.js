@@ -65,8 +65,8 @@
       let input;
       if (field.choices.length) {
         input = core.element("select", { id, name: field.name }, ...field.choices.map((choice) => core.element("option", { value: choice, selected: choice === value }, choice)));
-      } else if (["value", "key", "settings", "headers"].includes(field.name)) {
-        input = core.element("textarea", { id, name: field.name, rows: field.name === "value" ? 5 : 1, spellcheck: "false" });
+      } else if (field.long || ["value", "key", "settings", "headers"].includes(field.name)) {
+        input = core.element("textarea", { id, name: field.name, rows: field.long ? 12 : field.name === "value" ? 5 : 1, spellcheck: "false" });
         input.value = value;
       } else {
         input = core.element("input", { id, name: field.name, type: field.secret ? "password" : "text", autocomplete: field.secret ? "new-password" : "off", spellcheck: "false" });

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from broker_cy.console.alerts.watch import Alerting
     from broker_cy.console.session import Session
+    from broker_registry.console.session import SchemaSession
     from dashboard.collector.alert_log import AlertLog
     from dashboard.collector.group_readings import GroupReadings
     from dashboard.collector.history import History
@@ -27,3 +28,4 @@ class Cluster(Protocol):
     masking: Masking | None
     group_readings: GroupReadings
     moves: MoveRuns
+    schemas: SchemaSession | None

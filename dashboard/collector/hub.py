@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from broker_cy.client.clusters import ClusterEntry
@@ -12,6 +13,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Command
 from broker_cy.console.alerts.watch import Alerting
 from broker_cy.console.session import Session
+from broker_registry.console.tools import schemas_of
 from dashboard.collector.alert_log import AlertLog
 from dashboard.collector.channel import Params, channel_class, key_of
 from dashboard.collector.group_readings import GroupReadings
@@ -59,6 +61,8 @@ class ClusterHub:
         # The audit log of the dashboard, set when the application is built; None in a hub without one.
         self.audit: Audit | None = None
         self.masking = masking
+        # The schema registry; None without one.
+        self.schemas = schemas_of(entry if timeout_s is None else replace(entry, timeout_s=timeout_s))
         self.history = History(self.session, state_directory)
         self.group_readings = GroupReadings(self.history)
         self.jobs = RecordJobs(self.session.client)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any
 
 from broker_cy.admin.caller import Outcome
@@ -324,9 +324,9 @@ class FrozenFeeds(Feeds):
         "tokens": TOKENS,
     }
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Mapping[Hashable, Any] | None = None) -> None:
         super().__init__()
-        self._frozen = {key: FrozenFeed(value) for key, value in self.ANSWERS.items()}
+        self._frozen = {key: FrozenFeed(value) for key, value in (answers or self.ANSWERS).items()}
 
     def get(
         self, key: Hashable, fetch: Callable[[], Awaitable[Any]], interval_s: float, timeout_s: float = 0.0

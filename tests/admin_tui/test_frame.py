@@ -236,6 +236,7 @@ def test_every_binding_has_an_id() -> None:
         (["--timeout", "0"], "--timeout 0"),
         (["--theme", "plaid"], "--theme plaid"),
         (["--alerts", "absent.toml"], "cannot be read"),
+        (["--registry", "nonsense"], "no URL of a registry"),
     ],
 )
 def test_bad_options_are_refused(

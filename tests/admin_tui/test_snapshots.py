@@ -25,6 +25,7 @@ from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of
 from tests.admin_tui.frozen import NOW_MS, FrozenSession
+from tests.admin_tui.frozen_schemas import SUBJECT, FrozenSchemas
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 WRITE = os.environ.get("BROKER_TUI_SNAPSHOTS") == "write"
@@ -36,6 +37,8 @@ VIEWS = (
     "topic orders",
     "topic-settings orders",
     "messages orders",
+    "schemas",
+    f"schema {SUBJECT}",
     "groups",
     "group billing",
     "rebalances",
@@ -112,6 +115,7 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
     async def picture() -> str:
         app = Console(entry_of("broker-1:9092"), Settings(utc=True), alerts=frozen_alerts())
         app.session = FrozenSession()
+        app._schemas = app.session.entry, FrozenSchemas()
         async with app.run_test(size=size) as pilot:
             terminal = Terminal(pilot, app)
             if view != "overview":

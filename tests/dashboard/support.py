@@ -107,10 +107,11 @@ class Desk:
         masking: Masking | None = None,
         alerts: AlertSettings | None = None,
         secured: Mapping[str, str] | None = None,
+        registry: str | None = None,
     ) -> None:
         self.identity = identity
         self.alerts = Alerting(alerts or AlertSettings(), notifies=alerts is not None and alerts.webhook is not None)
-        entry = ClusterEntry(CLUSTER, parse_addresses(bootstrap), 10.0, secured=secured or {})
+        entry = ClusterEntry(CLUSTER, parse_addresses(bootstrap), 10.0, secured=secured or {}, registry=registry)
         self.hub = ClusterHub(entry, self.alerts, masking=masking)
         self.security = Audited()
         security: Any = self.security

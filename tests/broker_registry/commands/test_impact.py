@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from broker_cy.admin import AdminClient
-from broker_cy.admin.metadata import TopicPartition
-from broker_cy.wire.records import Record
-from broker_registry.schema_types.base import Kind, ParseSettings
-from broker_registry.schema_types.parsers import PARSERS
 from tests.broker_cy.commands.conftest import Cli, bare
 from tests.broker_registry.operations.support import record_of
 from tests.support.broker import BrokerProcess
 from tests.support.registry import RegistryProcess
+from tests.support.schema_records import BAD, OLD, TWO, commit, framed, produce, registered
 from tests.support.topics import create_topic
 
 __all__ = ["bare"]
-
-OLD = record_of("x:int")
-TWO = record_of("x:int", "y:int=0")
-# Without a default: new readers cannot read records of OLD.
-BAD = record_of("x:int", "y:int")
 
 
 @pytest.fixture
@@ -49,45 +38,17 @@ def file_of(directory: Path, text: str, name: str = "schema.avsc") -> Path:
     return path
 
 
-def framed(schema_id: int, text: str, value: object) -> bytes:
-    return b"\0" + schema_id.to_bytes(4) + PARSERS[Kind.AVRO](text, (), ParseSettings()).encode(value)
-
-
-def produce(broker: BrokerProcess, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
-    async def run() -> None:
-        records = [Record(0, 1_700_000_000_000 + at, None, value, ()) for at, value in enumerate(values)]
-        async with AdminClient(broker.bootstrap) as client:
-            await client.records.producer().send_batch(TopicPartition(topic, partition), records)
-
-    asyncio.run(run())
-
-
-def commit(broker: BrokerProcess, topic: str, group: str, offset: int, partition: int = 0) -> None:
-    async def run() -> None:
-        async with AdminClient(broker.bootstrap) as client:
-            (await client.positions.alter(group, {TopicPartition(topic, partition): offset})).whole()
-
-    asyncio.run(run())
-
-
-def registered(registry: RegistryProcess, subject: str, *texts: str) -> list[int]:
-    registry.call("PUT", f"/config/{subject}", {"compatibility": "NONE"})
-    found = [registry.register(subject, text).body["id"] for text in texts]
-    registry.call("PUT", f"/config/{subject}", {"compatibility": "BACKWARD"})
-    return found
-
-
 def test_records_that_would_break_are_found(
     schemas: Cli, broker: BrokerProcess, registry: RegistryProcess, name: str, tmp_path: Path
 ) -> None:
     """If this fails, a schema is registered that consumers cannot read records with which are in the topic."""
     one, two = registered(registry, f"{name}-value", OLD, TWO)
     old, new = framed(one, OLD, {"x": 5}), framed(two, TWO, {"x": 5, "y": 6})
-    produce(broker, name, [new, old, None, b"plain", old])
-    produce(broker, name, [new, new], partition=1)
+    produce(broker.bootstrap, name, [new, old, None, b"plain", old])
+    produce(broker.bootstrap, name, [new, new], partition=1)
     for group, offset in (("behind", 1), ("done", 5)):
-        commit(broker, name, f"{name}-{group}", offset)
-    commit(broker, name, f"{name}-done", 2, partition=1)
+        commit(broker.bootstrap, name, f"{name}-{group}", offset)
+    commit(broker.bootstrap, name, f"{name}-done", 2, partition=1)
     file = file_of(tmp_path, BAD)
     found = schemas("impact", f"{name}-value", file, "--json", code=1).json
     assert (found["topics"], found["part"], found["breaks"]) == ([name], "value", True)
@@ -120,7 +81,7 @@ def test_a_change_that_the_level_refuses_may_break_nothing(
 ) -> None:
     """If this fails, a user cannot see that a refused change is harmless for the records that exist."""
     _, two = registered(registry, f"{name}-value", OLD, TWO)
-    produce(broker, name, [framed(two, TWO, {"x": 5, "y": 6})] * 3)
+    produce(broker.bootstrap, name, [framed(two, TWO, {"x": 5, "y": 6})] * 3)
     found = schemas("impact", f"{name}-value", file_of(tmp_path, BAD), "--json").json
     assert (found["is_compatible"], found["breaks"], found["new_readers"]["tried"]) == (True, False, 3)
     registry.call("PUT", f"/config/{name}-value", {"compatibility": "BACKWARD_TRANSITIVE"})
@@ -133,9 +94,9 @@ def test_what_a_group_read_before_the_sample_is_looked_up(
 ) -> None:
     """If this fails, a group that is far behind has no present reader, and what is ahead of it is not counted."""
     one, two = registered(registry, f"{name}-value", OLD, TWO)
-    produce(broker, name, [framed(one, OLD, {"x": 1})] * 5 + [framed(two, TWO, {"x": 1, "y": 2})] * 15)
+    produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1})] * 5 + [framed(two, TWO, {"x": 1, "y": 2})] * 15)
     for index, offset in enumerate((3, 3, 5)):
-        commit(broker, name, f"{name}-{index}", offset)
+        commit(broker.bootstrap, name, f"{name}-{index}", offset)
     # Without x, present readers cannot read new records.
     file = file_of(tmp_path, record_of("y:int=0"))
     found = schemas("impact", f"{name}-value", file, "--records", "10", "--json").json
@@ -163,7 +124,7 @@ def test_register_and_check_try_first(
 ) -> None:
     """If this fails, a pipeline registers a schema that breaks records which it was told to look at."""
     one, two = registered(registry, f"{name}-value", OLD, TWO)
-    produce(broker, name, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
+    produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
     file = file_of(tmp_path, BAD)
     # Against the newest version alone, the schema is compatible.
     assert schemas("check", f"{name}-value", file, "--json").json["is_compatible"] is True
@@ -188,7 +149,7 @@ def test_topics_of_other_strategies_are_named(
     own = json.loads(OLD) | {"name": record}
     (mine,) = registered(registry, record, json.dumps(own))
     (other,) = registered(registry, "Other", OLD)
-    produce(broker, name, [framed(mine, json.dumps(own), {"x": 1}), framed(other, OLD, {"x": 1})])
+    produce(broker.bootstrap, name, [framed(mine, json.dumps(own), {"x": 1}), framed(other, OLD, {"x": 1})])
     file = file_of(tmp_path, json.dumps(json.loads(BAD) | {"name": record}))
     assert "name the topics" in schemas("impact", record, file, code=2).err
     found = schemas("impact", record, file, "--topic", name, "--json", code=1).json
@@ -198,7 +159,7 @@ def test_topics_of_other_strategies_are_named(
 
 def test_a_new_subject_has_no_records_to_break(schemas: Cli, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
     """If this fails, the first registration of a subject cannot be tried."""
-    produce(broker, name, [b"plain"])
+    produce(broker.bootstrap, name, [b"plain"])
     said = schemas("impact", f"{name}-value", file_of(tmp_path, OLD)).out
     assert "nothing is known to break" in said
     assert "1 record without a schema" in said
@@ -217,7 +178,7 @@ def test_the_registry_of_the_cluster_file_is_used(
     monkeypatch.setenv("BROKER_CY_REGISTRY", "http://127.0.0.1:1")
     monkeypatch.delenv("BROKER_CY_BOOTSTRAP")
     (one,) = registered(registry, f"{name}-value", OLD)
-    produce(broker, name, [framed(one, OLD, {"x": 1})])
+    produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1})])
     clusters = file_of(
         tmp_path,
         f'[clusters.here]\nbootstrap = "{broker.bootstrap}"\nregistry = "{registry.url}"\n',

@@ -36,6 +36,8 @@ TESTED = {
     # test_operating.py, with several nodes:
     "cordon-broker", "uncordon-broker", "drain-broker", "decommission-broker", "fill-broker", "balance-brokers",
     "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
+    # test_schemas.py, with a schema registry:
+    "register-schema", "delete-subject", "delete-versions",
     # test_rights.py, with an authorizer:
     "create-acl", "delete-acls", "create-user", "set-password", "delete-user",
     "set-quota", "change-quota", "remove-quotas", "create-token", "renew-token", "expire-token",

@@ -221,6 +221,23 @@ def test_which_clusters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         shown(login)
 
 
+def test_a_registry_is_of_one_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, records of one cluster are decoded with the schemas of another."""
+    path = tmp_path / "clusters.toml"
+    path.write_text('[clusters.a]\nbootstrap = "x:1"\nregistry = "http://a:8081"\n[clusters.b]\nbootstrap = "y:2"\n')
+    monkeypatch.setenv("BROKER_CY_REGISTRY", "http://ambient:8081")
+    file = Wanted(clusters_file=path)
+
+    def registries(wanted: Wanted, *names: str) -> list[str | None]:
+        return [entry.registry for entry in find_entries(wanted, names)[0]]
+
+    assert registries(file) == ["http://a:8081", None]
+    assert registries(file, "b") == ["http://ambient:8081"]
+    assert registries(replace(file, registry="http://c:8081"), "a") == ["http://c:8081"]
+    with pytest.raises(ClientError, match="--registry is for one cluster, not for a, b"):
+        registries(replace(file, registry="http://c:8081"))
+
+
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run `broker-dash` in this process with options that it must refuse; return its message. An exception would be a
