@@ -23,8 +23,6 @@ PARTITIONS = 3
 WAIT_S = 150.0
 # Kafka's defaults: those of tests/support/cluster.py are shorter.
 AS_KAFKA = {
-    "controller.quorum.election.timeout.ms": "1000",
-    "controller.quorum.fetch.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
     "offsets.topic.num.partitions": "4",

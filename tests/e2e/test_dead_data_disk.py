@@ -20,8 +20,6 @@ WAIT_S = 60.0
 SETTINGS = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
-    "controller.quorum.election.timeout.ms": "1000",
-    "controller.quorum.fetch.timeout.ms": "2000",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
     "min.insync.replicas": "2",

@@ -24,15 +24,14 @@ R = TypeVar("R", bound=Message)
 Listener = Address | int
 """The address of a listener, or its port on the loopback interface."""
 
-# A quorum that elects leaders quickly; all other settings have the broker's defaults.
+# Brokers whose end is noticed soon; all other settings have the broker's defaults. Shorter timeouts of the quorum cause
+# elections while other programs take the machine.
 QUICK = {
-    "controller.quorum.election.timeout.ms": "300",
-    "controller.quorum.fetch.timeout.ms": "600",
     "broker.heartbeat.interval.ms": "200",
     "broker.session.timeout.ms": "2000",
 }
-# For three nodes that fail: Kafka's defaults instead of the short timeouts, and replicas that survive the loss of one
-# node.
+# For three nodes that fail: Kafka's defaults instead of the short timeouts of brokers, and replicas that survive the
+# loss of one node.
 DISTURBED = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "4",
@@ -40,8 +39,6 @@ DISTURBED = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
-    "controller.quorum.election.timeout.ms": "1000",
-    "controller.quorum.fetch.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
 }
