@@ -9,6 +9,7 @@ are not run, with the reason next to them.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import os
 import re
@@ -73,6 +74,8 @@ ENDLESS = {
     "make dashboard": "broker-dash: http",
 }
 START_TIMEOUT_S = 90.0
+# The notes of the Makefile about installations, each older than the next one.
+INSTALLED = (".run", ".requirements", ".installed")
 CTRL_Q = b"\x11"
 LINES = documented()
 README_BENCH = next(line.command for line in LINES if line.command.startswith(".venv/bin/broker-bench compare"))
@@ -104,8 +107,9 @@ class Checkout:
         self.path = directory / "checkout"
         self.path.mkdir()
         for each in ROOT.iterdir():
-            if each.name not in ("data", ".git"):
+            if each.name not in ("data", ".git", ".venv"):
                 (self.path / each.name).symlink_to(each)
+        self._link_environment()
         self.env = {
             "PATH": f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "XDG_CONFIG_HOME": str(directory / "config"),
@@ -121,6 +125,25 @@ class Checkout:
         text = _toml_block("docs/cli.md", "default =", "[clusters.")
         clusters.write_text(text.replace("broker-1:9092,broker-2:9092", "127.0.0.1:9092"))
         (self.path / "alerts.toml").write_text(_toml_block("docs/tui.md", "[[rule]]"))
+
+    def _link_environment(self) -> None:
+        """The environment here, with newer notes of what was installed: an installation would make its programs those
+        of this directory, which does not stay.
+        """
+        environment = self.path / ".venv"
+        environment.mkdir()
+        for each in (ROOT / ".venv").iterdir():
+            if each.name not in INSTALLED:
+                (environment / each.name).symlink_to(each)
+        for name in INSTALLED:
+            (environment / name).touch()
+
+
+def environment_here() -> dict[str, str]:
+    """The programs and the links to source files of the environment here."""
+    venv = ROOT / ".venv"
+    files = [*(venv / "bin").iterdir(), *venv.glob("lib/python*/site-packages/__editable__*.py")]
+    return {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in files if each.is_file()}
 
 
 def _toml_block(document: str, *starts: str) -> str:
@@ -220,9 +243,20 @@ def test_there_are_command_lines() -> None:
         assert any(line.command.startswith(prefix) for line in LINES), f"nobody shows {prefix} any more"
 
 
+def test_make_installs_nothing_in_the_directory_of_these_tests(tmp_path: Path) -> None:
+    """If this fails, the programs in `.venv/bin` are those of a directory that does not exist after these tests."""
+    checkout = Checkout(tmp_path)
+    printed = run(["make", "--dry-run", "build"], cwd=checkout.path, env=checkout.env).stdout.decode()
+    assert "build_ext" in printed
+    assert "install.py" not in printed
+
+
 @pytest.mark.full
 def test_commands_run_as_they_stand(world: World) -> None:
-    """If this fails, a new user copies a line of the README or the documents, and it fails."""
+    """If this fails, a new user copies a line of the README or the documents, and it fails; or this test leaves the
+    environment another one.
+    """
+    environment = environment_here()
     checked = (MEASURING, LOADING, ANALYSING)
     lines = [line for line in LINES if not is_exception(line) and not any(each.match(line.command) for each in checked)]
     first = next(line for line in lines if line.command == "make run" and line.output)
@@ -253,6 +287,7 @@ def test_commands_run_as_they_stand(world: World) -> None:
     world.interrupt(world.broker)
     # Uses the port, which is free again.
     run_one(world, next(line for line in lines if words_of(line) == ["make", "demo"]), 0)
+    assert environment_here() == environment
 
 
 def run_one(world: World, line: Line, number: int) -> None:
