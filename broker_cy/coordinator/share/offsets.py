@@ -13,7 +13,7 @@ from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.heartbeat import share_group
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.state_calls import Asked, DeleteState, InitializeState, Outcomes
-from broker_cy.coordinator.share.state_partitions import united
+from broker_cy.coordinator.share.state_partitions import Partitions, common, united, without
 from broker_cy.coordinator.share_state.answers import message_of
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import CallFailed, GroupStep, Waiting
@@ -64,12 +64,13 @@ def alter(
         step.reply_when_written(token, response, alter_error)
         return
     partitions = {topic_id: frozenset(each) for topic_id, each in offsets.items()}
+    earlier = common(partitions, group.share_partitions.initializing)
     new = group.share_partitions.began(partitions, names)
     group = state_calls.put_share_partitions(machine, step, group, new)
     group.note_request(partitions, now.mono_ms)
     asked = state_calls.begin_call(step, group, partitions)
     request = InitializeState(group_id, group.epoch, offsets)
-    step.call_for(Waiting(token, alter_error), request, altered, asked, response, token)
+    step.call_for(Waiting(token, alter_error), request, altered, asked, earlier, response, token)
 
 
 def _check_indexes(machine: GroupTable, topics: Iterable[AlterTopic]) -> None:
@@ -112,17 +113,20 @@ def altered(
     machine: GroupTable,
     step: GroupStep,
     asked: Asked,
+    earlier: Partitions,
     response: Altered,
     token: Token,
     result: Outcomes | CallFailed,
     now: Now,
 ) -> None:
     """Note the offsets that are set, and answer. That they are set does not depend on the record, so neither does the
-    answer: a coordinator that finds `initializing` partitions asks for their state again.
+    answer: a coordinator that finds `initializing` partitions asks for their state again. The `earlier` ones may have
+    the offset of an earlier request, which they keep: if this one fails, they stay `initializing`.
     """
     group = asked.ended(machine)
     if group is not None:
-        after = group.share_partitions.ended(asked.partitions, state_calls.done_of(asked.group_id, result))
+        done = state_calls.done_of(asked.group_id, result)
+        after = group.share_partitions.ended(united(without(asked.partitions, earlier), done), done)
         state_calls.put_share_partitions(machine, step, group, after)
         state_calls.delete_fenced(step, group, state_calls.fenced_of(group, asked.partitions, result))
     found = Altered()

@@ -191,7 +191,7 @@ class Ours:
         found = self._records(lambda: self.harness.alter(token, *starts, group_id=GROUP))
         if self.harness.calls:
             # The codes of partitions that do not exist, as the answer has them.
-            codes = [each.error_code for each in self.harness.calls[0].about[1].responses[0].partitions]
+            codes = [each.error_code for each in self.harness.calls[0].about[2].responses[0].partitions]
         else:
             answer = self.harness.answers[token]
             if answer.error_code:

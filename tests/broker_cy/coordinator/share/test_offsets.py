@@ -127,6 +127,29 @@ def test_an_alteration_that_is_not_noted_is_kept() -> None:
     assert [state[1] for state in h.state.states.values()] == [9]
 
 
+def test_an_alteration_that_fails_keeps_the_one_before_that_is_not_noted() -> None:
+    """If this fails, an altered offset is reset by the first member after two faults: the note of the alteration could
+    not be written, and the answer to the next one was lost.
+    """
+    h = ShareHarness(Topics(t=1))
+    h.alter("a", ("t", 0, 9))
+    h.hold = True
+    h.serve()
+    h.fail()
+    h.hold = False
+    h.state.failing = {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    h.alter("b", ("t", 0, 5))
+    h.serve()
+    assert altered(h.answers["b"]) == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert (h.initialized(), h.initializing()) == (set(), {("t", 0)})
+    h.state.failing = {}
+    h.advance(30_000)
+    h.enter("join", "m")
+    h.serve()
+    assert h.initialized() == {("t", 0)}
+    assert [state[1] for state in h.state.states.values()] == [9]
+
+
 def test_the_offsets_of_topics_are_deleted() -> None:
     """If this fails, an administrator cannot make a group forget a topic."""
     h = ShareHarness(Topics(t=2, u=1, v=1))
