@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -113,6 +113,10 @@ class Group(ABC):
     @abstractmethod
     def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
         """Return the start of an offset's retention; None if no offset of the group expires now."""
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Whether one of the topics is a topic that `is_subscribed` knows."""
+        return any(map(self.is_subscribed, topics))
 
     @property
     @abstractmethod

@@ -37,6 +37,8 @@ from broker_cy.metadata.image import ImageDelta, MetadataImage
 # Deadlines that one step applies, in about 5 ms: each may end the session of a member, whose four records must fit into
 # one batch with those of the others.
 DEADLINES_MAX: Final = 50
+# Changed topics that are looked up in each group with regular expressions.
+CHANGED_LOOKS_MAX: Final = 100
 
 
 class GroupMachine(GroupTable):
@@ -112,15 +114,22 @@ class GroupMachine(GroupTable):
         leader has changed. Offsets that were committed in deleted topics are deleted.
         """
         step = super().metadata_changed(delta, image)
+        changed: set[str] = set()
         for before, after in delta.topics:
             if before is None:
                 self.topics_created_at = image.offset
-            for name in {each.name for each in (before, after) if each is not None}:
-                self.topic_hashes.pop(name, None)
-                for group_id in self.subscribers.of(name):
-                    group = self.groups.get(group_id)
-                    if group is not None:
-                        group.topics_changed()
+            changed.update(each.name for each in (before, after) if each is not None)
+        for name in changed:
+            self.topic_hashes.pop(name, None)
+            for group_id in self.subscribers.of(name):
+                group = self.groups.get(group_id)
+                if group is not None:
+                    group.topics_changed()
+        for group_id in self.subscribers.wide:
+            group = self.groups.get(group_id)
+            # A mark without a cause does no harm.
+            if group is not None and (len(changed) > CHANGED_LOOKS_MAX or group.reads_any(changed)):
+                group.topics_changed()
         if gone := delta.gone():
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
             share_deletion.topics_deleted(self, step, [topic.topic_id for topic in gone])

@@ -101,6 +101,10 @@ class ShareGroupSettings(NamedTuple):
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
     """Of groups without settings of their own: `group.share.session.timeout.ms` and so on."""
+    assigned_at_once_max: int = 500
+    """Subscriptions of members and initialized partitions of a group that is assigned at once, which takes about 3 ms;
+    a larger one is assigned in the background. Not a setting of the broker.
+    """
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> ShareGroupSettings:

@@ -41,10 +41,10 @@ def revoked_partitions_are_free(patch: Patch) -> None:
     """A partition that its member still has to give up is given to another one (KAFKA-16147)."""
     right = ConsumerGroup._hold
 
-    def hold(self: ConsumerGroup, member_id: str, held: Held) -> None:
+    def hold(self: ConsumerGroup, member_id: str, held: Held, before: Held) -> None:
         member = self.members.get(member_id)
         if member is None or held is not member.revoking:
-            right(self, member_id, held)
+            right(self, member_id, held, before)
 
     patch.setattr(ConsumerGroup, "_hold", hold)
     patch.setattr("tests.sim.consumer_checks.check_owners", lambda group: None)
@@ -54,11 +54,11 @@ def owners_of_a_compacted_log_conflict(patch: Patch) -> None:
     """A log cannot be loaded that is compacted meanwhile: two members have one partition (KAFKA-19862)."""
     right = ConsumerGroup._hold
 
-    def hold(self: ConsumerGroup, member_id: str, held: Held) -> None:
+    def hold(self: ConsumerGroup, member_id: str, held: Held, before: Held) -> None:
         for topic_id, partitions in held.items():
             if any(self.owners.get(topic_id, {}).get(each, member_id) != member_id for each in partitions):
                 raise ValueError("two members have one partition")
-        right(self, member_id, held)
+        right(self, member_id, held, before)
 
     patch.setattr(ConsumerGroup, "_hold", hold)
 

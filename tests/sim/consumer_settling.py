@@ -29,7 +29,7 @@ def settle(world: ConsumerWorld) -> None:
         if number == SETTLE_ROUNDS - QUIET_ROUNDS:
             epochs = {group_id: _epoch_of(world, group_id) for group_id in GROUPS}
         world.harness.advance(ROUND_MS)
-        world.harness.work()
+        world.harness.works_end()
         for client in [client for client in world.clients if client.alive]:
             client.lost = set()
             for _ in range(ROUND_REQUESTS if client.is_classic else 1):

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_cy.coordinator.share import initialization
 from broker_cy.coordinator.share.describe import describe
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.state_partitions import of_topics, without
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from tests.broker_cy.coordinator.harness import durable, replayed, share_state
-from tests.sim.share_members_clients import GROUPS, MEMBERS_MAX, SESSION_MS
+from tests.sim.share_members_clients import GROUPS, MEMBERS_MAX, PARTITIONS_MAX, SESSION_MS
 
 if TYPE_CHECKING:
     from tests.sim.share_members_world import ShareMembersWorld
@@ -63,8 +64,9 @@ def _check_partitions(world: ShareMembersWorld, group: ShareGroup) -> None:
     assert not overlap, f"the state of {overlap} is made and deleted"
     for topic_id in state.deleting:
         world.forget_state(group.group_id, topic_id)
-    # One for partitions that are requested for the first time, and one for the others.
-    calls = {topic_id: count for topic_id, count in group.under_way.items() if count > 2}
+    # Those for partitions that are requested for the first time, and those for the others.
+    calls_max = 2 * -(-PARTITIONS_MAX // initialization.ASKED_PER_CALL)
+    calls = {topic_id: count for topic_id, count in group.under_way.items() if count > calls_max}
     assert not calls, f"several requests about one topic are under way: {calls}"
 
 

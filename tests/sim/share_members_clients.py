@@ -21,6 +21,7 @@ GROUPS: Final = ("k", "l", "m")
 MEMBERS_OF, CHANGES_OF = (5, 5, 1), (1, 1, 4)
 TOPICS: Final = ("t", "u", "v")
 MEMBERS_MAX: Final = 6
+PARTITIONS_MAX: Final = 6
 SESSION_MS: Final = 45_000
 RETRY_MS: Final = 5_000
 # Rounds of heartbeats after which a group without faults is stable; the last of them without a change of the group.

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.modern import target
-from broker_cy.coordinator.share import deletion, heartbeat, initialization, offsets, state_calls
+from broker_cy.coordinator.share import assign, deletion, heartbeat, initialization, offsets, state_calls
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
@@ -67,15 +67,26 @@ def altered_offsets_are_not_noted(patch: Patch) -> None:
     """The first member of a group resets the offset that an administrator has set."""
     right = offsets.altered
 
-    def altered(machine: Any, step: Any, asked: Any, response: Any, token: Any, result: Any, now: Any) -> None:
+    def altered(*args: Any) -> None:
         patch.setattr(state_calls, "done_of", lambda group_id, result: {})
         try:
-            right(machine, step, asked, response, token, result, now)
+            right(*args)
         finally:
             patch.setattr(state_calls, "done_of", done_of)
 
     done_of = state_calls.done_of
     patch.setattr(offsets, "altered", altered)
+
+
+def failed_alterations_forget_earlier_ones(patch: Patch) -> None:
+    """The first member of a group resets the offset that an administrator has set, because a later alteration failed
+    before the first one was noted.
+    """
+    right = offsets.altered
+    patch.setattr(
+        offsets, "altered", lambda machine, step, asked, earlier, *rest: right(machine, step, asked, {}, *rest)
+    )
+    patch.setattr("tests.sim.share_members_world.assigned_at_once_max", lambda _: 0)
 
 
 def groups_leave_their_state_behind(patch: Patch) -> None:
@@ -104,10 +115,10 @@ def members_get_partitions_without_state(patch: Patch) -> None:
     """A member reads partitions before they are initialized."""
     right = SHARE_ASSIGNORS["simple"]
 
-    def assign(spec: Any, assignable: Any) -> Any:
+    def share_out(spec: Any, assignable: Any) -> Any:
         return right(spec, {topic_id: frozenset(range(count)) for topic_id, count in spec.topics.items()})
 
-    patch.setattr(heartbeat, "SHARE_ASSIGNORS", {"simple": assign})
+    patch.setattr(assign, "SHARE_ASSIGNORS", {"simple": share_out})
 
 
 def initialized_partitions_are_not_assigned(patch: Patch) -> None:
@@ -160,7 +171,13 @@ def loaded_members_have_no_session(patch: Patch) -> None:
 def assignments_are_not_persisted(patch: Patch) -> None:
     """After a start, members have other targets."""
     right = target.target_records
-    patch.setattr(heartbeat, "target_records", lambda *args: right(*args)[1:])
+    patch.setattr(assign, "target_records", lambda *args: right(*args)[1:])
+
+
+def stale_results_are_installed(patch: Patch) -> None:
+    """An assignment from the background is taken although the state of its partitions was deleted meanwhile."""
+    patch.setattr(ShareGroup, "may_assign", lambda *_: True)
+    patch.setattr("tests.sim.share_members_world.assigned_at_once_max", lambda _: 0)
 
 
 DEFECTS: list[Planter] = [
@@ -171,6 +188,7 @@ DEFECTS: list[Planter] = [
     unwritten_requests_block_their_topic,
     requests_do_not_wait_for_their_record,
     altered_offsets_are_not_noted,
+    failed_alterations_forget_earlier_ones,
     groups_leave_their_state_behind,
     deletions_of_state_are_not_ended,
     undone_initializations_stay,
@@ -185,5 +203,9 @@ DEFECTS: list[Planter] = [
     members_whose_removal_failed_have_no_session,
     changed_topics_are_not_noticed,
     assignments_are_not_persisted,
+    stale_results_are_installed,
     answers_are_sent_before_the_write,
 ]
+
+# Defects that more seeds have to find: they need several rare events in a row.
+SEEDS_OF: dict[Planter, int] = {failed_alterations_forget_earlier_ones: 50, stale_results_are_installed: 20}

@@ -26,6 +26,7 @@ from tests.sim.share_members_clients import (
     GROUPS,
     MEMBERS_MAX,
     MEMBERS_OF,
+    PARTITIONS_MAX,
     QUIET_ROUNDS,
     RETRY_MS,
     ROUND_MS,
@@ -44,6 +45,11 @@ RETRIABLE = (
 )
 
 
+def assigned_at_once_max(seed: int) -> int:
+    """In every fourth world, each group is a large one, which is assigned in the background."""
+    return 0 if seed % 4 == 3 else 500
+
+
 class ShareMembersWorld:
     """`root` is an empty directory."""
 
@@ -55,7 +61,9 @@ class ShareMembersWorld:
             max_size=MEMBERS_MAX,
             assignment_interval_ms=self.rng.choice([0, 1_000]),
             initialize_retry_interval_ms=RETRY_MS,
+            assigned_at_once_max=assigned_at_once_max(seed),
         )
+        self.is_large = not share.assigned_at_once_max
         self.harness = ShareCoordinator(self.store, self.topics, share=share)
         self.clients: list[Sharer] = []
         self.past: list[Past] = []
@@ -102,6 +110,9 @@ class ShareMembersWorld:
             (self.move, self.move_weight),
             (self.compact, 1),
             (self.settle, 1),
+            (self.work, 3 if self.is_large else 0),
+            (self.come_back, 8 if self.is_large else 0),
+            (self.alter_again, 4 if self.is_large else 0),
         ]
         self.rng.choices([a for a, _ in actions], [w for _, w in actions])[0]()
         self.deliver()
@@ -154,6 +165,29 @@ class ShareMembersWorld:
             client.alive = False
             self.harness.beat(self.token(), client.name, -1, group_id=client.group_id)
 
+    def come_back(self) -> None:
+        """A member leaves, as it does when it unsubscribes, and joins again by the same id. Meanwhile an administrator
+        may delete an offset, if it was the only member.
+        """
+        client = self.pick(waiting=None)
+        if client is None or client.epoch <= 0:
+            return
+        self.note_past(client)
+        client.gone()
+        self.harness.beat(self.token(), client.name, -1, group_id=client.group_id)
+        if self.rng.random() < 0.7:
+            token = ("delete offsets", self.token())
+            self.harness.delete_start_offsets(token, self.rng.choice(client.topics), group_id=client.group_id)
+        self.beat(client)
+        if self.rng.random() < 0.5:
+            # The result of an assignment from before comes now.
+            self.deliver()
+            self.work()
+
+    def work(self) -> None:
+        """Let assignments end."""
+        self.harness.work()
+
     def note_past(self, client: Sharer) -> None:
         if client.epoch > 0:
             self.past = [*self.past[-PAST_MAX:], Past(client.group_id, client.name, client.epoch)]
@@ -200,7 +234,7 @@ class ShareMembersWorld:
         known = self.topics.image.topics.by_name(name)
         if known is None:
             delta = self.topics.put(name, self.rng.randrange(1, 5))
-        elif self.rng.random() < 0.5 and len(known.partitions) < 6:
+        elif self.rng.random() < 0.5 and len(known.partitions) < PARTITIONS_MAX:
             delta = self.topics.put(name, len(known.partitions) + 1)
         else:
             delta = self.topics.delete(name)
@@ -216,8 +250,10 @@ class ShareMembersWorld:
     def pick_group(self) -> str:
         return self.rng.choices(GROUPS, CHANGES_OF)[0]
 
-    def alter(self) -> None:
-        group_id, topic = self.pick_group(), self.topics.image.topics.by_name(self.rng.choice(TOPICS))
+    def alter(self, place: tuple[str, str] | None = None) -> None:
+        """Alter offsets of a group in a topic."""
+        group_id, name = place or (self.pick_group(), self.rng.choice(TOPICS))
+        topic = self.topics.image.topics.by_name(name)
         if topic is None:
             return
         token = ("alter", self.token())
@@ -226,16 +262,24 @@ class ShareMembersWorld:
         self.alterations[token] = keys
         self.harness.alter(token, *((topic.name, each, offset) for each, offset in offsets.items()), group_id=group_id)
 
-    def alter_without_note(self) -> None:
+    def alter_without_note(self, place: tuple[str, str] | None = None) -> None:
         """The share coordinator has altered offsets, and the disk of the group coordinator is full then."""
         if self.harness.hold or self.harness.held:
             return
-        self.alter()
+        self.alter(place)
         if self.harness.calls:
             self.harness.hold = True
             self.harness.serve_one(self.rng)
             self.fail_disk()
             self.harness.hold = False
+
+    def alter_again(self) -> None:
+        """The note of an alteration could not be written, and the next one may fail."""
+        place = self.pick_group(), self.rng.choice(TOPICS)
+        self.alter_without_note(place)
+        self.deliver()
+        self.alter(place)
+        self.serve()
 
     def delete_offsets(self) -> None:
         token = ("delete offsets", self.token())
@@ -279,6 +323,7 @@ class ShareMembersWorld:
         for client in self.clients:
             if client.waiting is not None and client.waiting not in self.harness.answers:
                 client.waiting, client.is_full = None, True
+        self.harness.works = []
         self.silent.clear()
         self.forget_gone_groups()
 
@@ -328,6 +373,7 @@ class ShareMembersWorld:
                 epochs = {group_id: self.epoch_of(group_id) for group_id in GROUPS}
             self.harness.advance(ROUND_MS)
             self.harness.serve()
+            self.harness.works_end()
             self.forget_gone_groups()
             for client in [client for client in self.clients if client.alive]:
                 if client.waiting is None and client.alive:

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from broker_cy.coordinator.modern import assigning
+from broker_cy.coordinator.modern import assigning, journal
 from tests.sim.consumer_defects import DEFECTS
 from tests.sim.consumer_world import ConsumerWorld
 from tests.sim.defects import Planter, must_find
@@ -53,6 +53,8 @@ def test_targets_that_are_appended_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     the parts of its targets, and some of the parts are lost.
     """
     monkeypatch.setattr(assigning, "TARGETS_PER_TURN", 1)
+    monkeypatch.setattr(assigning, "TOPICS_PER_TURN", 1)
+    monkeypatch.setattr(journal, "MOVES_PER_TURN", 0)
     assert run(PARTS_SEED).settled > 5, "the run was idle"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker_cy.coordinator.assignors.consumer_assignors import CONSUMER_ASSIGNORS
@@ -11,9 +11,8 @@ from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex, topics_read
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.assigning import Changed, assign, is_under_way
+from broker_cy.coordinator.modern.assigning import Changed, assign, is_under_way, look_up
 from broker_cy.coordinator.modern.target import (
-    KnownTopic,
     Subscriber,
     is_assignment_due,
     known_topics,
@@ -22,17 +21,20 @@ from broker_cy.coordinator.modern.target import (
 )
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.step import Now
+from broker_cy.metadata.topics import TopicImage
 
 
 class Inputs(NamedTuple):
-    """All that the assignment of a group follows from, as values."""
+    """All that the assignment of a group follows from, as values. Of 10,000 topics, the loop takes them as they are in
+    the metadata.
+    """
 
     group_id: str
     assignor: str
     members: tuple[ConsumerMember, ...]
     resolved: Mapping[str, ResolvedRegex]
     target: Mapping[str, Assignment]
-    topics: Mapping[str, KnownTopic]
+    topics: Sequence[TopicImage]
     is_homogeneous: bool
 
 
@@ -45,7 +47,11 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
     interval_ms = machine.consumer_config(group.group_id).assignment_interval_ms
     if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
         return
-    topics = known_topics(group.subscribed_topics(), machine.image)
+    look_up(machine, step, group, begin, now)
+
+
+def begin(machine: GroupTable, step: GroupStep, group: ConsumerGroup, topics: Sequence[TopicImage], now: Now) -> None:
+    """Assign the partitions of these topics. Raises as `update_target`."""
     inputs = Inputs(
         group.group_id,
         group.preferred_assignor(machine.settings.consumer.assignors[0]),
@@ -55,8 +61,9 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
         topics,
         group.is_homogeneous,
     )
-    size = group.subscription_count + sum(partitions for _, partitions in topics.values())
-    is_large = size > machine.settings.consumer.assigned_at_once_max
+    at_once_max = machine.settings.consumer.assigned_at_once_max
+    size = group.subscription_count
+    is_large = size > at_once_max or size + sum(len(topic.partitions) for topic in topics) > at_once_max
     assign(machine, step, group, compute, inputs, records.target_epoch_record, now, is_large=is_large)
 
 
@@ -66,7 +73,7 @@ def compute(inputs: Inputs) -> list[Changed]:
         Subscriber(member.member_id, member.instance_id, member.rack_id, topics_read(member, inputs.resolved))
         for member in inputs.members
     ]
-    spec = spec_of(subscribers, inputs.target, inputs.topics, is_homogeneous=inputs.is_homogeneous)
+    spec = spec_of(subscribers, inputs.target, known_topics(inputs.topics), is_homogeneous=inputs.is_homogeneous)
 
     def changed(member_id: str, target: Assignment) -> Changed:
         return Changed(member_id, records.target_record(inputs.group_id, member_id, target))

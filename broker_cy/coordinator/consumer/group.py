@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from typing import NamedTuple, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
+from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
@@ -33,6 +34,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         "classic_members",
         "classic_protocols",
         "has_partition_metadata",
+        "held_total",
         "owners",
         "prompted",
         "regex_members",
@@ -45,10 +47,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         super().__init__(group_id)
         self.static_members: dict[str, str] = {}
         self.owners: dict[UUID, dict[int, str]] = {}
+        # The number of partitions in it.
+        self.held_total = 0
         self.regex_members: dict[str, int] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
-        # The number of resolved expressions that match each topic.
-        self.by_regex: dict[str, int] = {}
+        # The number of resolved expressions that match each topic, never 0.
+        self.by_regex: Counter[str] = Counter()
         self.assignors: dict[str, int] = {}
         # Members that use the classic protocol, and the number of them that support each of its protocols.
         self.classic_members = 0
@@ -63,8 +67,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
 
     def copied(self) -> Self:
         found = super().copied()
-        found.by_regex = dict(self.by_regex)
+        found.by_regex = self.by_regex.copy()
         found.static_members = dict(self.static_members)
+        found.held_total = self.held_total
         found.owners = {topic_id: dict(partitions) for topic_id, partitions in self.owners.items()}
         found.regex_members, found.resolved = dict(self.regex_members), dict(self.resolved)
         found.assignors = dict(self.assignors)
@@ -86,8 +91,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.by_name or topic in self.by_regex
 
+    def reads_any(self, topics: Set[str]) -> bool:
+        return not (self.by_name.keys().isdisjoint(topics) and self.by_regex.keys().isdisjoint(topics))
+
     def subscribed_topics(self) -> set[str]:
         return {*self.by_name, *self.by_regex}
+
+    @property
+    def is_wide(self) -> bool:
+        return bool(self.by_regex)
 
     # ---- commits ----
 
@@ -118,15 +130,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         if self.regex_members and not had_regexes:
             self.steady.clear()
         if old is not None:
-            self._release(member_id, old)
+            self._release(member_id, old, new)
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                 del self.static_members[old.instance_id]
         if new is None:
             self.prompted.pop(member_id, None)
         else:
             # A log that is compacted while it is read may show two holders for a while: the newest record is right.
-            self._hold(member_id, new.assigned)
-            self._hold(member_id, new.revoking)
+            self._hold(member_id, new.assigned, NOTHING_ASSIGNED if old is None else old.assigned)
+            self._hold(member_id, new.revoking, NOTHING_ASSIGNED)
             if new.instance_id is not None:
                 self.static_members[new.instance_id] = member_id
         return old
@@ -142,32 +154,52 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
                 for name in () if classic is None else {name for name, _ in classic.protocols}:
                     _add(self.classic_protocols, name, change)
 
-    def _release(self, member_id: str, member: ConsumerMember) -> None:
+    def _release(self, member_id: str, member: ConsumerMember, new: ConsumerMember | None) -> None:
+        """Release what a member held. It goes on to hold what `new` has as the same value."""
+        kept = NOTHING_ASSIGNED if new is None else new.assigned
         for held in (member.assigned, member.revoking):
             for topic_id, partitions in held.items():
+                if kept and kept.get(topic_id) is partitions:
+                    continue
                 owners = self.owners.get(topic_id)
                 if owners is None:
                     continue
                 for partition in partitions:
                     if owners.get(partition) == member_id:
                         del owners[partition]
+                        self.held_total -= 1
                 if not owners:
                     del self.owners[topic_id]
 
-    def _hold(self, member_id: str, held: AssignedEpochs) -> None:
+    def _hold(self, member_id: str, held: AssignedEpochs, before: AssignedEpochs) -> None:
         for topic_id, partitions in held.items():
-            self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+            if before and before.get(topic_id) is partitions:
+                continue
+            owners, new = self.owners.get(topic_id), dict.fromkeys(partitions, member_id)
+            if owners is None:
+                self.owners[topic_id] = new
+                self.held_total += len(new)
+            else:
+                self.held_total -= len(owners)
+                owners.update(new)
+                self.held_total += len(owners)
 
     # ---- regular expressions ----
 
     def put_regex(self, regex: str, new: ResolvedRegex | None) -> None:
-        """Set the topics that an expression matches, or (None) remove them."""
+        """Set the topics that an expression matches, or (None) remove them. The topics that it goes on to match are not
+        counted again: there may be 10,000.
+        """
         old = self.resolved.pop(regex, None)
         if new is not None:
             self.resolved[regex] = new
-        for each, change in ((old, -1), (new, 1)):
-            for topic in frozenset() if each is None else each.topics:
-                _add(self.by_regex, topic, change)
+        before, after = (frozenset[str]() if each is None else each.topics for each in (old, new))
+        gone, came = before - after, after - before
+        for topic in gone:
+            _add(self.by_regex, topic, -1)
+        self.by_regex.update(came)
+        if gone or came:
+            self.subscription_changed()
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that the member reads. An expression without a result matches nothing yet."""
@@ -192,7 +224,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
             return self.has_equal_names
         if next(iter(self.regex_members.values())) != len(self.members):
             return False
-        return not self.by_name and all(count == 1 for count in self.by_regex.values())
+        return not self.by_name and self.resolved.keys() <= self.regex_members.keys()
 
     def preferred_assignor(self, default: str) -> str:
         """The assignor that most members with a preference want; `default` if none has one. A tie goes to "uniform",

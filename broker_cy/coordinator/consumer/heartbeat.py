@@ -31,6 +31,7 @@ from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
+from broker_cy.coordinator.modern.replay import append_current
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
@@ -325,11 +326,11 @@ def reconcile(
         group.assignment_epoch,
         group.target_of(member.member_id),
         TopicsRead(group.topics_of(member), machine.image),
-        group.is_held,
+        group.owners,
     )
     found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
     if found != member:
-        machine.append(step, [records.current_record(group.group_id, found)])
+        append_current(machine, step, group, found, records.current_record)
         group.journal.held(member.member_id, member.held, found.held, now.mono_ms)
         group.journal.reconciled(group, member.member_id)
         if found.classic is None:
@@ -343,8 +344,7 @@ def settle(machine: GroupTable, step: GroupStep, group: ConsumerGroup, now: Now)
     """Report the rebalance of the group if every member has its part."""
     if group.journal.is_open:
         assignor = group.preferred_assignor(machine.settings.consumer.assignors[0])
-        held = sum(len(partitions) for partitions in group.owners.values())
-        group.journal.settle(step, group, assignor, machine.image, held, now)
+        group.journal.settle(machine, step, group, assignor, group.held_total, now)
 
 
 # ---- leave ----
@@ -371,5 +371,5 @@ def _leave_for_a_while(
     """
     assigned = {topic_id: dict.fromkeys(held, JOIN_EPOCH) for topic_id, held in member.assigned.items()}
     away = member._replace(epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=NOTHING_ASSIGNED)
-    machine.append(step, [records.current_record(group.group_id, away)])
+    append_current(machine, step, group, away, records.current_record)
     group.journal.held(member.member_id, member.held, away.held, now.mono_ms)

@@ -50,11 +50,9 @@ class ConsumerMember(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     @property
-    def held(self) -> Assignment:
+    def held(self) -> AssignedEpochs:
         """The partitions that the member reads, or has to give up."""
-        if not self.revoking:
-            return without_epochs(self.assigned)
-        return without_epochs(united((self.assigned, self.revoking)))
+        return united((self.assigned, self.revoking)) if self.revoking else self.assigned
 
     def assigned_at(self, topic_id: UUID, partition: int) -> int | None:
         """The epoch since which the member has the partition, also if it has to give it up; None if it has not."""

@@ -23,13 +23,9 @@ from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.pace import prompt_ms
 from broker_cy.core.step import Now
 
-PROMPT_MIN_MS: Final = 500
-# The part of the age of the rebalance.
-AGE_DIVISOR: Final = 8
-# At most so many prompt heartbeats of one group in a second. At 5 s, a group of 10,000 members has as many anyway.
-PROMPT_PER_S_MAX: Final = 2_000
 # From the heartbeat of a holder to that of the member that waits: so long a client takes to give a partition up.
 RELEASE_MIN_MS: Final = 25
 # The same for many members that wait for one moment: at most so many of their heartbeats in a second.
@@ -52,13 +48,10 @@ def next_heartbeat_ms(machine: GroupTable, group: ConsumerGroup, member: Consume
 
 
 def _prompt_ms(machine: GroupTable, group: ConsumerGroup, member: ConsumerMember, usual_ms: int, now: Now) -> int:
-    began = group.journal.began
     is_unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
-    if began is None or not (is_unreleased or group.assignment_epoch < group.epoch):
+    found = prompt_ms(group, now)
+    if found is None or not (is_unreleased or group.assignment_epoch < group.epoch):
         return usual_ms
-    age_ms = now.mono_ms - began.mono_ms
-    spread_ms = len(group.members) * 1_000 // PROMPT_PER_S_MAX
-    found = max(PROMPT_MIN_MS, age_ms // AGE_DIVISOR, spread_ms)
     if not is_unreleased:
         return found
     told_ms = max((_told_ms(machine, group, each, usual_ms) for each in _holders(group, member)), default=None)

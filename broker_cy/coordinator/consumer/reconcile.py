@@ -6,8 +6,8 @@ holds any more. So a partition never has two holders. Values in, a new value out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -17,18 +17,18 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 
 # Partitions by topic id, as a member reports them; None if its request has none.
 Owned = Mapping[UUID, Iterable[int]] | None
-_NONE: frozenset[int] = frozenset()
+_NOTHING: Final[Mapping[int, int]] = {}
 
 
 class Wanted(NamedTuple):
     """The target of a member. `topics` are the ids of those that it reads; partitions of other topics are not wanted.
-    `is_held` tells whether any member holds a partition.
+    `owners` has the partitions that any member holds.
     """
 
     epoch: int
     target: Assignment
     topics: Container[UUID]
-    is_held: Callable[[UUID, int], bool]
+    owners: Mapping[UUID, Collection[int]]
 
 
 def reconciled(
@@ -56,28 +56,35 @@ def reconciled(
 
 
 def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> ConsumerMember:
-    kept: dict[UUID, dict[int, int]] = {}
-    revoking: dict[UUID, dict[int, int]] = {}
-    added: dict[UUID, list[int]] = {}
+    kept: dict[UUID, Mapping[int, int]] = {}
+    added: dict[UUID, Mapping[int, int]] = {}
     has_unreleased = False
-    for topic_id in dict.fromkeys((*wanted.target, *member.assigned)):
-        target = wanted.target.get(topic_id, _NONE) if topic_id in wanted.topics else _NONE
-        current = member.assigned.get(topic_id, {})
-        stays = {partition: at for partition, at in current.items() if partition in target}
-        goes = {partition: at for partition, at in current.items() if partition not in target}
-        # A partition that the member itself still has to give up is free for it.
-        own = member.revoking.get(topic_id, ())
-        comes = [
-            partition
-            for partition in sorted(target)
-            if partition not in current and (partition in own or not wanted.is_held(topic_id, partition))
-        ]
-        has_unreleased = has_unreleased or len(stays) + len(comes) < len(target)
-        for into, part in ((kept, stays), (revoking, goes)):
-            if part:
-                into[topic_id] = part
-        if comes:
-            added[topic_id] = comes
+    # The number of topics whose partitions all stay: their values are the same as before.
+    unchanged = 0
+    for topic_id, target in wanted.target.items():
+        if topic_id not in wanted.topics:
+            continue
+        current = member.assigned.get(topic_id) if member.assigned else None
+        if current is None:
+            stays, missing = _NOTHING, target
+        else:
+            stays, missing = current, target - current.keys()
+            if current.keys() <= target:
+                unchanged += 1
+            else:
+                stays = {partition: at for partition, at in current.items() if partition in target}
+            if stays:
+                kept[topic_id] = stays
+        if missing:
+            held = wanted.owners.get(topic_id)
+            comes = _free(missing, held, member.revoking.get(topic_id, _NOTHING)) if held else sorted(missing)
+            if len(comes) < len(missing):
+                has_unreleased = True
+            if comes:
+                added[topic_id] = dict.fromkeys(comes, wanted.epoch)
+    revoking: dict[UUID, Mapping[int, int]] = {}
+    if unchanged < len(member.assigned):
+        revoking = _gone(member.assigned, kept)
     if revoking and _owns_any(owned, revoking):
         return member._replace(
             epoch=epoch,
@@ -86,15 +93,31 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
             assigned=kept,
             revoking=revoking,
         )
-    for topic_id, partitions in added.items():
-        kept.setdefault(topic_id, {}).update(dict.fromkeys(partitions, wanted.epoch))
+    if kept:
+        for topic_id, new in added.items():
+            kept[topic_id] = {**kept[topic_id], **new} if topic_id in kept else new
     return member._replace(
         epoch=wanted.epoch,
         previous_epoch=member.epoch,
         state=MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE,
-        assigned=kept,
+        assigned=kept or added,
         revoking=NOTHING_ASSIGNED,
     )
+
+
+def _free(partitions: Iterable[int], held: Collection[int], own: Collection[int]) -> list[int]:
+    """Those of the partitions that a member can have. One that it still has to give up itself is free for it."""
+    return [partition for partition in sorted(partitions) if partition in own or partition not in held]
+
+
+def _gone(assigned: AssignedEpochs, kept: AssignedEpochs) -> dict[UUID, Mapping[int, int]]:
+    """The assigned partitions that are not kept."""
+    found: dict[UUID, Mapping[int, int]] = {}
+    for topic_id, current in assigned.items():
+        stays = kept.get(topic_id, _NOTHING)
+        if stays is not current:
+            found[topic_id] = {partition: at for partition, at in current.items() if partition not in stays}
+    return found
 
 
 def _without_unsubscribed(member: ConsumerMember, wanted: Wanted, owned: Owned) -> ConsumerMember:

@@ -13,6 +13,7 @@ from broker_cy.coordinator.modern.records import (
     GroupRecords,
     assignment_of,
     epochs_of,
+    in_order,
     record,
     topic_partitions,
     with_epochs,
@@ -158,7 +159,7 @@ def group_tombstones(group: ConsumerGroup) -> list[Record]:
 def _partitions(held: AssignedEpochs) -> list[CurrentValue.TopicPartitions]:
     return [
         CurrentValue.TopicPartitions(topic_id=topic_id, partitions=partitions, assignment_epochs=epochs)
-        for topic_id, partitions, epochs in with_epochs(held)
+        for topic_id, partitions, epochs in with_epochs(in_order(held), held)
     ]
 
 

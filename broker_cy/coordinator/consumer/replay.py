@@ -10,7 +10,7 @@ from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, ConsumerMember
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
-from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, index_topics, read_key
+from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, read_key
 from broker_cy.coordinator.records import KeyType
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec, messages
@@ -52,10 +52,8 @@ class PartitionMetadataBefore(NamedTuple):
 
 
 def _put_regex(machine: GroupTable, group: ConsumerGroup, regex: str, new: ResolvedRegex | None) -> None:
-    old = group.resolved.get(regex)
     group.put_regex(regex, new)
-    before, after = (frozenset() if each is None else each.topics for each in (old, new))
-    index_topics(machine, group, before ^ after)
+    machine.subscribers.put_wide(group.group_id, is_wide=group.is_wide)
 
 
 # ---- the types of records ----

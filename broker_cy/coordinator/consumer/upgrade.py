@@ -16,6 +16,7 @@ from broker_cy.coordinator.consumer import embedded, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, with_epoch
 from broker_cy.coordinator.group import GroupTable
+from broker_cy.coordinator.modern.epochs import hash_now
 from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS
 from broker_cy.coordinator.modern.journal import Noted
 from broker_cy.coordinator.step import GroupStep
@@ -99,7 +100,7 @@ def _write(machine: GroupTable, step: GroupStep, group: ClassicGroup, members: _
     machine.append(step, [records.member_record(group_id, member) for member, _ in members])
     made = machine.groups[group_id]
     assert isinstance(made, ConsumerGroup)
-    metadata_hash = made.compute_metadata_hash(machine.image, machine.topic_hashes)
+    metadata_hash = hash_now(machine, made)
     machine.append(
         step,
         [

@@ -1,7 +1,8 @@
-"""The target assignment of a consumer or streams group: at once, or for a large group computed in the background, and
+"""The target assignment of a group of a newer type: at once, or for a large group computed in the background, and
 appended in parts.
 
-As in Kafka, a heartbeat of any member makes it. While a large group is being assigned, its members keep their epoch and
+As in Kafka, a heartbeat of any member makes it. The topics of a group that reads very many are looked up in parts
+before. While a large group is being assigned, its members keep their epoch and
 what they have; they learn the result from their next heartbeats. Between two parts, members have their former targets:
 new and old ones together may give a partition to two members.
 """
@@ -15,15 +16,22 @@ from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.step import Now, WorkFailed
+from broker_cy.metadata.topics import TopicImage
 
 R = TypeVar("R")
 
+# Topics that one turn of the loop looks up, in about 1 ms.
+TOPICS_PER_TURN: Final = 2_500
 # Records of targets that are appended in one turn of the loop, and the bytes of their values, which takes about 3 ms.
 TARGETS_PER_TURN: Final = 250
 TARGET_BYTES_PER_TURN: Final = 16 << 10
 
 # The record of an assigned epoch, from the group id, the epoch and the wall clock (ms).
 EpochRecord = Callable[[str, int, int], Record]
+
+
+# Begins an assignment with these topics.
+Begin = Callable[[GroupTable, GroupStep, Any, Sequence[TopicImage], Now], None]
 
 
 class Changed(NamedTuple):
@@ -42,12 +50,13 @@ class Inputs(Protocol):
 
 
 class Assigning(NamedTuple):
-    """What is being assigned: the epoch, the targets that the result is made from, and how often records had been
-    undone.
+    """What is being assigned: the epoch, the targets that the result is made from, the partitions that it may have (see
+    `EpochGroup.assignable`), and how often records had been undone.
     """
 
     epoch: int
     target: Mapping[str, Any]
+    assignable: Any
     undoings: int
     epoch_record: EpochRecord
 
@@ -67,7 +76,7 @@ def assign(
     `compute` raises at once.
     """
     if is_large:
-        about = Assigning(group.epoch, inputs.target, machine.undoings, epoch_record)
+        about = Assigning(group.epoch, inputs.target, group.assignable, machine.undoings, epoch_record)
         machine.begin_work(step, group, compute, (inputs,), assigned, about)
     else:
         machine.append(step, [each.record for each in compute(inputs)])
@@ -76,7 +85,42 @@ def assign(
 
 def is_under_way(machine: GroupTable, group: EpochGroup[Any, Any]) -> bool:
     """Whether an assignment of the group is made in the background."""
-    return machine.has_work(group, assigned)
+    return machine.has_work(group, assigned) or machine.has_work(group, looked_up)
+
+
+def look_up(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], begin: Begin, now: Now) -> None:
+    """Begin the assignment with the topics that the group reads: at once, or with very many in a later turn. `begin` is
+    a function of a module.
+    """
+    names = group.subscribed_topics()
+    if len(names) > TOPICS_PER_TURN:
+        machine.begin_work(step, group, list, (names,), looked_up, begin, ())
+    else:
+        begin(machine, step, group, machine.image.topics.named(names), now)
+
+
+def looked_up(
+    machine: GroupTable,
+    step: GroupStep,
+    group_id: str,
+    number: int,
+    begin: Begin,
+    topics: Sequence[TopicImage],
+    result: list[str] | WorkFailed,
+    now: Now,
+) -> None:
+    """The turn of the next topics has come. Some may change meanwhile, which is what the next epoch is for."""
+    machine.end_work(number, looked_up)
+    group = machine.groups.get(group_id)
+    if not isinstance(group, EpochGroup) or group.number != number or isinstance(result, WorkFailed):
+        return
+    if group.assignment_epoch >= group.epoch:
+        return
+    found = [*topics, *machine.image.topics.named(result[:TOPICS_PER_TURN])]
+    if rest := result[TOPICS_PER_TURN:]:
+        machine.begin_work(step, group, unchanged, (rest,), looked_up, begin, found)
+    else:
+        begin(machine, step, group, found, now)
 
 
 def assigned(
@@ -116,14 +160,14 @@ def take(
     which is what the next epoch is for.
 
     The result is dropped if the targets are not those any more that it was made from: then it may give a partition to
-    two members. It is also dropped after failed writes: the epoch may be another one with this number. The next
-    heartbeat begins again.
+    two members. It is also dropped if it may have partitions that are not assignable any more, and after failed writes:
+    the epoch may be another one with this number. The next heartbeat begins again.
     """
     if group.number != number or isinstance(result, WorkFailed):
         return False
     if assigning.undoings != machine.undoings or group.assignment_epoch >= assigning.epoch:
         return False
-    if not has_targets(group, assigning.target):
+    if not has_targets(group, assigning.target) or not group.may_assign(assigning.assignable):
         return False
     # The records of a large group may be larger than one batch. If only some are written, the next assignment begins
     # with them.

@@ -1,12 +1,13 @@
 """The epochs of the newer types of groups.
 
-An epoch has the metadata hash of the topics that the group reads. The hashes of single topics are kept. Those of a
-group that reads 10,000 topics are computed in parts after a load, and after a search for regular expressions.
+An epoch has the metadata hash of the topics that the group reads. It is kept until the topics change, and so are the
+hashes of single topics. Those of a group that reads 10,000 topics are computed in parts after a load, and after a
+search for regular expressions, in the order of the names, in which the metadata hash needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from broker_cy.coordinator.group import GroupTable
@@ -15,43 +16,58 @@ from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.modern.metadata_hash import topic_hashes
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.step import Now, WorkFailed
+from broker_cy.metadata.topics import TopicImage
 from broker_cy.metrics.events import Trigger
 
 # Topics and partitions that one turn of the loop hashes, in about 2 ms.
 HASHED_PER_TURN: Final = 1_500
 
 
-def hash_some(machine: GroupTable, names: Set[str]) -> bool:
+def hash_some(machine: GroupTable, names: Collection[str]) -> bool:
     """Compute hashes of topics that are not known yet, at most HASHED_PER_TURN. Return whether all are known, and the
     rest of the turn can be used.
     """
-    unknown = machine.image.topics.named(names - machine.topic_hashes.keys())
-    size, count = 0, 0
-    while count < len(unknown) and size < HASHED_PER_TURN:
-        size += 1 + len(unknown[count].partitions)
-        count += 1
-    machine.topic_hashes.update(topic_hashes(unknown[:count], machine.image))
-    return count == len(unknown) and 2 * size <= HASHED_PER_TURN
+    known, topics = machine.topic_hashes, machine.image.topics
+    some: list[TopicImage] = []
+    size = 0
+    for name in names:
+        if size >= HASHED_PER_TURN:
+            break
+        if name not in known and (topic := topics.by_name(name)) is not None:
+            some.append(topic)
+            size += 1 + len(topic.partitions)
+    known.update(topic_hashes(some, machine.image))
+    return 2 * size <= HASHED_PER_TURN
 
 
 def hashed(
-    machine: GroupTable, step: GroupStep, group_id: str, number: int, result: WorkFailed | None, now: Now
+    machine: GroupTable, step: GroupStep, group_id: str, number: int, result: list[str] | WorkFailed, now: Now
 ) -> None:
-    """The turn of the next hashes has come."""
+    """The turn of the next hashes has come; the result has the names of the topics in their order."""
     machine.end_work(number, hashed)
     group = machine.groups.get(group_id)
-    if isinstance(group, EpochGroup) and group.number == number:
-        _hash_all(machine, step, group)
+    is_same = isinstance(group, EpochGroup) and group.number == number
+    if group is not None and is_same and not isinstance(result, WorkFailed) and not hash_some(machine, result):
+        machine.begin_work(step, group, unchanged, (result,), hashed)
 
 
 def _hash_all(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any]) -> bool:
-    """Compute hashes of the group's topics, the rest of them in later turns. Return whether all are known."""
+    """Compute hashes of the group's topics, those of many in later turns. Return whether all are known."""
     if machine.has_work(group, hashed):
         return False
-    if hash_some(machine, group.subscribed_topics()):
+    topics = machine.image.topics.named(group.subscribed_topics() - machine.topic_hashes.keys())
+    unknown = [topic.name for topic in topics]
+    if 2 * len(unknown) <= HASHED_PER_TURN and hash_some(machine, unknown):
         return True
-    machine.begin_work(step, group, unchanged, (None,), hashed)
+    machine.begin_work(step, group, sorted, (unknown,), hashed)
     return False
+
+
+def hash_now(machine: GroupTable, group: EpochGroup[Any, Any]) -> int:
+    """The metadata hash over the topics of the group as they are now."""
+    if group.hash_now is None:
+        group.hash_now = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    return group.hash_now
 
 
 def update_epoch(
@@ -70,7 +86,7 @@ def update_epoch(
     is_bumped = trigger is not None
     if not is_bumped and not (group.is_refresh_due(now.mono_ms) and _hash_all(machine, step, group)):
         return
-    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    metadata_hash = hash_now(machine, group)
     if is_bumped or metadata_hash != group.metadata_hash:
         begin_epoch(machine, step, group, now, epoch_record, metadata_hash, trigger or Trigger("metadata"))
     group.refreshed(now.mono_ms)

@@ -8,9 +8,8 @@ record replaces one entry, and its undoing puts the old one back.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
-from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import Group, GroupTable
@@ -21,6 +20,7 @@ from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.topics import TopicImage
 
 # As in Kafka: without a change of its topics, a group looks at the metadata again after 24 days.
 METADATA_REFRESH_MS: Final = (1 << 31) - 1
@@ -66,6 +66,7 @@ class EpochGroup(Group, Generic[E, T]):
         "assigned_at_ms",
         "assignment_epoch",
         "epoch",
+        "hash_now",
         "journal",
         "members",
         "metadata_hash",
@@ -92,6 +93,8 @@ class EpochGroup(Group, Generic[E, T]):
         # epoch than the group's was undone.
         self.refresh_at_ms = 0
         self.refresh_epoch = 0
+        # Live state: the metadata hash over the topics as they are now; None: not known.
+        self.hash_now: int | None = None
         # Live state: the assignment whose parts all members are known to have. Each sample of the metrics asks.
         self._settled_epoch: int | None = None
         self.journal = Journal()
@@ -112,9 +115,23 @@ class EpochGroup(Group, Generic[E, T]):
     def subscribed_topics(self) -> set[str]:
         """The names of all topics whose metadata the assignment depends on; they need not exist."""
 
+    def named_topics(self) -> Iterable[str]:
+        """Those of them that the index of topics has."""
+        return self.subscribed_topics()
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the index does not have all of them."""
+        return False
+
     def topics_changed(self) -> None:
         """A subscribed topic was created, changed or deleted: the next heartbeat computes the metadata hash again."""
         self.refresh_at_ms = 0
+        self.hash_now = None
+
+    def subscription_changed(self) -> None:
+        """The names of the subscribed topics have changed."""
+        self.hash_now = None
 
     def is_refresh_due(self, mono_ms: int) -> bool:
         return mono_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
@@ -125,11 +142,16 @@ class EpochGroup(Group, Generic[E, T]):
         self.refresh_epoch = self.epoch
 
     def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
-        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet."""
+        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet. The
+        hashes of many topics have been computed in the order of their names, in which they are needed.
+        """
         names = self.subscribed_topics()
         hashes.update(topic_hashes(image.topics.named(names - hashes.keys()), image))
-        found = {name: hashes[name] for name in names if name in hashes}
-        return group_hash(found)
+        if hashes.keys() == names:
+            return group_hash(hashes)
+        if 2 * len(names) > len(hashes):
+            return group_hash({name: value for name, value in hashes.items() if name in names})
+        return group_hash({name: hashes[name] for name in names if name in hashes})
 
     # ---- state ----
 
@@ -158,14 +180,24 @@ class EpochGroup(Group, Generic[E, T]):
         else:
             self.target[member_id] = new
 
+    @property
+    def assignable(self) -> Any:
+        """The partitions that targets may have, as a value; None if those are all of the topics."""
+        return None
+
+    def may_assign(self, assignable: Any) -> bool:
+        """Whether targets may still have all partitions that were assignable before."""
+        return True
+
     @abstractmethod
     def target_of(self, member_id: str) -> T:
         """What a member is to have in the epoch of the assignment."""
 
     def _known_target(self, member_id: str) -> T | None:
-        """A static member that came back meanwhile is not among those shown."""
-        found = None if self.shown is None else self.shown.get(member_id)
-        return self.target.get(member_id) if found is None else found
+        """A static member that came back meanwhile is not among those shown, and one that has left has no target."""
+        known = self.target.get(member_id)
+        found = None if self.shown is None or known is None else self.shown.get(member_id)
+        return known if found is None else found
 
     def member(self, member_id: str) -> E:
         """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
@@ -221,6 +253,9 @@ class ModernGroup(EpochGroup[M, Assignment]):
         """The names of all topics that members read."""
         return set(self.by_name)
 
+    def named_topics(self) -> Iterable[str]:
+        return self.by_name
+
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.by_name
 
@@ -235,11 +270,13 @@ class ModernGroup(EpochGroup[M, Assignment]):
     def _count_names(self, topics: frozenset[str], change: int) -> None:
         """Count the subscription of one member in (1) or out (-1)."""
         for topic in topics:
-            count = self.by_name.get(topic, 0) + change
-            if count:
-                self.by_name[topic] = count
+            before = self.by_name.get(topic, 0)
+            if before + change:
+                self.by_name[topic] = before + change
             else:
                 del self.by_name[topic]
+            if not before or not before + change:
+                self.subscription_changed()
 
     def target_of(self, member_id: str) -> Assignment:
         found = self._known_target(member_id)
@@ -251,13 +288,13 @@ class TopicsRead:
     and have partitions of a few.
     """
 
-    __slots__ = ("_names", "_topics")
+    __slots__ = ("_by_id", "_names")
 
     def __init__(self, names: frozenset[str], image: MetadataImage) -> None:
         self._names = names
-        self._topics = image.topics
+        # A member may have 1,000 of them.
+        self._by_id: Callable[[Any], TopicImage | None] = image.topics.by_id
 
     def __contains__(self, topic_id: object) -> bool:
-        assert isinstance(topic_id, UUID)
-        topic = self._topics.by_id(topic_id)
+        topic = self._by_id(topic_id)
         return topic is not None and topic.name in self._names

@@ -10,26 +10,31 @@ of streams groups are in tasks: their rebalances have no moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.step import Now
+from broker_cy.core.step import Now, Work, WorkFailed
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Event, GroupEpoch, Move, Rebalance, Trigger
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.group import GroupTable, GroupType
     from broker_cy.coordinator.step import GroupStep
-    from broker_cy.metadata.image import MetadataImage
 
 # As in the journal of classic groups: a group may never settle.
 TRIGGERS_MAX: Final = 100
+# Moves that are ordered within a turn of the loop, in about 1 ms.
+MOVES_PER_TURN: Final = 1_000
 
 Place = tuple[UUID, int]
-Held = Mapping[UUID, Iterable[int]]
+Held = Mapping[UUID, Collection[int]]
 NOTHING_HELD: Final[Held] = {}
+_NONE: Final[Collection[int]] = ()
 
 
 class Reconciled(Protocol):
@@ -129,18 +134,26 @@ class Journal:
         """A member holds other partitions, or (nothing after) is gone: it read until `at_ms`, monotonic."""
         if self._began is None:
             return
-        for topic_id in {*before, *after}:
-            old, new = set(before.get(topic_id, ())), set(after.get(topic_id, ()))
-            for partition in old - new:
-                earlier = self._gained.pop((topic_id, partition), None)
-                lost = (
-                    _Lost(member_id, at_ms, -1) if earlier is None else _Lost(earlier.source, at_ms, earlier.stall_ms)
-                )
-                self._lost[topic_id, partition] = lost
-            for partition in new - old:
-                found = self._lost.pop((topic_id, partition), None)
-                gained = _Gained(None, member_id, -1) if found is None else found.gained_by(member_id, at_ms)
-                self._gained[topic_id, partition] = gained
+        for topic_id, old in before.items():
+            new = after.get(topic_id, _NONE)
+            if new is not old:
+                for place in [(topic_id, partition) for partition in old if partition not in new]:
+                    earlier = self._gained.pop(place, None)
+                    self._lost[place] = (
+                        _Lost(member_id, at_ms, -1)
+                        if earlier is None
+                        else _Lost(earlier.source, at_ms, earlier.stall_ms)
+                    )
+        # Most partitions of a first rebalance had no owner before: they share one value.
+        first = _Gained(None, member_id, -1)
+        for topic_id, new in after.items():
+            old = before.get(topic_id, _NONE) if before else _NONE
+            if new is not old:
+                for partition in new:
+                    if partition not in old:
+                        place = topic_id, partition
+                        found = self._lost.pop(place, None) if self._lost else None
+                        self._gained[place] = first if found is None else found.gained_by(member_id, at_ms)
 
     def reconciled(self, group: Observed, member_id: str) -> None:
         """A member has moved towards its target, or is gone."""
@@ -152,22 +165,15 @@ class Journal:
                 self._pending.add(member_id)
 
     def settle(
-        self,
-        step: GroupStep,
-        group: Observed,
-        assignor: str | None,
-        image: MetadataImage,
-        held_total: int,
-        now: Now,
+        self, machine: GroupTable, step: GroupStep, group: Observed, assignor: str | None, held_total: int, now: Now
     ) -> None:
-        """Append the event of the rebalance if each member has its part. `held_total` is the number of partitions that
-        members hold.
+        """Append the event of the rebalance if each member has its part; that of very many moves in a later turn, after
+        they were ordered in the background. `held_total` is the number of partitions that members hold.
         """
         began = self._began
         if began is None or (group.members and (self._pending is None or self._pending)):
             return
         assigned_ms = now.mono_ms if self._assigned_ms is None else self._assigned_ms
-        moves, moves_total = self._moves(image, now)
         event = Rebalance(
             group=group.group_id,
             generation=group.epoch,
@@ -180,41 +186,71 @@ class Journal:
             members_before=self._before,
             members_after=len(group.members),
             triggers=self._triggers,
-            moves=moves,
-            moves_total=moves_total,
+            moves=[],
+            moves_total=0,
             kept=max(0, held_total - len(self._gained)),
-            stall_max_ms=max(0, moves[0].stall_ms) if moves else 0,
+            stall_max_ms=0,
             group_type=group.group_type.value,
         )
+        found = (self._gained, self._lost, now.mono_ms)
+        is_large = len(self._gained) + len(self._lost) > MOVES_PER_TURN
         self._forget()
-        step.then(Noted(group.group_id, (event,)))
-
-    def _moves(self, image: MetadataImage, now: Now) -> tuple[list[Move], int]:
-        """The moves with the longest stalls, at most PARTITIONS_REPORTED_MAX, and the number of all. A topic that was
-        deleted has no name any more, and no moves: its partitions are lost.
-        """
-        topics = image.topics
-        found: list[tuple[int, Place, str | None, str | None]] = [
-            (each.stall_ms, place, each.source, each.target) for place, each in self._gained.items()
-        ]
-        found += [
-            (now.mono_ms - each.since_ms, place, each.source, None)
-            for place, each in self._lost.items()
-            if topics.by_id(place[0]) is not None
-        ]
-        # A group may have moved 50,000 partitions: only those that are reported are looked up, and ordered by name.
-        found.sort(key=itemgetter(0), reverse=True)
-        moves = [
-            Move(topic.name, partition, source, target, stall_ms)
-            for stall_ms, (topic_id, partition), source, target in found[:PARTITIONS_REPORTED_MAX]
-            if (topic := topics.by_id(topic_id)) is not None
-        ]
-        moves.sort(key=lambda move: (-move.stall_ms, move.topic, move.partition))
-        return moves, len(found)
+        if is_large:
+            step.work.append(Work(_ordered, found, moves_ordered, (event, machine.undoings)))
+        else:
+            moves_ordered(machine, step, event, machine.undoings, _ordered(*found), now)
 
     def failed(self) -> None:
         """Records were undone: the group is what it was before them."""
         self._forget()
+
+
+class _Moves(NamedTuple):
+    """The moves of a rebalance, those with the longest stalls first, as (stall, partition, source, target), and the
+    number of partitions without a target by topic.
+    """
+
+    ordered: list[tuple[int, Place, str | None, str | None]]
+    lost: Mapping[UUID, int]
+
+
+def _ordered(gained: Mapping[Place, _Gained], lost: Mapping[Place, _Lost], mono_ms: int) -> _Moves:
+    found: list[tuple[int, Place, str | None, str | None]] = [
+        (each.stall_ms, place, each.source, each.target) for place, each in gained.items()
+    ]
+    found += [(mono_ms - each.since_ms, place, each.source, None) for place, each in lost.items()]
+    found.sort(key=itemgetter(0), reverse=True)
+    return _Moves(found, Counter(topic_id for topic_id, _ in lost))
+
+
+def moves_ordered(
+    machine: GroupTable, step: GroupStep, event: Rebalance, undoings: int, result: _Moves | WorkFailed, now: Now
+) -> None:
+    """Append the event, with the moves with the longest stalls, at most PARTITIONS_REPORTED_MAX, and the number of all.
+    A topic that was deleted has no name any more, and no moves: its partitions are lost. Only those that are reported
+    are looked up, and ordered by name: a group may have moved 50,000 partitions. If records were undone meanwhile, they
+    may be those of the rebalance.
+    """
+    if machine.undoings != undoings:
+        return
+    if not isinstance(result, WorkFailed):
+        topics = machine.image.topics
+        named = (
+            Move(topic.name, partition, source, target, stall_ms)
+            for stall_ms, (topic_id, partition), source, target in result.ordered
+            if (topic := topics.by_id(topic_id)) is not None
+        )
+        moves = sorted(
+            islice(named, PARTITIONS_REPORTED_MAX), key=lambda move: (-move.stall_ms, move.topic, move.partition)
+        )
+        gone = sum(count for topic_id, count in result.lost.items() if topics.by_id(topic_id) is None)
+        event = replace(
+            event,
+            moves=moves,
+            moves_total=len(result.ordered) - gone,
+            stall_max_ms=max(0, moves[0].stall_ms) if moves else 0,
+        )
+    step.then(Noted(event.group, (event,)))
 
 
 def abandoned(machine: GroupTable, step: GroupStep, group_id: str) -> None:

@@ -48,8 +48,10 @@ def group_hash(hashes: Mapping[str, int]) -> int:
     if not hashes:
         return NO_TOPICS_HASH
     # Java orders strings by their UTF-16 units: those of names in ASCII, as legal ones are, are in the order of Python.
-    ordered = sorted(hashes) if "".join(hashes).isascii() else sorted(hashes, key=_units)
-    return _signed(xxhash.xxh3_64_intdigest(struct.pack(f"<{len(ordered)}q", *map(hashes.__getitem__, ordered))))
+    names = list(hashes)
+    ordered = sorted(names) if "".join(names).isascii() else sorted(names, key=_units)
+    values = hashes.values() if ordered == names else map(hashes.__getitem__, ordered)
+    return _signed(xxhash.xxh3_64_intdigest(struct.pack(f"<{len(ordered)}q", *values)))
 
 
 def _racks(replicas: Iterable[int], image: MetadataImage) -> bytes:

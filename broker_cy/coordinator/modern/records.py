@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -99,8 +100,16 @@ class GroupRecords(NamedTuple):
 # ---- partitions ----
 
 
+# The order of topic ids: their own comparison takes six times as long.
+_by_number: Final = attrgetter("int")
+
+
+def in_order(topics: Iterable[UUID]) -> list[UUID]:
+    return sorted(topics, key=_by_number)
+
+
 def topic_partitions(structure: Callable[..., P], assignment: Assignment) -> list[P]:
-    return [structure(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+    return [structure(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in in_order(assignment)]
 
 
 def assignment_of(topics: Iterable[Any]) -> Assignment:
@@ -108,11 +117,13 @@ def assignment_of(topics: Iterable[Any]) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
 
 
-def with_epochs(held: Mapping[K, Mapping[int, int]]) -> Iterator[tuple[K, list[int], list[int]]]:
-    """The partitions of each topic or subtopology, and the epoch in which each was assigned."""
-    for name in sorted(held):
-        partitions = sorted(held[name])
-        yield name, partitions, [held[name][partition] for partition in partitions]
+def with_epochs(names: Iterable[K], held: Mapping[K, Mapping[int, int]]) -> Iterator[tuple[K, list[int], list[int]]]:
+    """The partitions of each topic or subtopology, which are in order, and the epoch in which each was assigned."""
+    for name in names:
+        epochs = held[name]
+        # Most topics of a member that has 1,000 of them have one partition.
+        partitions = list(epochs) if len(epochs) == 1 else sorted(epochs)
+        yield name, partitions, [epochs[partition] for partition in partitions]
 
 
 def epochs_of(structure: Any, member_epoch: int) -> dict[int, int]:

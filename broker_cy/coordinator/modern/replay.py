@@ -20,6 +20,7 @@ from broker_cy.coordinator.modern.group import (
 )
 from broker_cy.coordinator.modern.records import KEY_TYPES, GroupRecords
 from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec
 
@@ -113,8 +114,11 @@ class GroupRemoved(NamedTuple):
 
     def restore(self, machine: GroupTable) -> None:
         machine.put_back(self.group)
-        for topic in self.group.subscribed_topics():
+        for topic in self.group.named_topics():
             machine.subscribers.subscribe(self.group_id, topic)
+        machine.subscribers.put_wide(self.group_id, is_wide=self.group.is_wide)
+        # They may have changed meanwhile.
+        self.group.topics_changed()
 
 
 class FirstRecord(NamedTuple):
@@ -146,8 +150,9 @@ def first(added: GroupAdded | None, before: Before) -> Before:
 def removed(machine: GroupTable, group: EpochGroup[Any, Any]) -> GroupRemoved:
     """Remove a group."""
     del machine.groups[group.group_id]
-    for topic in group.subscribed_topics():
+    for topic in group.named_topics():
         machine.subscribers.unsubscribe(group.group_id, topic)
+    machine.subscribers.put_wide(group.group_id, is_wide=False)
     return GroupRemoved(group.group_id, group)
 
 
@@ -159,13 +164,26 @@ def put_member(machine: GroupTable, group: EpochGroup[E, Any], member_id: str, n
     both: tuple[Any, Any] = (old, new)
     before, after = (frozenset() if each is None else each.topics for each in both)
     if before != after:
-        index_topics(machine, group, before ^ after)
+        _index_topics(machine, group, before ^ after)
 
 
-def index_topics(machine: GroupTable, group: ModernGroup[Any], topics: Iterable[str]) -> None:
-    """The group may have begun or ceased to subscribe to these topics."""
+def append_current(
+    machine: GroupTable, step: GroupStep, group: EpochGroup[E, Any], member: E, make: Callable[[str, E], Record]
+) -> None:
+    """Append the record of the assignment that a member of the group has now, and which `make` makes of it. It is not
+    read again: the member may have 1,000 topics.
+    """
+    before = MemberBefore(group.group_id, member.member_id, group.members[member.member_id])
+    step.records.append(make(group.group_id, member))
+    step.before.append(before)
+    machine.next_offset += 1
+    put_member(machine, group, member.member_id, member)
+
+
+def _index_topics(machine: GroupTable, group: ModernGroup[Any], topics: Iterable[str]) -> None:
+    """The group may have begun or ceased to name these topics."""
     for topic in topics:
-        if group.is_subscribed(topic):
+        if topic in group.by_name:
             machine.subscribers.subscribe(group.group_id, topic)
         else:
             machine.subscribers.unsubscribe(group.group_id, topic)

@@ -10,7 +10,7 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.topics import TopicImage
 
 # The target assignment of one member.
 T = TypeVar("T")
@@ -38,27 +38,14 @@ def is_assignment_due(assigned_at_ms: int, interval_ms: int, wall_ms: int) -> bo
 
 
 KnownTopic = tuple[UUID, int]
-"""The id of a topic that exists, and the number of its partitions. A heartbeat may make 10,000 of them, which are plain
-tuples: named ones take several times as long.
+"""The id of a topic that exists, and the number of its partitions. There may be 10,000 of them, which are plain tuples:
+named ones take several times as long.
 """
 
 
-def known_topics(names: Iterable[str], image: MetadataImage) -> dict[str, KnownTopic]:
-    """Those of the topics that exist, by name."""
-    return {name: (topic_id, len(partitions)) for name, topic_id, partitions in image.topics.named(names)}
-
-
-def group_spec(
-    subscribers: Iterable[Subscriber],
-    target: Mapping[str, Assignment],
-    image: MetadataImage,
-    *,
-    is_homogeneous: bool,
-) -> GroupSpec:
-    """The input of the assignor. Members are in the order of their ids: so any coordinator gets the same result."""
-    members = list(subscribers)
-    names = frozenset[str]().union(*{each.topics for each in members})
-    return spec_of(members, target, known_topics(names, image), is_homogeneous=is_homogeneous)
+def known_topics(topics: Iterable[TopicImage]) -> dict[str, KnownTopic]:
+    """The topics by name."""
+    return {name: (topic_id, len(partitions)) for name, topic_id, partitions in topics}
 
 
 def spec_of(
@@ -68,7 +55,9 @@ def spec_of(
     *,
     is_homogeneous: bool,
 ) -> GroupSpec:
-    """The same with the known topics, which must include all of the subscribers' that exist."""
+    """The input of the assignor; `topics` must include all of the subscribers' that exist. Members are in the order of
+    their ids: so any coordinator gets the same result.
+    """
     ids_of: dict[frozenset[str], frozenset[UUID]] = {}
     members: dict[str, MemberSpec] = {}
     for each in sorted(subscribers, key=_member_id):

@@ -13,7 +13,7 @@ from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.share.member import ShareMember
-from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS, SharePartitions
+from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS, Partitions, SharePartitions, without
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from broker_cy.wire import messages
@@ -113,6 +113,15 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.steady.clear()
 
     # ---- share partitions ----
+
+    @property
+    def assignable(self) -> Partitions:
+        return self.share_partitions.initialized
+
+    def may_assign(self, assignable: Partitions) -> bool:
+        """Whether none of these partitions has lost its state."""
+        known = self.assignable
+        return assignable is known or not without(assignable, known)
 
     def note_request(self, topic_ids: Iterable[UUID], mono_ms: int) -> None:
         """State of partitions of these topics is asked for now. Bounded by the topics of `share_partitions`."""

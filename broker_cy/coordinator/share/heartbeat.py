@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable, GroupType, not_found
+from broker_cy.coordinator.modern.assigning import is_under_way
 from broker_cy.coordinator.modern.epochs import update_epoch
 from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
-from broker_cy.coordinator.modern.target import Subscriber, group_spec, is_assignment_due, target_records
-from broker_cy.coordinator.share import initialization, records, sessions
+from broker_cy.coordinator.modern.pace import prompt_ms
+from broker_cy.coordinator.modern.replay import append_current
+from broker_cy.coordinator.share import assign, initialization, records, sessions
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
@@ -75,16 +76,16 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
         trigger = Trigger("share_partitions")
     epoch = group.epoch
     update_epoch(machine, step, group, now, records.epoch_record, trigger=trigger)
-    _update_target(machine, step, group, now)
+    assign.update_target(machine, step, group, now)
     updated = _reconcile(machine, step, group, updated, is_bumped=group.epoch != epoch)
     if group.journal.is_open:
-        group.journal.settle(step, group, machine.settings.share.assignors[0], machine.image, 0, now)
+        group.journal.settle(machine, step, group, machine.settings.share.assignors[0], 0, now)
     sessions.set_session(machine, group.group_id, member.member_id, now)
     initialization.begin(machine, step, group, now)
     response = Response(
         member_id=updated.member_id,
         member_epoch=updated.epoch,
-        heartbeat_interval_ms=machine.share_config(group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=_next_heartbeat_ms(machine, group, now),
     )
     # A member that sends its topics, or its previous epoch, may have missed its assignment. (In Kafka, the epoch alone
     # does not count: then a late duplicate of a heartbeat takes the assignment away from the member.)
@@ -132,6 +133,13 @@ def _updated(member: ShareMember, request: Request, client: ClientFacts) -> Shar
     )
 
 
+def _next_heartbeat_ms(machine: GroupTable, group: ShareGroup, now: Now) -> int:
+    """The interval until the next heartbeat of a member: a shorter one while a large group is being assigned."""
+    usual_ms = machine.share_config(group.group_id).heartbeat_interval_ms
+    found = prompt_ms(group, now) if is_under_way(machine, group) else None
+    return usual_ms if found is None else min(usual_ms, found)
+
+
 def _assignment(assigned: Assignment) -> Response.Assignment:
     return Response.Assignment(
         topic_partitions=[
@@ -168,29 +176,6 @@ def _finds_unassigned(group: ShareGroup, image: MetadataImage) -> bool:
     return assigned != readable
 
 
-def _update_target(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) -> None:
-    """Assign the initialized partitions for the epoch of the group, unless that is done or not due yet. Raises
-    KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails.
-    """
-    interval_ms = machine.share_config(group.group_id).assignment_interval_ms
-    if group.assignment_epoch >= group.epoch or not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
-        return
-    assign = SHARE_ASSIGNORS[machine.settings.share.assignors[0]]
-    subscribers = [
-        Subscriber(member.member_id, None, member.rack_id, member.topics) for member in group.members.values()
-    ]
-    spec = group_spec(subscribers, group.target, machine.image, is_homogeneous=group.has_equal_names)
-    group_id, assignable = group.group_id, group.share_partitions.initialized
-    changed = target_records(
-        lambda spec: assign(spec, assignable),
-        spec,
-        group.target,
-        lambda member_id, target: records.target_record(group_id, member_id, target),
-    )
-    machine.append(step, [*changed, records.target_epoch_record(group_id, group.epoch, now.wall_ms)])
-    group.journal.assigned(group, now)
-
-
 def _reconcile(
     machine: GroupTable, step: GroupStep, group: ShareGroup, member: ShareMember, *, is_bumped: bool
 ) -> ShareMember:
@@ -209,7 +194,7 @@ def _reconcile(
     if epoch != member.epoch:
         found = found._replace(state=MemberState.STABLE, epoch=epoch, previous_epoch=member.epoch)
     if found != member:
-        machine.append(step, [records.current_record(group.group_id, found)])
+        append_current(machine, step, group, found, records.current_record)
         group.journal.reconciled(group, found.member_id)
     return found
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.records import GroupRecords, assignment_of, record, topic_partitions
+from broker_cy.coordinator.modern.records import GroupRecords, assignment_of, in_order, record, topic_partitions
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import SharePartitions
@@ -40,7 +40,7 @@ def share_partitions_record(group_id: str, state: SharePartitions) -> Record:
             StateValue.TopicPartitionsInfo(
                 topic_id=topic_id, topic_name=state.names[topic_id], partitions=sorted(partitions[topic_id])
             )
-            for topic_id in sorted(partitions)
+            for topic_id in in_order(partitions)
         ]
 
     value = StateValue(
@@ -48,7 +48,7 @@ def share_partitions_record(group_id: str, state: SharePartitions) -> Record:
         initialized_topics=infos(state.initialized),
         deleting_topics=[
             StateValue.TopicInfo(topic_id=topic_id, topic_name=state.names[topic_id])
-            for topic_id in sorted(state.deleting)
+            for topic_id in in_order(state.deleting)
         ],
     )
     return record(messages.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.epochs import begin_epoch
+from broker_cy.coordinator.modern.epochs import begin_epoch, hash_now
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.share import records
@@ -38,9 +38,9 @@ def remove_member(
     """Remove a member that leaves, or whose session is over. The others share the partitions again."""
     trigger = trigger_of(reason, group.members[member_id])
     machine.append(step, records.member_tombstones(group.group_id, member_id))
-    metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+    metadata_hash = hash_now(machine, group)
     begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger, left=1)
     if not group.members:
-        group.journal.settle(step, group, None, machine.image, 0, now)
+        group.journal.settle(machine, step, group, None, 0, now)
     cancel_session(machine, group.group_id, member_id)
     step.then(MembersRemoved(group.group_id, (member_id,)))

@@ -15,7 +15,7 @@ from uuid import UUID
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.share import records
 from broker_cy.coordinator.share.group import ShareGroup
-from broker_cy.coordinator.share.state_partitions import Partitions, SharePartitions, by_topic, without
+from broker_cy.coordinator.share.state_partitions import Partitions, SharePartitions, by_topic, common, without
 from broker_cy.coordinator.share_state.answers import Outcome
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import CallFailed, GroupStep
@@ -121,14 +121,12 @@ def fenced_of(group: ShareGroup, partitions: Partitions, result: Outcomes | Call
     """The partitions that have state of a later epoch, and are not initialized: an earlier group of this id has left it
     behind. (The answer to its initialization was lost, or its deletion came too early.)
     """
+    if isinstance(result, CallFailed):
+        return {}
     fenced = by_topic(
-        (topic_id, partition)
-        for topic_id, numbers in partitions.items()
-        for partition in numbers
-        if outcome_of(SharePartitionKey(group.group_id, topic_id, partition), result).code
-        is ErrorCode.FENCED_STATE_EPOCH
+        (key.topic_id, key.partition) for key, outcome in result.items() if outcome.code is ErrorCode.FENCED_STATE_EPOCH
     )
-    return without(fenced, group.share_partitions.initialized)
+    return without(common(partitions, fenced), group.share_partitions.initialized)
 
 
 def delete_fenced(step: GroupStep, group: ShareGroup, fenced: Partitions) -> None:

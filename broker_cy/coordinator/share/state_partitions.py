@@ -7,7 +7,7 @@ being deleted. Each of these is in the log of the group before the share coordin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -93,6 +93,23 @@ def common(partitions: Partitions, others: Partitions) -> Partitions:
 
 def of_topics(partitions: Partitions, topic_ids: Collection[UUID]) -> Partitions:
     return {topic_id: each for topic_id, each in partitions.items() if topic_id in topic_ids}
+
+
+def in_parts(partitions: Partitions, size: int) -> Iterator[Partitions]:
+    """The same partitions in parts of at most this many."""
+    part: dict[UUID, frozenset[int]] = {}
+    left = size
+    for topic_id, each in partitions.items():
+        numbers = sorted(each)
+        while numbers:
+            taken, numbers = numbers[:left], numbers[left:]
+            part[topic_id] = frozenset(taken)
+            left -= len(taken)
+            if not left:
+                yield part
+                part, left = {}, size
+    if part:
+        yield part
 
 
 def by_topic(places: Iterable[tuple[UUID, int]]) -> Partitions:

@@ -26,5 +26,5 @@ def fence(machine: GroupTable, step: GroupStep, group: StreamsGroup, member_id: 
     )
     group.journal.epoch_began(step, group, trigger_of(reason, member, member.instance_id), 1, now)
     if not group.members:
-        group.journal.settle(step, group, None, machine.image, 0, now)
+        group.journal.settle(machine, step, group, None, 0, now)
     step.then(MembersRemoved(group_id, (member_id,)))

@@ -170,6 +170,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
     def put_topology(self, topology: Topology | None) -> None:
         self.steady.clear()
         self.topology = topology
+        self.subscription_changed()
         self.readers = {} if topology is None else topology.readers()
 
     def failed_creations(self, mono_ms: int) -> dict[str, str]:

@@ -16,6 +16,7 @@ from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
+from broker_cy.coordinator.modern.replay import append_current
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.coordinator.streams import deadlines, fencing, records
 from broker_cy.coordinator.streams.configure import ConfiguredTopology, configure
@@ -93,7 +94,7 @@ def _heartbeat(
     delay = update_target(machine, step, group, now)
     updated = _reconcile(machine, step, group, updated, owned, now)
     if group.journal.is_open:
-        group.journal.settle(step, group, None, machine.image, 0, now)
+        group.journal.settle(machine, step, group, None, 0, now)
     deadlines.set_session(machine, group.group_id, updated.member_id, now)
     if request.shutdown_application:
         group.shut_down(updated.member_id)
@@ -296,7 +297,7 @@ def _reconcile(
     wanted = Wanted(group.assignment_epoch, group.target_of(member.member_id), group.active_process, group.has_copy)
     found = reconciled(member, wanted, owned)
     if found != member:
-        machine.append(step, [records.current_record(group.group_id, found)])
+        append_current(machine, step, group, found, records.current_record)
         group.journal.reconciled(group, member.member_id)
         deadlines.set_rebalance_timer(machine, group.group_id, found, now)
         if MemberState.UNREVOKED_TASKS in (member.state, found.state):

@@ -165,7 +165,7 @@ def _ids(tasks: Tasks) -> list[CurrentValue.TaskIds]:
 def _active_ids(tasks: ActiveTasks) -> list[CurrentValue.TaskIds]:
     return [
         CurrentValue.TaskIds(subtopology_id=subtopology, partitions=partitions, assignment_epochs=epochs)
-        for subtopology, partitions, epochs in with_epochs(tasks)
+        for subtopology, partitions, epochs in with_epochs(sorted(tasks), tasks)
     ]
 
 

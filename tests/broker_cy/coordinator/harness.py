@@ -109,6 +109,14 @@ class Harness:
         for work in works:
             self.run(work.then, *work.about, work.function(*work.arguments))
 
+    def works_end(self, passes_max: int = 1_000) -> None:
+        """Let the work in the background be done, and that which its results begin."""
+        for _ in range(passes_max):
+            if not self.works:
+                return
+            self.work()
+        raise AssertionError("the work in the background does not end")
+
     # ---- time ----
 
     def advance(self, ms: int) -> None:
@@ -425,7 +433,7 @@ def durable(machine: GroupMachine) -> dict[str, Any]:
             group.group_id: share_state(group) for group in machine.groups.values() if isinstance(group, ShareGroup)
         },
         "subscribers": {
-            topic: set(machine.subscribers.of(topic))
+            topic: {*machine.subscribers.of(topic), *machine.subscribers.wide}
             for group in machine.groups.values()
             if isinstance(group, EpochGroup)
             for topic in group.subscribed_topics()

@@ -87,7 +87,7 @@ class ShareHarness(Harness):
 
     def restart(self) -> None:
         """Load another state machine from the log, and take what it does at first."""
-        self.calls, self.held = [], []
+        self.calls, self.held, self.works = [], [], []
         self.machine = GroupMachine(self.settings)
         self.machine.take_image(self.topics.image)
         for offset, record in enumerate(self.log):

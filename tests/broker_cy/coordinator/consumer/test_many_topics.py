@@ -1,20 +1,25 @@
-"""A group that reads very many topics: the metadata hash of its topics is computed in parts."""
+"""A group that reads very many topics: what one turn of the loop does for it, counted in topics."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from broker_cy.coordinator.consumer import regex
-from broker_cy.coordinator.modern import epochs, metadata_hash
+from broker_cy.coordinator import group_machine
+from broker_cy.coordinator.consumer import records, regex
+from broker_cy.coordinator.consumer.group import ResolvedRegex
+from broker_cy.coordinator.modern import assigning, epochs, metadata_hash
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.coordinator.step import GroupStep
-from broker_cy.metadata.image import MetadataImage
-from broker_cy.metadata.topics import TopicImage
+from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicDelta
+from broker_cy.metadata.topics import TopicImage, TopicsImage
+from broker_cy.wire import codec
 from tests.broker_cy.coordinator.consumer_harness import REBALANCE_MS, ConsumerHarness, Topics
-from tests.broker_cy.coordinator.harness import GROUP
+from tests.broker_cy.coordinator.harness import GROUP, durable
 
 TOPICS = 60
 # A topic with one partition counts as two.
@@ -43,13 +48,6 @@ class Counting(ConsumerHarness):
         step = super().run(operation, *request)
         self.hashed_max = max(self.hashed_max, self.hashed - before)
         return step
-
-    def works_end(self) -> None:
-        for _ in range(TURNS_MAX):
-            if not self.works:
-                return
-            self.work()
-        raise AssertionError("the work in the background does not end")
 
     def beats(self, token: str) -> None:
         member = self.consumers().members["A"]
@@ -155,11 +153,15 @@ def test_expressions_that_exchange_their_topics(monkeypatch: pytest.MonkeyPatch)
     """
     h = kept_in_two_turns(monkeypatch)
     h.works_end()
-    group = h.consumers()
-    epoch, works = group.epoch, len(h.works)
-    halves: dict[str, frozenset[str]] = {".*": frozenset(), "other": group.resolved[".*"].topics}
-    group.regex_members["other"] = 1
-    h.run(regex.found, GROUP, group.number, 1, h.wall_ms, halves)
+    consumers = h.consumers()
+    epoch, works = consumers.epoch, len(h.works)
+    names = consumers.resolved[".*"].topics
+    exchanged = {
+        each: regex.Matched(topics, records.regex_record(GROUP, each, ResolvedRegex(topics, 1, h.wall_ms)))
+        for each, topics in ((".*", frozenset[str]()), ("other", names))
+    }
+    consumers.regex_members["other"] = 1
+    h.run(regex.found, GROUP, consumers.number, regex.Found(exchanged, sorted(names)))
     assert (h.consumers().epoch, len(h.works)) == (epoch + 1, works)
 
 
@@ -171,3 +173,182 @@ def test_a_group_that_is_deleted_before_the_epoch(monkeypatch: pytest.MonkeyPatc
     assert h.consumers().metadata_hash == NO_TOPICS_HASH
     h.run(regex.kept, "unknown", number, True)
     assert "unknown" not in h.machine.groups
+
+
+# ---- the assignment ----
+
+
+def test_the_topics_of_an_assignment_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the heartbeat that begins the assignment of 10,000 topics holds producers up."""
+    monkeypatch.setattr(assigning, "TOPICS_PER_TURN", PER_TURN)
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    asked: list[int] = []
+    right = TopicsImage.named
+
+    def named(self: TopicsImage, names: Collection[str]) -> list[TopicImage]:
+        asked.append(len(names))
+        return right(self, names)
+
+    monkeypatch.setattr(TopicsImage, "named", named)
+    h.beats("assign")
+    assert asked == [PER_TURN] * (TOPICS // PER_TURN)
+    h.beats("move")
+    assert len(h.consumers().members["A"].assigned) == TOPICS
+
+
+def test_an_assignment_that_ends_while_topics_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a group that was deleted meanwhile stops the coordinator, or its result goes to another group."""
+    monkeypatch.setattr(assigning, "TOPICS_PER_TURN", PER_TURN)
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    h.beat("assign", "A", h.consumers().members["A"].epoch, owned={})
+    (work,) = h.works
+    assert assigning.is_under_way(h.machine, h.consumers())
+    names = work.function(*work.arguments)
+    group_id, number, *about = work.about
+    for other in ((group_id, number + 1), ("unknown", number)):
+        h.run(work.then, *other, *about, names)
+        assert h.works == [work]
+    h.works_end()
+    assert len(h.consumers().target["A"]) == TOPICS
+
+
+def test_a_member_moves_without_reading_its_own_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a member that gets 1,000 topics holds producers up twice as long; or a restart knows others."""
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    h.beats("assign")
+    decoded: list[type[Any]] = []
+    right = codec.decode_versioned
+
+    def decode(kind: type[Any], value: bytes) -> Any:
+        decoded.append(kind)
+        return right(kind, value)
+
+    monkeypatch.setattr(codec, "decode_versioned", decode)
+    h.beats("move")
+    assert len(h.consumers().members["A"].assigned) == TOPICS
+    assert records.CurrentValue not in decoded
+    monkeypatch.undo()
+    before = durable(h.machine)
+    h.restart()
+    assert durable(h.machine) == before
+
+
+def test_what_a_member_keeps_is_not_held_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, one new topic costs a member with 10,000 others as much as 10,000 new ones."""
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    for token in ("assign", "move"):
+        h.beats(token)
+    before = h.consumers().members["A"].assigned
+    h.change(h.topics.put("new", 1))
+    h.advance(regex.REFRESH_MIN_MS + 1)
+    held: list[int] = []
+    monkeypatch.setattr(h.consumers(), "owners", Counted(held, h.consumers().owners))
+    for token in ("search", "assign it", "move to it"):
+        h.beats(token)
+    after = h.consumers().members["A"].assigned
+    assert len(after) == TOPICS + 1
+    assert all(after[each] is partitions for each, partitions in before.items())
+    assert len(held) == 1
+    assert h.consumers().held_total == TOPICS + 1
+
+
+class Counted(dict[Any, Any]):
+    """Notes each topic that it gets."""
+
+    def __init__(self, noted: list[Any], known: Any) -> None:
+        super().__init__(known)
+        self._noted = noted
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._noted.append(key)
+        super().__setitem__(key, value)
+
+
+# ---- expressions ----
+
+
+def test_the_difference_of_two_searches_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, each new topic costs a group that matches everything as much as 10,000 topics."""
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    counted: list[str] = []
+    right = Counter.update
+
+    def update(self: Counter[str], topics: Iterable[str] = (), /) -> None:
+        topics = list(topics)
+        counted.extend(topics)
+        right(self, topics)
+
+    monkeypatch.setattr(Counter, "update", update)
+    h.change(h.topics.put("new", 1))
+    h.advance(regex.REFRESH_MIN_MS + 1)
+    h.beats("search")
+    assert counted == ["new"]
+    assert h.consumers().by_regex == dict.fromkeys(h.topics.image.topics.names(), 1)
+
+
+def test_the_metadata_hash_is_kept_until_topics_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, 50 members whose sessions end together sort 10,000 topics 50 times; or a change is overlooked."""
+    h = Counting(monkeypatch)
+    hashed: list[int] = []
+    right = metadata_hash.group_hash
+
+    def group_hash(hashes: Mapping[str, int]) -> int:
+        hashed.append(len(hashes))
+        return right(hashes)
+
+    monkeypatch.setattr("broker_cy.coordinator.modern.group.group_hash", group_hash)
+    for member_id in "ABC":
+        h.beat(f"{member_id} joins", member_id, 0, regex=".*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    h.beats("assign")
+    hashed.clear()
+    epoch = h.consumers().epoch
+    h.beat("B leaves", "B", -1)
+    h.beat("C leaves", "C", -1)
+    assert (h.consumers().epoch, hashed) == (epoch + 2, [])
+    h.change(h.topics.put("t7", 3))
+    h.beats("after")
+    assert (h.consumers().epoch, hashed) == (epoch + 3, [TOPICS])
+    assert h.consumers().metadata_hash == h.hash_now
+
+
+def test_a_group_is_marked_without_an_index_of_the_topics_that_it_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a search that matches 10,000 topics fills an index with all of them in one turn; or a group does
+    not consume new partitions of a topic that its expression matches.
+    """
+    h = Counting(monkeypatch)
+    h.beat("join", "A", 0, regex="t.*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    assert not any(h.machine.subscribers.of(name) for name in h.topics.image.topics.names())
+
+    def is_marked(*names: str) -> bool:
+        h.consumers().refreshed(h.mono_ms)
+        for name in names:
+            h.topics.put(name, 5)
+        h.take(h.machine.metadata_changed(_delta(h.topics, names), h.topics.image))
+        return h.consumers().is_refresh_due(h.mono_ms)
+
+    assert is_marked("t7")
+    assert not is_marked("other")
+    assert is_marked("other", "t8")
+    # A very large change marks all of these groups.
+    monkeypatch.setattr(group_machine, "CHANGED_LOOKS_MAX", 2)
+    assert not is_marked("other", "another")
+    assert is_marked("other", "another", "third")
+    h.beat("leave", "A", -1)
+    assert not h.machine.subscribers.wide
+
+
+def _delta(topics: Topics, names: Iterable[str]) -> ImageDelta:
+    after = (topics.image.topics.by_name(name) for name in names)
+    return ImageDelta([TopicDelta(each, each) for each in after if each is not None], [], [], [])

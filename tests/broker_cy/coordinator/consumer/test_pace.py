@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker_cy.coordinator.consumer.pace import AGE_DIVISOR, PROMPT_MIN_MS, PROMPT_PER_S_MAX, RELEASE_MIN_MS
+from broker_cy.coordinator.consumer.pace import RELEASE_MIN_MS
+from broker_cy.coordinator.modern.pace import AGE_DIVISOR, PROMPT_MIN_MS, PROMPT_PER_S_MAX
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from tests.broker_cy.coordinator.consumer_harness import ConsumerHarness, Topics, topic_id
 

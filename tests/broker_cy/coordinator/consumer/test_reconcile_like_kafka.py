@@ -95,7 +95,7 @@ def ours(line: str) -> str:
         int(target_epoch),
         {topic_id: frozenset(numbers) for topic_id, numbers in parsed(target).items()},
         frozenset(map(topic_id_of, filter("-".__ne__, topics.split(",")))),
-        lambda topic_id, number: number in anyones.get(topic_id, ()),
+        anyones,
     )
     reported = None if owned == "?" else parsed(owned)
     try:

@@ -130,6 +130,37 @@ def test_the_longest_stalls_of_very_many_moves_are_told(monkeypatch: pytest.Monk
     assert [(move.source, move.target, move.stall_ms) for move in event.moves] == [("a", "c", 2_000)]
 
 
+def test_very_many_moves_are_ordered_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the heartbeat that ends a rebalance of 10,000 partitions holds producers up."""
+    monkeypatch.setattr(journal, "MOVES_PER_TURN", 3)
+    h = Journaled()
+    h.come("a")
+    h.settle("a")
+    assert h.of(Rebalance) == []
+    h.work()
+    (event,) = h.of(Rebalance)
+    assert event.moves == [Move("t", number, None, "a", -1) for number in range(4)]
+    assert (event.moves_total, event.kept) == (4, 0)
+    h.events.clear()
+    # Those of a topic that is deleted meanwhile have no name, and those of a rebalance that is undone no event.
+    h.tell("a", -1)
+    h.change(h.topics.delete("t"))
+    h.work()
+    (event,) = h.of(Rebalance)
+    assert (event.result, event.moves, event.moves_total) == ("empty", [], 0)
+    h.come("b", client_id="b")
+    h.change(h.topics.put("t", 4))
+    h.tell("b", h.consumers().members["b"].epoch)
+    h.settle("b")
+    h.events.clear()
+    h.hold = True
+    h.come("c")
+    h.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    h.hold = False
+    h.work()
+    assert h.of(Rebalance) == []
+
+
 def test_partitions_of_a_lost_member_stall_until_the_next_owner_has_them() -> None:
     """If this fails, the time after the death of a member is not counted."""
     h = Journaled()
