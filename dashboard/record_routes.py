@@ -236,13 +236,14 @@ class _Export:
 
     async def parts(self, spans: dict[TopicPartition, Span]) -> AsyncGenerator[bytes, None]:
         """Yield chunks of lines. Raises ClientError."""
-        wanted = self._wanted
+        wanted, decoder = self._wanted, self._hub.session.decoder
+        needle = wanted.wanted.needle(is_decoded=decoder is not None)
         starts = {key: span.start for key, span in spans.items() if span.start < span.end}
         ends = {key: spans[key].end for key in starts}
         async with (
-            Matcher(wanted.wanted) as matcher,
+            Matcher(wanted.wanted, decoder, wanted.topic) as matcher,
             self._hub.session.client.records.reader(
-                starts, ends=ends, isolation=wanted.isolation, containing=wanted.wanted.needle()
+                starts, ends=ends, isolation=wanted.isolation, containing=needle
             ) as reader,
         ):
             async for chunk in reader:

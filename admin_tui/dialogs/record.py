@@ -12,6 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from admin_tui.widgets.grid import Grid
+from broker_cy.client.decoded import Part, Seen
+from broker_cy.console.decoding import DecodedRows, caption, look_of, shows_decoded
 from broker_cy.console.payload import Format, detail, line
 from broker_cy.console.scan import Row
 from broker_cy.reporting.foreign_text import clean
@@ -37,8 +39,13 @@ class RecordDialog(ModalScreen[None]):
     RecordDialog VerticalScroll { height: 1fr; background: $background; }
     """
 
-    def __init__(self, grid: Grid[Row], topic: str, utc: bool, shown: Format) -> None:
+    def __init__(
+        self, grid: Grid[Row], topic: str, utc: bool, shown: Format, decoded: DecodedRows | None = None
+    ) -> None:
         super().__init__()
+        self._decoded = decoded
+        # The row that was decoded behind its first picture.
+        self._late: tuple[Row, Seen] | None = None
         self._grid = grid
         self._topic = topic
         self._utc = utc
@@ -79,11 +86,30 @@ class RecordDialog(ModalScreen[None]):
         for name, value in record.headers:
             text.append(f"{clean(name)}: ", "cyan")
             text.append(f"{line(value, self.shown)}\n")
-        text.append("key\n" if not record.headers else "\nkey\n", "bold")
-        text.append(detail(record.key, self.shown, columns) + "\n")
-        text.append("\nvalue\n", "bold")
-        text.append(detail(record.value, self.shown, columns))
+        seen = self._late[1] if self._late is not None and self._late[0] is row else look_of(self._decoded)(record)
+        is_plain = not shows_decoded(self.shown)
+        text.append("" if not record.headers else "\n")
+        self._add_part(text, "key", seen.key, record.key if is_plain else seen.key.data, columns)
+        text.append("\n\n")
+        self._add_part(text, "value", seen.value, record.value if is_plain else seen.value.data, columns)
         self.query_one("#text", Static).update(text)
+
+        if not seen.is_final and self._decoded is not None:
+            self.run_worker(self._load(self._decoded, row), exclusive=True, exit_on_error=False)
+
+    def _add_part(self, text: Text, name: str, part: Part, data: bytes | None, columns: int) -> None:
+        text.append(name, "bold")
+        about = caption(part)
+        if about:
+            text.append(f"  {clean(about)}", "yellow" if part.problem else "bright_black")
+        text.append("\n" + detail(data, self.shown, columns))
+
+    async def _load(self, decoded: DecodedRows, row: Row) -> None:
+        """Decode a record, and show it again if it is still the one that is shown."""
+        seen = await decoded.seen(row.record)
+        if seen.is_final and self._grid.selected is row:
+            self._late = row, seen
+            self._show()
 
     def action_close(self) -> None:
         self.dismiss(None)

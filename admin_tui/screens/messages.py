@@ -14,12 +14,12 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from admin_tui.dialogs.form import FormDialog
+from admin_tui.dialogs.search import Search, search_form, search_of
 from admin_tui.screens.view import View
 from admin_tui.widgets.columns import grid_column, time_columns
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.offsets import Isolation
-from broker_cy.admin.records import Start, StartKind
+from broker_cy.admin.records import Span, Start, StartKind
 from broker_cy.client.errors import ClientError
 from broker_cy.console.acts.records import (
     plan_produce,
@@ -27,14 +27,12 @@ from broker_cy.console.acts.records import (
     produce_form,
     reproduce_form,
 )
-from broker_cy.console.acts.topics import position_text
 from broker_cy.console.columns import records as columns
-from broker_cy.console.fields import Field, Form
+from broker_cy.console.decoding import DecodedRows, Lines, match_of, shows_decoded
 from broker_cy.console.payload import Format, line
-from broker_cy.console.record_filter import RecordFilter
 from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import Row, Scan, State, Tail
-from broker_cy.console.values import optional, parse_partitions, parse_position
+from broker_cy.console.values import parse_partitions, parse_position
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, percent, plural, short
 
@@ -56,7 +54,9 @@ Filters: key, value and header contain a text, or match a regular expression aft
 42`; also `!= > < >= <=`, `~` for contained text, or `$.user` alone for a field that exists. A search shows its
 progress; `s` stops it, and `s` again resumes it.
 
-`t` follows new records. It keeps 5,000 and shows how many were dropped. `v` switches between text, JSON and hex."""
+`t` follows new records. It keeps 5,000 and shows how many were dropped. `v` switches between text, JSON and hex.
+
+With a schema registry, auto and JSON show keys and values by their schemas, and filters look at that."""
     CHANGES = frozenset({"produce", "again"})
     NEEDS_ROW = frozenset({"describe", "again"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -75,10 +75,7 @@ progress; `s` stops it, and `s` again resumes it.
     def __init__(self, topic: str, where: str = "") -> None:
         super().__init__()
         self.topic = topic
-        self.start = Start.last(FIRST_RECORDS)
-        self.partitions: tuple[int, ...] | None = None
-        self.wanted = RecordFilter()
-        self.isolation = Isolation.READ_UNCOMMITTED
+        self.search = Search(Start.last(FIRST_RECORDS))
         self.shown = Format.AUTO
         self._where = where
         self._utc = False
@@ -87,6 +84,8 @@ progress; `s` stops it, and `s` again resumes it.
         self._job: Worker[None] | None = None
         self._drawn: tuple[object, ...] = ()
         self._problem = ""
+        # None without a schema registry.
+        self.decoded: DecodedRows | None = None
 
     @property
     def path(self) -> str:
@@ -99,25 +98,38 @@ progress; `s` stops it, and `s` again resumes it.
                 *time_columns(lambda row: row.record.timestamp, lambda: self._utc),
                 grid_column(columns.PARTITION),
                 grid_column(columns.OFFSET),
-                grid_column(columns.key_column(lambda: self.shown), 12),
+                grid_column(columns.key_column(lambda: self.shown, lambda row: self._lines(row).key), 12),
                 grid_column(columns.SIZE, drop=2),
-                grid_column(columns.value_column(lambda: self.shown), flex=True),
+                grid_column(columns.value_column(lambda: self.shown, lambda row: self._lines(row).value), flex=True),
             ],
             key=lambda row: (row.partition, row.record.offset),
-            text=lambda row: f"{line(row.record.key, Format.TEXT)} {line(row.record.value, Format.TEXT)}",
+            text=self._searched,
             title=clean(self.topic),
             can_mark=True,
             stays_first=True,
         )
 
+    def _lines(self, row: Row) -> Lines:
+        """The key and the value of a row as they are shown."""
+        if self.decoded is not None and shows_decoded(self.shown):
+            return self.decoded.lines(row)
+        return Lines(line(row.record.key, self.shown), line(row.record.value, self.shown))
+
+    def _searched(self, row: Row) -> str:
+        if self.decoded is not None:
+            return " ".join(self.decoded.lines(row))
+        return f"{line(row.record.key, Format.TEXT)} {line(row.record.value, Format.TEXT)}"
+
     def connect(self) -> None:
         self._utc = self.console_app.settings.utc
+        decoder = self.console_app.session.decoder
+        self.decoded = None if decoder is None else DecodedRows(decoder, self.topic)
         where = self._where
         try:
             if where.startswith("p"):
-                self.partitions = parse_partitions(where[1:])
+                self.search = self.search._replace(partitions=parse_partitions(where[1:]))
             elif where:
-                self.start = parse_position(where)
+                self.search = self.search._replace(start=parse_position(where))
         except ValueError as error:
             self.tell(str(error), is_error=True)
         self.grid.set_notice("reading ...")
@@ -132,6 +144,8 @@ progress; `s` stops it, and `s` again resumes it.
         self._end_job()
         self.tail = self.scan = None
         self._problem = ""
+        if self.decoded is not None:
+            self.decoded.clear()
         self._job = self.run_worker(self._read(), exclusive=True, group="read", exit_on_error=False)
 
     def _end_job(self) -> None:
@@ -141,28 +155,53 @@ progress; `s` stops it, and `s` again resumes it.
 
     async def _keys(self) -> list[TopicPartition]:
         every = await self.client.records.partitions(self.topic)
-        return [key for key in every if self.partitions is None or key.partition in self.partitions]
+        wanted = self.search.partitions
+        return [key for key in every if wanted is None or key.partition in wanted]
+
+    def _new_scan(self, spans: Mapping[TopicPartition, Span], **more: Any) -> Scan:
+        search, decoder = self.search, self.console_app.session.decoder
+        return Scan(
+            self.client,
+            spans,
+            search.wanted,
+            isolation=search.isolation,
+            match=match_of(decoder, self.topic, search.wanted),
+            is_decoded=decoder is not None,
+            **more,
+        )
+
+    async def _spans(self, start: Start) -> dict[TopicPartition, Span]:
+        return await self.client.records.spans(await self._keys(), start, isolation=self.search.isolation)
 
     async def _read(self) -> None:
         if self.scan is None:
             try:
-                spans = await self.client.records.spans(await self._keys(), self.start, isolation=self.isolation)
+                spans = await self._spans(self.search.start)
             except ClientError as error:
                 self._problem = str(error)
                 return
-            newest = min(self.start.value, LAST_MAX) if self.start.kind is StartKind.LAST else None
-            self.scan = Scan(self.client, spans, self.wanted, newest=newest, isolation=self.isolation)
+            start = self.search.start
+            newest = min(start.value, LAST_MAX) if start.kind is StartKind.LAST else None
+            self.scan = self._new_scan(spans, newest=newest)
         await self.scan.run()
 
     async def _follow(self) -> None:
         if self.tail is None:
             try:
-                spans = await self.client.records.spans(await self._keys(), Start.latest(), isolation=self.isolation)
+                spans = await self._spans(Start.latest())
             except ClientError as error:
                 self._problem = str(error)
                 return
             starts = {key: span.start for key, span in spans.items()}
-            self.tail = Tail(self.client, starts, self.wanted, isolation=self.isolation)
+            search, decoder = self.search, self.console_app.session.decoder
+            self.tail = Tail(
+                self.client,
+                starts,
+                search.wanted,
+                isolation=search.isolation,
+                match=match_of(decoder, self.topic, search.wanted),
+                is_decoded=decoder is not None,
+            )
         await self.tail.run()
 
     def on_unmount(self) -> None:
@@ -175,6 +214,9 @@ progress; `s` stops it, and `s` again resumes it.
         """Show what changed since the last tick, if anything."""
         if not self.is_active:
             return
+        if self.decoded is not None and self.decoded.may_load:
+            self.run_worker(self._load(self.decoded), group="schemas", exit_on_error=False)
+        notice = "" if self.decoded is None else self.decoded.notice
         if self.tail is not None:
             drawn: tuple[object, ...] = (
                 self.tail,
@@ -182,6 +224,7 @@ progress; `s` stops it, and `s` again resumes it.
                 self.tail.matches,
                 self.tail.is_running,
                 self.tail.error,
+                notice,
             )
             if drawn != self._drawn:
                 is_new = self._drawn[:1] != drawn[:1] or self._drawn[2:3] != drawn[2:3]
@@ -191,10 +234,11 @@ progress; `s` stops it, and `s` again resumes it.
                 self._show_tail(self.tail)
         elif self.scan is not None:
             scan = self.scan
-            drawn = (scan, scan.records, scan.matches, scan.state, len(scan.rows))
+            drawn = (scan, scan.records, scan.matches, scan.state, len(scan.rows), notice)
             if drawn != self._drawn or scan.state is State.RUNNING:
-                if drawn[2:3] + drawn[4:] != self._drawn[2:3] + self._drawn[4:] or drawn[:1] != self._drawn[:1]:
+                if drawn[2:3] + drawn[4:5] != self._drawn[2:3] + self._drawn[4:5] or drawn[:1] != self._drawn[:1]:
                     self.grid.set_rows(scan.shown())
+                    self._prepare()
                 self._drawn = drawn
                 self._show_scan(scan)
         elif self._problem and self._drawn != (self._problem,):
@@ -207,15 +251,21 @@ progress; `s` stops it, and `s` again resumes it.
         self.query_one("#progress", Static).update(text)
         self.refresh_bindings()
 
-    def _about(self) -> str:
-        parts = [f"from {position_text(self.start)}"]
-        if self.partitions is not None:
-            parts.append(f"partitions {','.join(map(str, self.partitions))}")
-        if not self.wanted.is_empty:
-            parts.append(clean(str(self.wanted)))
-        if self.isolation is Isolation.READ_COMMITTED:
-            parts.append("committed")
-        return ", ".join(parts)
+    async def _load(self, decoded: DecodedRows) -> None:
+        """Ask for the schemas of what is shown, and show it again."""
+        await decoded.load()
+        self.grid.refresh()
+
+    def _prepare(self) -> None:
+        if self.decoded is not None:
+            rows = list(self.grid.rows)
+            self.run_worker(self.decoded.prepare(rows), exclusive=True, group="lines", exit_on_error=False)
+
+    def _tell_about(self, text: Text) -> None:
+        """Add to the progress what is read, and a registry that does not answer."""
+        text.append(f" · {clean(self.search.about)}", "bright_black")
+        if self.decoded is not None and self.decoded.notice:
+            text.append(f" · shown as bytes, no answer of the schema registry: {clean(self.decoded.notice)}", "yellow")
 
     def _show_scan(self, scan: Scan) -> None:
         text = Text()
@@ -232,7 +282,8 @@ progress; `s` stops it, and `s` again resumes it.
             text.append(f" · {count(scan.lost)} deleted meanwhile", "yellow")
         if scan.damage:
             text.append(f" · {plural(len(scan.damage), 'damaged batch', 'damaged batches')}", "bold red")
-        text.append(f" · {short(rate)}/s · {self._about()}", "bright_black")
+        text.append(f" · {short(rate)}/s", "bright_black")
+        self._tell_about(text)
         self._say(text)
         self.grid.set_notice("nothing found" if scan.state is not State.RUNNING else "reading ...")
 
@@ -242,11 +293,11 @@ progress; `s` stops it, and `s` again resumes it.
         if tail.error:
             text.append(f": {clean(tail.error)}", "bold red")
         text.append(f" · {count(tail.seen)} seen")
-        if not self.wanted.is_empty:
+        if not self.search.wanted.is_empty:
             text.append(f" · {count(tail.matches)} found")
         text.append(f" · {count(len(tail.ring))} kept")
         text.append(f" · {count(tail.dropped)} dropped", "yellow" if tail.dropped else "")
-        text.append(f" · {self._about()}", "bright_black")
+        self._tell_about(text)
         self._say(text)
         self.grid.set_notice("waiting for records ...")
 
@@ -259,34 +310,11 @@ progress; `s` stops it, and `s` again resumes it.
 
     @work
     async def action_search(self) -> None:
-        fields = [
-            Field("start", "From", parse_position, position_text(self.start), "beginning, end, offset, -N, @TIME"),
-            Field(
-                "partitions",
-                "Partitions",
-                optional(parse_partitions),
-                "" if self.partitions is None else ",".join(map(str, self.partitions)),
-                "all; or 0,3-5",
-            ),
-            Field("key", "Key has", _checked("key"), self.wanted.key, "text, or ~regex"),
-            Field("value", "Value has", _checked("value"), self.wanted.value, "text, or ~regex"),
-            Field("header", "Header", _checked("header"), self.wanted.header, "name, or name=text"),
-            Field("path", "JSON path", _checked("path"), self.wanted.path, "$.user.id = 42"),
-            Field(
-                "isolation",
-                "Transactions",
-                value="all" if not self.isolation else "committed",
-                choices=("all", "committed"),
-            ),
-        ]
-        values = await self.app.push_screen_wait(FormDialog(Form(f"Records of {self.topic}", fields, verb="Read")))
+        values = await self.app.push_screen_wait(FormDialog(search_form(self.topic, self.search)))
         if values is None:
             return
-        self.start, self.partitions = values["start"], values["partitions"]
-        self.wanted = RecordFilter(*(values[name] for name in ("key", "value", "header", "path")))
-        is_committed = values["isolation"] == "committed"
-        self.isolation = Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
-        if self.start.kind is StartKind.LATEST:
+        self.search = search_of(values)
+        if self.search.start.kind is StartKind.LATEST:
             self.action_tail()
         else:
             self._begin()
@@ -322,7 +350,7 @@ progress; `s` stops it, and `s` again resumes it.
     def action_describe(self) -> None:
         from admin_tui.dialogs.record import RecordDialog
 
-        self.app.push_screen(RecordDialog(self.grid, self.topic, self._utc, self.shown))
+        self.app.push_screen(RecordDialog(self.grid, self.topic, self._utc, self.shown, self.decoded))
 
     def action_format(self) -> None:
         self.shown = self.shown.next()
@@ -372,7 +400,7 @@ progress; `s` stops it, and `s` again resumes it.
                 rows = self.grid.chosen if self.grid.marks else list(self.grid.view)
                 self.tell(await asyncio.to_thread(write_rows, values["path"], self.topic, rows, json_line))
                 return
-            spans = await self.client.records.spans(await self._keys(), self.start, isolation=self.isolation)
+            spans = await self._spans(self.search.start)
         except OSError as error:
             self.tell(f"{values['path']}: {error.strerror}", is_error=True)
             return
@@ -380,21 +408,7 @@ progress; `s` stops it, and `s` again resumes it.
             self.tell(str(error), is_error=True)
             return
         said = await self.app.push_screen_wait(
-            ExportDialog(
-                values["path"],
-                lambda take: Scan(self.client, spans, self.wanted, isolation=self.isolation, take=take),
-                json_line,
-            )
+            ExportDialog(values["path"], lambda take: self._new_scan(spans, take=take), json_line)
         )
         if said:
             self.tell(said)
-
-
-def _checked(name: str) -> Any:
-    """A field of the filter: the text, once it is valid."""
-
-    def parse(text: str) -> str:
-        RecordFilter(**{name: text.strip()}).compile()
-        return text.strip()
-
-    return parse

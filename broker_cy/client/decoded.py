@@ -14,7 +14,7 @@ from broker_cy.wire.records import Record
 
 class SchemaName(NamedTuple):
     """The schema of a key or value. `kind` is the schema type by its name in the REST API; `id` or `guid` is None.
-    `subject` and `version` are None if the registry does not tell them.
+    `subject` and `version` are None if the registry does not tell them. `message` is that of Protobuf.
     """
 
     kind: str
@@ -22,10 +22,12 @@ class SchemaName(NamedTuple):
     guid: UUID | None
     subject: str | None = None
     version: int | None = None
+    message: str | None = None
 
     def __str__(self) -> str:
         place = "" if self.subject is None else f", {self.subject} version {self.version}"
-        return f"{self.kind} schema {self.guid if self.id is None else self.id}{place}"
+        message = "" if self.message is None else f", message {self.message}"
+        return f"{self.kind} schema {self.guid if self.id is None else self.id}{place}{message}"
 
 
 class Part(NamedTuple):
@@ -61,6 +63,13 @@ class Decoder(Protocol):
     @property
     def notice(self) -> str:
         """Why the registry does not answer now; empty if it does."""
+
+    @property
+    def retry_in_s(self) -> float:
+        """Seconds until a registry that did not answer is asked again; 0 if it may be asked now."""
+
+    async def load(self, records: Sequence[Record]) -> None:
+        """Ask for the schemas of records, and wait for a bounded time."""
 
     def look(self, topic: str, record: Record) -> Seen:
         """Return a record with what is known now, without waiting."""

@@ -66,6 +66,7 @@ def _schema(name: SchemaName) -> dict[str, Any]:
         "type": name.kind,
         "subject": name.subject,
         "version": name.version,
+        "message": name.message,
     }
     return {member: each for member, each in found.items() if each is not None}
 

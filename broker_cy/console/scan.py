@@ -72,7 +72,8 @@ class Scan:
 
     With `newest`, it reads all records and keeps only this number of newest ones; without it, the scan pauses when a
     page is full. `run` resumes at the same place. `match` is an equivalent filter instead of `wanted.compile()`: a
-    program with many users must not run their regular expressions in its event loop.
+    program with many users must not run their regular expressions in its event loop. With `is_decoded`, it looks at
+    decoded keys and values (broker_cy/console/decoding.py).
     """
 
     def __init__(
@@ -87,10 +88,11 @@ class Scan:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         take: Callable[[TopicPartition, list[Record]], None] | None = None,
         match: Match | None = None,
+        is_decoded: bool = False,
     ) -> None:
         self._client = client
         self._keep = (wanted or RecordFilter()).compile()
-        self._containing = (wanted or RecordFilter()).needle()
+        self._containing = (wanted or RecordFilter()).needle(is_decoded=is_decoded)
         self._newest = newest
         self._page_max = page_max
         self._bytes_max = bytes_max
@@ -221,7 +223,9 @@ class Scan:
 
 
 class Tail:
-    """Follows partitions from `starts` on; keeps the newest records and counts the dropped ones. `match`: see Scan."""
+    """Follows partitions from `starts` on; keeps the newest records and counts the dropped ones. `match` and
+    `is_decoded`: see Scan.
+    """
 
     def __init__(
         self,
@@ -233,10 +237,11 @@ class Tail:
         bytes_max: int = KEPT_BYTES_MAX,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         match: Match | None = None,
+        is_decoded: bool = False,
     ) -> None:
         self._client = client
         self._keep = (wanted or RecordFilter()).compile()
-        self._containing = (wanted or RecordFilter()).needle()
+        self._containing = (wanted or RecordFilter()).needle(is_decoded=is_decoded)
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._isolation = isolation

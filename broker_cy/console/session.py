@@ -26,6 +26,7 @@ from broker_cy.admin.share_in_flight import GroupInFlight, in_flight_of
 from broker_cy.admin.tokens import DelegationToken
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState
 from broker_cy.client.clusters import ClusterEntry
+from broker_cy.client.decoded import Decoder
 from broker_cy.client.turns import Turns
 from broker_cy.console.described import described_now
 from broker_cy.console.feed_values import GroupSummary, GroupView, OpenTransaction, PartitionRow
@@ -35,6 +36,7 @@ from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
 from broker_cy.console.moving import Moving, moving_now
 from broker_cy.security.acls import Binding
+from broker_registry.serdes.tools import console_decoder_of
 
 # The limit of topics with partitions out of sync whose remedies are requested; beyond it, only the first ones.
 SICK_TOPICS_MAX = 1_000
@@ -89,6 +91,8 @@ class Session:
             login=entry.login,
             tls=self._tls,
         )
+        # None if the cluster has no schema registry.
+        self.decoder: Decoder | None = console_decoder_of(entry)
         # A user waits for these, so an unreachable broker is reported soon.
         self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))
         self._feeds = Feeds(self._owner)

@@ -205,11 +205,11 @@
   const contents = (data) => {
     const facts = data.facts.map(([name, text]) => core.element("div", { class: "fact" }, core.element("dt", {}, name),
       core.element("dd", {}, name === "time" ? core.cellText(text) : text)));
-    const part = (title, text) => [core.element("h3", {}, title), core.element("pre", {}, text)];
+    const part = (title, text, note) => [core.element("h3", {}, title), ...(note ? [core.element("p", { class: "panel-note" }, note)] : []), core.element("pre", {}, text)];
     const headers = data.headers.length ? [core.element("h3", {}, "Headers"), core.element("dl", { class: "record-headers" },
       ...data.headers.flatMap(([name, text]) => [core.element("dt", {}, name), core.element("dd", {}, text)]))] : [];
     const masked = data.masked ? [core.element("p", { class: "panel-note" }, "Parts of this record may be hidden from you.")] : [];
-    return [core.element("dl", { class: "facts" }, ...facts), ...masked, ...headers, ...part("Key", data.key), ...part("Value", data.value)];
+    return [core.element("dl", { class: "facts" }, ...facts), ...masked, ...headers, ...part("Key", data.key, data.key_note), ...part("Value", data.value, data.value_note)];
   };
 
   const move = (by) => {

@@ -65,7 +65,7 @@ class ClusterHub:
         self.schemas = schemas_of(entry if timeout_s is None else replace(entry, timeout_s=timeout_s))
         self.history = History(self.session, state_directory)
         self.group_readings = GroupReadings(self.history)
-        self.jobs = RecordJobs(self.session.client)
+        self.jobs = RecordJobs(self.session.client, decoder=self.session.decoder)
         self.moves = MoveRuns()
         self._lives: dict[tuple[str, Scope], LiveChannel] = {}
         # Channels without viewers, with the loop time since when, the oldest first.

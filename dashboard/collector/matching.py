@@ -18,6 +18,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Final
 
+from broker_cy.client.decoded import Decoder
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.reporting.numbers import plural
@@ -51,8 +52,10 @@ class Matcher:
     Close it, or use it with `async with`; it can be used again afterwards.
     """
 
-    def __init__(self, wanted: RecordFilter) -> None:
-        """Raises ValueError if the filter is not valid."""
+    def __init__(self, wanted: RecordFilter, decoder: Decoder | None = None, topic: str = "") -> None:
+        """With a decoder, the filter looks at decoded keys and values. Raises ValueError if it is not valid."""
+        self._decoder = None if wanted.is_empty else decoder
+        self._topic = topic
         self._wanted = wanted
         self._keep = None if has_expression(wanted) else wanted.compile()
         self._pace = Pace(SHARE)
@@ -72,10 +75,13 @@ class Matcher:
 
     async def match(self, records: list[Record]) -> list[Record]:
         """Return the matching records. Raises ClientError."""
-        if self._keep is None:
-            found = await self._match_outside(records)
-        else:
-            found = self._keep(records)
+        looked = records
+        if self._decoder is not None:
+            looked = [each.record for each in await self._decoder.seen(self._topic, records)]
+        found = self._keep(looked) if self._keep is not None else await self._match_outside(looked)
+        if self._decoder is not None:
+            offsets = {each.offset for each in found}
+            found = [record for record in records if record.offset in offsets]
         if time.thread_time() - self._worked_until_s >= _WORK_S:
             await self._pace.pause()
             self._worked_until_s = time.thread_time()

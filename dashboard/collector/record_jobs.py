@@ -20,6 +20,7 @@ from typing import Final
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.client.decoded import Decoder
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.scan import Row, Scan, State, Tail
@@ -50,7 +51,9 @@ class RecordJob:
     `scan` or `tail` is None until the positions are known, and always if the other one is set.
     """
 
-    def __init__(self, client: AdminClient, request: ReadRequest, user: str, scope: Scope) -> None:
+    def __init__(
+        self, client: AdminClient, request: ReadRequest, user: str, scope: Scope, decoder: Decoder | None = None
+    ) -> None:
         self.id = secrets.token_urlsafe(16)
         self.request = request
         self.user = user
@@ -63,7 +66,8 @@ class RecordJob:
         self._client = client
         self._problem = ""
         self._listeners = Listeners()
-        self._matcher = Matcher(request.wanted)
+        self._matcher = Matcher(request.wanted, decoder, request.topic)
+        self._is_decoded = decoder is not None
         self._task: asyncio.Task[None] | None = None
         self.is_running = False
         # Cancelled tasks, which `close` has to wait for.
@@ -216,6 +220,7 @@ class RecordJob:
                 bytes_max=PAGE_BYTES_MAX,
                 isolation=request.isolation,
                 match=self._matcher.match,
+                is_decoded=self._is_decoded,
             )
             return
         self.scan = Scan(
@@ -226,6 +231,7 @@ class RecordJob:
             bytes_max=PAGE_BYTES_MAX,
             isolation=request.isolation,
             match=self._matcher.match,
+            is_decoded=self._is_decoded,
         )
 
 
@@ -243,8 +249,11 @@ def partitions_of(request: ReadRequest, every: Sequence[TopicPartition]) -> list
 class RecordJobs:
     """The jobs of one cluster."""
 
-    def __init__(self, client: AdminClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client: AdminClient, clock: Callable[[], float] = time.monotonic, decoder: Decoder | None = None
+    ) -> None:
         self._client = client
+        self._decoder = decoder
         self._clock = clock
         self._jobs: OrderedDict[str, RecordJob] = OrderedDict()
         # For each job without viewers: since when, and whether it ever had one.
@@ -269,7 +278,7 @@ class RecordJobs:
                     Failure.REFUSED, f"{JOBS_MAX} topics are being read, which is the limit: try again later"
                 )
             self.drop(idle, "this reading was ended in favour of others: read again")
-        job = RecordJob(self._client, request, identity.name, identity.scope)
+        job = RecordJob(self._client, request, identity.name, identity.scope, self._decoder)
         self._jobs[job.id] = job
         self._idle[job.id] = (self._clock(), False)
         return job

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
+from broker_cy.client.decoded import Part, Seen
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.console.decoding import caption, shows_decoded
 from broker_cy.console.payload import Format, detail
 from broker_cy.reporting.numbers import count
 from broker_cy.wire.records import Record
@@ -19,6 +21,32 @@ from dashboard.security.roles import Scope
 _THREAD_BYTES_MIN: Final = 64 << 10
 # To read one record, one batch of a partition is read.
 READ_S: Final = 10.0
+# Says that a value was not decoded, to those from whom parts of it are hidden: the reason may quote it.
+NOT_DECODED: Final = "not decoded"
+
+
+class View(NamedTuple):
+    """A record as a viewer may see it. Notes name the schema of the key and the value, or say what is wrong with
+    them.
+    """
+
+    record: Record
+    key_note: str
+    value_note: str
+    is_masked: bool
+
+
+async def view_of(masking: Masking | None, scope: Scope, topic: str, whole: Record, seen: Seen, shown: Format) -> View:
+    """Return a record, which was decoded, in a format as the scope may see it."""
+    is_masked = masking is not None and masking.hides(scope, topic)
+    record = await as_seen(masking, scope, topic, seen.record if shows_decoded(shown) else whole)
+    return View(record, _note(seen.key, is_masked=is_masked), _note(seen.value, is_masked=is_masked), is_masked)
+
+
+def _note(part: Part, *, is_masked: bool) -> str:
+    if part.problem and is_masked:
+        return NOT_DECODED
+    return caption(part)
 
 
 async def as_seen(masking: Masking | None, scope: Scope, topic: str, record: Record) -> Record:

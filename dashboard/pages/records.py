@@ -17,9 +17,11 @@ from dash.development.base_component import Component
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import StartKind
+from broker_cy.client.decoded import Seen
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.columns import records as columns
+from broker_cy.console.decoding import shows_decoded
 from broker_cy.console.listeners import Source
 from broker_cy.console.payload import Format, line
 from broker_cy.console.scan import Row, Scan, State, Tail
@@ -29,11 +31,12 @@ from broker_cy.reporting.tone import Tone
 from broker_cy.wire.records import Record
 from dashboard.collector.channel import Cell, Channel, Params, TableChannel, channel, encoded_text
 from dashboard.collector.columns import table_column
+from dashboard.collector.decoded import DecodedRows
 from dashboard.collector.hub import ClusterHub
 from dashboard.collector.patches import State as Data
 from dashboard.collector.record_jobs import NEWEST_MAX
 from dashboard.collector.record_request import FILTERS, NAMES, parse_request, read_form
-from dashboard.collector.record_view import as_seen, in_full, read_record
+from dashboard.collector.record_view import View, in_full, read_record, view_of
 from dashboard.components.attributes import attributes
 from dashboard.components.panel import act_button, link, page_path, panel, table
 from dashboard.components.shell import shell
@@ -83,9 +86,14 @@ class Records(TableChannel[Row]):
         self._job = hub.jobs.get(params["job"], params["topic"], scope)
         # The cells of the rows of the last state: masking and formatting a record again is slow.
         self._cells_of: dict[str, list[Any]] = {}
+        is_decoded = shows_decoded(self._job.request.shown)
+        self._decoded = DecodedRows(self.session.decoder if is_decoded else None, params["topic"])
 
     def sources(self) -> Sequence[Source]:
-        return [self._job]
+        return [self._job, self._decoded]
+
+    async def close(self) -> None:
+        await self._decoded.close()
 
     def row_id(self, row: Row) -> str:
         return f"{row.partition}-{row.record.offset}"
@@ -96,23 +104,33 @@ class Records(TableChannel[Row]):
             return None
         window = self.window(self.params)
         rows = job.rows()
-        turns = Turns()
         known, self._cells_of = self._cells_of, {}
-        for row in rows[window.first : window.first + window.count]:
+        shown = rows[window.first : window.first + window.count]
+        found = {place: known[place] for row in shown if (place := self.row_id(row)) in known}
+        missing = [row for row in shown if self.row_id(row) not in found]
+        seen = await self._decoded.seen(missing)
+        cells, turns = dict(found), Turns()
+        for row, each in zip(missing, seen, strict=True):
             place = self.row_id(row)
-            cells = known.get(place)
-            self._cells_of[place] = await self._encoded(row) if cells is None else cells
+            cells[place] = self._encoded(row, await self._view(row, each))
+            if each.is_final:
+                found[place] = cells[place]
             await turns.pause()
+        self._cells_of = found
         return {
-            "rows": [{"id": place, "cells": cells} for place, cells in self._cells_of.items()],
+            "rows": [{"id": self.row_id(row), "cells": cells[self.row_id(row)]} for row in shown],
             "from": window.first,
             "found": len(rows),
             "total": len(rows),
         }
 
-    async def _encoded(self, row: Row) -> list[Any]:
+    async def _view(self, row: Row, seen: Seen) -> View:
+        shown = self._job.request.shown
+        return await view_of(self.hub.masking, self.scope, self.params["topic"], row.record, seen, shown)
+
+    def _encoded(self, row: Row, view: View) -> list[Any]:
         topic, shown = self.params["topic"], self._job.request.shown
-        record = await as_seen(self.hub.masking, self.scope, topic, row.record)
+        record = view.record
         value = row.record.value
         here = page_path(
             self.hub.name, "records", **{"topic": topic, "from": str(record.offset), "partitions": str(row.partition)}
@@ -142,9 +160,13 @@ class Reading(Channel):
         """Raises ClientError if the job has ended, or is not one of this topic and scope."""
         super().__init__(hub, params, scope)
         self._job = hub.jobs.get(params["job"], params["topic"], scope)
+        self._decoded = DecodedRows(self.session.decoder, params["topic"])
 
     def sources(self) -> Sequence[Source]:
-        return [self._job]
+        return [self._job, self._decoded]
+
+    async def close(self) -> None:
+        await self._decoded.close()
 
     async def state(self) -> Data | None:
         job = self._job
@@ -196,6 +218,9 @@ class Reading(Channel):
     def _state(
         self, text: str, tone: Tone, done: float | None, parts: Sequence[tuple[str, Tone]], can: str | None
     ) -> Data:
+        notice = self._decoded.notice
+        if notice:
+            parts = [*parts, (f"shown as bytes, no answer of the schema registry: {clean(notice)}", Tone.WARN)]
         return {
             "state": clean(text),
             "tone": tone.name,
@@ -208,7 +233,9 @@ class Reading(Channel):
 
 @channel("record")
 class OneRecord(Channel):
-    """One record: {"facts": [[name, text]], "headers": [[name, text]], "key", "value"}; times are "@ms"."""
+    """One record: {"facts": [[name, text]], "headers": [[name, text]], "key", "value", "key_note", "value_note"}; times
+    are "@ms", and notes name the schema of the key and the value, or say what is wrong with them.
+    """
 
     PARAMS = frozenset({"topic", "partition", "offset", "format"})
     REQUIRED = frozenset({"topic", "partition", "offset"})
@@ -232,9 +259,13 @@ class OneRecord(Channel):
         super().__init__(hub, params, scope)
         # A record never changes.
         self._record: Record | None = None
+        self._decoded = DecodedRows(self.session.decoder, params["topic"])
 
     def sources(self) -> Sequence[Source]:
-        return []
+        return [self._decoded]
+
+    async def close(self) -> None:
+        await self._decoded.close()
 
     async def state(self) -> Data | None:
         topic = self.params["topic"]
@@ -242,8 +273,10 @@ class OneRecord(Channel):
         if self._record is None:
             self._record = await read_record(self.session.client, key, int(self.params["offset"]))
         whole = self._record
-        seen = await as_seen(self.hub.masking, self.scope, topic, whole)
         shown = Format(self.params.get("format", Format.AUTO.value))
+        (looked,) = await self._decoded.seen([Row(key.partition, whole)])
+        view = await view_of(self.hub.masking, self.scope, topic, whole, looked, shown)
+        seen = view.record
         headers = [[clean(name), line(value, shown)] for name, value in seen.headers[:HEADERS_SHOWN_MAX]]
         if len(seen.headers) > HEADERS_SHOWN_MAX:
             headers.append(["…", f"{count(len(seen.headers) - HEADERS_SHOWN_MAX)} more headers"])
@@ -260,7 +293,9 @@ class OneRecord(Channel):
             "headers": headers,
             "key": await in_full(seen.key, shown),
             "value": await in_full(seen.value, shown),
-            "masked": seen is not whole,
+            "key_note": clean(view.key_note),
+            "value_note": clean(view.value_note),
+            "masked": view.is_masked,
         }
 
 

@@ -11,9 +11,11 @@ with = "***"
 
 `fields` are paths in JSON values; keys are hidden entirely, with `keys`. `$.card.number` starts at the top; `*` stands
 for one name and `**` for any number of them; a path without `$` matches at any depth, as if it started with `$.**`; `$`
-alone is the whole value. A name with dots is written ["a.b"]. Names match in any letter case, and lists are
-transparent: `$.items.sku` is the sku of each item. A member that a path matches is replaced together with everything in
-it.
+alone is the whole value. A name with dots is written ["a.b"]. Names match in any letter case and without underscores,
+because Protobuf's `card_number` is `cardNumber` in JSON, and lists are transparent: `$.items.sku` is the sku of each
+item. A member that a path matches is replaced together with everything in it.
+
+Keys and values that name a schema are judged by their decoded form.
 
 A topic that has rules with fields shows only what these rules can judge. Values that are not JSON objects or lists of
 them, and values above JSON_BYTES_MAX, are hidden entirely, with a note of the length. JSON within a text of a value is
@@ -59,6 +61,12 @@ class _Unreadable(Exception):
     """The value cannot be judged, so it is hidden."""
 
 
+def _folded(name: str) -> str:
+    """Return a name as names are compared. One that is underscores only stays as it is."""
+    folded = name.casefold()
+    return folded.replace("_", "") or folded
+
+
 def parse_field(text: str) -> Steps:
     """Return the steps of a path from the top. Raises ValueError, which describes the syntax."""
     rest = text[1:] if text.startswith("$") else text
@@ -69,7 +77,7 @@ def parse_field(text: str) -> Steps:
         if match is None or (at == 0 and text.startswith("$") and rest[0] not in ".["):
             raise ValueError(f'{text!r} is not a field: $.name.other, name, **.name, $.*.name or $["a.b"] is expected')
         name, quoted = match.groups()
-        steps.append(quoted.casefold() if quoted is not None else name.casefold())
+        steps.append(_folded(quoted if quoted is not None else name))
         at = match.end()
     if not text or (steps and steps[-1] == _DEEP):
         raise ValueError(f"{text!r} is not a field: it must end with a name or *")
@@ -134,7 +142,7 @@ class _Rules:
 
     def after(self, states: States, name: str) -> States:
         """Return the states of the member `name` of a value with `states`."""
-        folded = name.casefold()
+        folded = _folded(name)
         found = set()
         for path, at in states:
             steps = self.fields[path][0]

@@ -10,26 +10,33 @@ from broker_cy.console.scan import Row
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.tone import Tone
 
+Line = Callable[[Row], str]
+"""Returns the text of a cell."""
 
-def data_column(key: str, title: str, data: Callable[[Row], bytes | None], shown: Callable[[], Format]) -> Column[Row]:
-    """Return the column of keys or values, in the format that `shown` returns."""
+
+def data_column(key: str, title: str, data: Callable[[Row], bytes | None], text: Line) -> Column[Row]:
+    """Return the column of keys or values."""
     return Column(
         key,
         title,
         data,
-        text=lambda row: line(data(row), shown()),
+        text=text,
         tone=lambda row: Tone.MUTED if data(row) is None else Tone.PLAIN,
         sorts=False,
         width=16,
     )
 
 
-def key_column(shown: Callable[[], Format]) -> Column[Row]:
-    return data_column("key", "Key", lambda row: row.record.key, shown)
+def key_column(shown: Callable[[], Format], text: Line | None = None) -> Column[Row]:
+    """Return the column of keys, in the format that `shown` returns, or with a text of its own."""
+    return data_column("key", "Key", lambda row: row.record.key, text or (lambda row: line(row.record.key, shown())))
 
 
-def value_column(shown: Callable[[], Format]) -> Column[Row]:
-    return data_column("value", "Value", lambda row: row.record.value, shown)
+def value_column(shown: Callable[[], Format], text: Line | None = None) -> Column[Row]:
+    """As `key_column`, for values."""
+    return data_column(
+        "value", "Value", lambda row: row.record.value, text or (lambda row: line(row.record.value, shown()))
+    )
 
 
 TIME: Final = Column[Row]("time", "Time", lambda row: row.record.timestamp, Kind.TIME, sorts=False, width=23)
