@@ -1,4 +1,4 @@
-"""`broker-cy completion`: the script that lets a shell complete commands, options, topics and groups."""
+"""`broker-cy completion`: the script that lets a shell complete commands, options, topics, groups and subjects."""
 
 from __future__ import annotations
 

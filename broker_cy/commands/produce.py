@@ -17,6 +17,7 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.produce import Producer
 from broker_cy.client.quantities import TIME_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_topics
+from broker_cy.commands.encoding import SIDES, Encoding, Line, SchemaOfLine, encoding_of, encoding_options
 from broker_cy.commands.feeder import feed, split
 from broker_cy.commands.output import print_json, progress
 from broker_cy.commands.values import DELIMITER, HEADER, TIME
@@ -31,6 +32,7 @@ examples:
   broker-cy produce orders -k order-1 -H source=shell --file order.json
   broker-cy produce orders -z zstd -D '\\0' < records.bin
   broker-cy consume orders -e --json | broker-cy produce orders-copy --json-lines
+  broker-cy produce orders --value-subject orders-value --registry http://127.0.0.1:8081 < orders.jsonl
 """
 
 ACKS = {"all": -1, "1": 1, "0": 0}
@@ -100,6 +102,7 @@ class Shape(NamedTuple):
     "--no-create", is_flag=True, help="Fail if the topic does not exist, instead of letting the broker create it."
 )
 @click.option("--json-lines", is_flag=True, help="Read one JSON object per line, as `consume --json` prints them.")
+@encoding_options
 async def command(
     target: Target,
     client: AdminClient,
@@ -116,8 +119,13 @@ async def command(
     files: Sequence[Path],
     no_create: bool,
     json_lines: bool,
+    **given: Any,
 ) -> None:
-    """Write records: one for each line of the standard input, each file, or each JSON object."""
+    """Write records: one for each line of the standard input, each file, or each JSON object.
+
+    With a schema, values (or keys) are JSON, which is encoded as Avro, JSON Schema or Protobuf. A value that does not
+    fit ends the command; the message names the line and the field.
+    """
     target.require_writable()
     if key is not None and key_delimiter is not None:
         raise click.UsageError("--key and --key-delimiter cannot be used together")
@@ -130,16 +138,17 @@ async def command(
         tuple(headers),
         timestamp,
     )
-    chunks: Iterator[list[Record]]
+    encoding = await encoding_of(target.cluster, topic, given)
+    chunks: Iterator[list[Line]]
     if files:
-        chunks = ([_record(path.read_bytes(), shape)] for path in files)
+        chunks = ([Line(_record(path.read_bytes(), shape), str(path))] for path in files)
     elif json_lines:
-        chunks = _json_chunks(sys.stdin.fileno(), shape)
+        chunks = _json_chunks(sys.stdin.fileno(), shape, encoding)
     else:
-        chunks = ([_record(data, shape) for data in pieces] for pieces in split(sys.stdin.fileno(), delimiter))
+        chunks = _plain_chunks(sys.stdin.fileno(), delimiter, shape)
     producer = client.records.producer(acks=ACKS[acks], codec=Codec[compression.upper()], creates_topics=not no_create)
     quiet = target.as_json or sys.stdin.isatty()
-    written = await _send(producer, topic, partition, chunks, quiet=quiet)
+    written = await _send(producer, topic, partition, chunks, encoding, quiet=quiet)
     if target.as_json:
         print_json([written[index] for index in sorted(written)])
 
@@ -154,13 +163,20 @@ class Written(NamedTuple):
 
 
 async def _send(
-    producer: Producer, topic: str, partition: int | None, chunks: Iterator[list[Record]], *, quiet: bool
+    producer: Producer,
+    topic: str,
+    partition: int | None,
+    chunks: Iterator[list[Line]],
+    encoding: Encoding,
+    *,
+    quiet: bool,
 ) -> dict[int, Written]:
     """Send records as they are read."""
     written: dict[int, Written] = {}
     try:
         with progress("producing", None, quiet=quiet) as advance:
-            async for chunk in feed(chunks):
+            async for lines in feed(chunks):
+                chunk = await encoding.records(lines)
                 for each in await producer.send(topic, chunk, partition=partition):
                     index = each.partition.partition
                     before = written.get(index) or Written(topic, index, 0, each.base_offset)
@@ -173,14 +189,21 @@ async def _send(
     return written
 
 
-def _json_chunks(descriptor: int, shape: Shape) -> Iterator[list[Record]]:
+def _plain_chunks(descriptor: int, delimiter: bytes, shape: Shape) -> Iterator[list[Line]]:
+    number = 0
+    for pieces in split(descriptor, delimiter):
+        yield [Line(_record(data, shape), f"line {number + at}") for at, data in enumerate(pieces, 1)]
+        number += len(pieces)
+
+
+def _json_chunks(descriptor: int, shape: Shape, encoding: Encoding) -> Iterator[list[Line]]:
     line = 0
     for pieces in split(descriptor, b"\n"):
         chunk = []
         for piece in pieces:
             line += 1
             if piece.strip():
-                chunk.append(_from_json(piece, line, shape))
+                chunk.append(_from_json(piece, line, shape, encoding))
         yield chunk
 
 
@@ -202,7 +225,7 @@ def _now(shape: Shape) -> int:
     return int(time.time() * 1000) if shape.timestamp_ms is None else shape.timestamp_ms
 
 
-def _from_json(line: bytes, number: int, shape: Shape) -> Record:
+def _from_json(line: bytes, number: int, shape: Shape, encoding: Encoding) -> Line:
     """Build a record from one object. Its topic, partition and offset, those of its origin, are ignored."""
     try:
         fields = json.loads(line)
@@ -214,10 +237,28 @@ def _from_json(line: bytes, number: int, shape: Shape) -> Record:
             raise ValueError(f"timestamp {timestamp!r} is not a number of milliseconds")
         if timestamp is None or shape.timestamp_ms is not None:
             timestamp = _now(shape)
-        key, value = _bytes(fields.get("key")), _bytes(fields.get("value"))
-        return Record(timestamp=timestamp, key=key, value=value, headers=[*headers, *shape.headers])
+        schemas = {side: _schema(named) for side in SIDES if (named := fields.get(f"{side}_schema")) is not None}
+        key, value = (
+            _json_text(fields.get(side)) if side in schemas or encoding.is_json(side) else _bytes(fields.get(side))
+            for side in SIDES
+        )
+        record = Record(timestamp=timestamp, key=key, value=value, headers=[*headers, *shape.headers])
+        return Line(record, f"line {number}", schemas)
     except (ValueError, AttributeError, TypeError) as error:
         raise ClientError(Failure.INVALID, f"line {number}: {error}", what="--json-lines") from None
+
+
+def _json_text(value: Any) -> bytes | None:
+    """Return the JSON of a value that is encoded; null is the null of records."""
+    return None if value is None else json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _schema(named: Any) -> SchemaOfLine:
+    found = named.get("id") if isinstance(named, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise ValueError(f"{named!r}: an object with the id of a schema is expected")
+    message = named.get("message")
+    return SchemaOfLine(found, message if isinstance(message, str) else None)
 
 
 def _name(header: dict[str, Any]) -> str:

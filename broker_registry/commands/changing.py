@@ -13,7 +13,14 @@ from broker_cy.commands.output import confirm, confirm_typed, print_json
 from broker_cy.reporting.column import ids_text
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import RegistryClient, Schema
-from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
+from broker_registry.commands.context import (
+    Output,
+    complete_subjects,
+    file_options,
+    registry_command,
+    schema_of_file,
+    version_type,
+)
 from broker_registry.commands.impact import cluster_options, records_option, topic_options, tried_first
 from broker_registry.commands.text import echo_lines
 from broker_registry.console import deleting
@@ -33,7 +40,7 @@ examples:
 
 @click.command("register", epilog=EPILOG)
 @registry_command
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @file_options
 @click.option("--normalize", "normalizes", is_flag=True, help="Store the schema in its normalized form.")
 @dry_run_option
@@ -92,7 +99,7 @@ async def _try(output: Output, client: RegistryClient, subject: str, schema: Sch
 
 @click.command("delete", epilog=EPILOG)
 @registry_command
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @click.option("--version", type=version_type, metavar="N", help="Only this version.")
 @click.option(
     "--permanent", is_flag=True, help="For good: without it, versions can be read by id and registered again."

@@ -13,7 +13,14 @@ from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.output import print_json
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import RegistryClient
-from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file, version_type
+from broker_registry.commands.context import (
+    Output,
+    complete_subjects,
+    file_options,
+    registry_command,
+    schema_of_file,
+    version_type,
+)
 from broker_registry.commands.impact import cluster_options, records_option, show_short, topic_options, tried_first
 from broker_registry.commands.text import echo_lines
 from broker_registry.console.columns import BREAKING
@@ -32,7 +39,7 @@ examples:
 
 @click.command("diff", epilog=EPILOG)
 @registry_command
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @click.argument("old", type=version_type, required=False)
 @click.argument("new", type=version_type, required=False)
 async def diff(output: Output, client: RegistryClient, subject: str, old: int | None, new: int | None) -> None:
@@ -61,7 +68,7 @@ async def diff(output: Output, client: RegistryClient, subject: str, old: int | 
 
 @click.command("check", epilog=EPILOG)
 @registry_command
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @file_options
 @click.option("--against", type=version_type, metavar="N", help="One version, instead of those that the level names.")
 @records_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ LIBRARIES: Final = ("fastavro", "jsonschema_rs", "orjson")
 _DEFAULT: Final = {
     "help": f"Registries to try in turn.  [default: ${REGISTRY_VARIABLE}, or {DEFAULT_URL}]",
 }
+COMPLETION_S: Final = 1.0
 _ENDINGS: Final = {".avsc": Kind.AVRO, ".json": Kind.JSON, ".proto": Kind.PROTOBUF}
 
 
@@ -91,6 +93,21 @@ def _registry_of(given: dict[str, Any]) -> tuple[str | None, Path | None]:
         entry = select(options.wanted(given))
         return entry.registry, entry.registry_config
     return os.environ.get(REGISTRY_VARIABLE) or None, None
+
+
+def complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the subjects that begin so, of the registry of the options typed so far; none if it does not answer within
+    a second.
+    """
+    given = {**ctx.params, "timeout_s": None}
+    try:
+        registry, config = given.get("registry"), given.get("registry_config")
+        if registry is None and config is None:
+            registry, config = _registry_of(given)
+        client = RegistryClient(settings_of(registry, config, COMPLETION_S))
+        return sorted(each for each in asyncio.run(client.subjects(incomplete)) if each.startswith(incomplete))
+    except (ClientError, OSError):
+        return []
 
 
 def schema_of_file(path: Path, kind: str | None, references: tuple[str, ...]) -> Schema:

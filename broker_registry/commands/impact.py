@@ -15,7 +15,7 @@ from broker_cy.commands.context import CLUSTER_OPTIONS, Target
 from broker_cy.commands.output import print_json
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import RegistryClient, Schema
-from broker_registry.commands.context import Output, file_options, registry_command, schema_of_file
+from broker_registry.commands.context import Output, complete_subjects, file_options, registry_command, schema_of_file
 from broker_registry.commands.text import echo_lines
 from broker_registry.impact.preview import Question, preview
 from broker_registry.impact.result import Impact, as_json
@@ -60,7 +60,7 @@ def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("impact", epilog=EPILOG)
 @registry_command
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @file_options
 @topic_options
 @click.option(

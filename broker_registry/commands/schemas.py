@@ -12,7 +12,7 @@ from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import LATEST, RegistryClient, Version
 from broker_registry.commands import changing, comparing, copying, impact
-from broker_registry.commands.context import Output, registry_command, version_type
+from broker_registry.commands.context import Output, complete_subjects, registry_command, version_type
 from broker_registry.commands.text import echo_lines
 from broker_registry.differences import pretty
 
@@ -55,7 +55,7 @@ async def list_subjects(output: Output, client: RegistryClient, prefix: str | No
 
 @command.command("versions", epilog=EPILOG)
 @registry_command
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_subjects)
 @click.option("--deleted", is_flag=True, help="Also versions that were deleted, and can be restored.")
 async def versions(output: Output, client: RegistryClient, subject: str, deleted: bool) -> None:
     """List the versions of a subject."""
@@ -66,7 +66,7 @@ async def versions(output: Output, client: RegistryClient, subject: str, deleted
 
 @command.command("show", epilog=EPILOG)
 @registry_command
-@click.argument("subject", required=False)
+@click.argument("subject", required=False, shell_complete=complete_subjects)
 @click.option("--version", type=version_type, metavar="N", help="The version.  [default: the newest]")
 @click.option("--id", "schema_id", type=int, metavar="N", help="The schema with this id, instead of a subject's.")
 async def show(

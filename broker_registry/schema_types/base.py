@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final
 
+from broker_registry.schema_types.draws import Draws
+
 TEXT_BYTES_MAX: Final = 16 << 20
 """The largest text of a schema; bodies of requests have the same bound."""
 DEPTH_MAX: Final = 400
@@ -136,6 +138,22 @@ class ParsedSchema(ABC):
         """Return the value of a record behind its header, of JSON's types and bytes. Raises ValueError if the payload
         is no record of this schema.
         """
+
+    @abstractmethod
+    def sample(self, source: Draws, message: str | None = None) -> bytes:
+        """Return the payload of a record with random values. `message` as in `encode_message`. Raises ValueError if
+        none was found.
+        """
+
+    def message_of(self, payload: bytes) -> str | None:
+        """Return the name of the message of a record, for types whose schemas have several. Raises ValueError."""
+        return None
+
+    def encode_message(self, value: Any, name: str | None) -> bytes:
+        """As `encode`, for a message of a schema that has several; None: the first one. Raises ValueError."""
+        if name is not None:
+            raise ValueError(f"{self.kind.value} schemas have no messages: {name} names one")
+        return self.encode(value)
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:

@@ -2,5 +2,6 @@
 
 framing.py      the header with the id or GUID       strategies.py   subjects of topics and records
 values.py       bytes to JSON's values, and back
-records.py      whole records, for tools   tools.py        the client and the decoder of a tool
+records.py      whole records, for tools     encoder.py      values to bytes, for tools
+tools.py        the client, the decoder and the encoders of a tool
 """

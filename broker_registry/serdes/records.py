@@ -11,7 +11,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from broker_cy.client.decoded import Part, SchemaName, Seen
@@ -30,6 +30,8 @@ UNKNOWN_S: Final = 30.0
 SCHEMAS_MAX: Final = 10_000
 """Schemas whose subjects, and whose problems, are kept."""
 ASKED_AT_ONCE: Final = 8
+LOOK_BYTES_MAX: Final = 64 << 10
+"""Larger parts are decoded in a thread: a message of 1 MB takes 0.3 s."""
 _PLACES_MAX: Final = 1_000
 """Subjects of one schema that are kept."""
 
@@ -83,32 +85,38 @@ class RecordDecoder:
         return max(0.0, self._down_until_s - self._clock()) if self._down else 0.0
 
     def look(self, topic: str, record: Record) -> Seen:
-        """Return a record with what is known now, without waiting."""
-        key = self._part(topic, record, record.key, is_key=True)
-        value = self._part(topic, record, record.value, is_key=False)
-        if key.data is record.key and value.data is record.value:
-            return Seen(record, key, value)
-        seen = Record(record.offset, record.timestamp, key.data, value.data, record.headers)
-        return Seen(seen, key, value)
+        """Return a record with what is known now, without waiting; a part above LOOK_BYTES_MAX is not decoded yet."""
+        return _seen(record, *(self._looked(self._part(topic, record, is_key=is_key)) for is_key in (True, False)))
+
+    async def load(self, records: Sequence[Record]) -> None:
+        """Ask for the schemas of records that are not known, and wait for a bounded time."""
+        names: set[Name] = set()
+        turns = Turns()
+        for record in records:
+            names |= self._names(record)
+            await turns.pause()
+        await self._load(names)
 
     async def seen(self, topic: str, records: Sequence[Record]) -> list[Seen]:
         """Return records, once their schemas were asked for."""
         turns = Turns()
         found = []
-        await self._load(await self._lacking(records, turns))
+        await self.load(records)
         for record in records:
-            each = self.look(topic, record)
-            if not each.is_final and self._may_ask:
+            if self._may_ask and (names := self._names(record)):
                 # The schema was dropped in favour of others of these records.
-                await self._load(self._names(record))
-                each = self.look(topic, record)
-            found.append(each)
+                await self._load(names)
+            key = await _whole(self._part(topic, record, is_key=True))
+            value = await _whole(self._part(topic, record, is_key=False))
+            found.append(_seen(record, key, value))
             await turns.pause()
         return found
 
     # ------------------------------------------------------------------------------------------------ one part
 
-    def _part(self, topic: str, record: Record, data: bytes | None, *, is_key: bool) -> Part:
+    def _part(self, topic: str, record: Record, *, is_key: bool) -> Part | _Payload:
+        """Return what is known of a key or value without decoding it, or what must be decoded."""
+        data = record.key if is_key else record.value
         try:
             parts = self._framed(record, data, is_key=is_key)
         except ValueError as error:
@@ -124,7 +132,15 @@ class RecordDecoder:
         schema = self._name(parsed, parts, topic, is_key=is_key)
         if self._bytes_max is not None and len(parts.payload) > self._bytes_max:
             return Part(data, None, f"{schema}: more than {self._bytes_max:,} bytes are not decoded here")
-        return _decoded(parsed, schema, parts.payload, data)
+        return _Payload(parsed, schema, parts.payload, data)
+
+    @staticmethod
+    def _looked(found: Part | _Payload) -> Part:
+        if isinstance(found, Part):
+            return found
+        if len(found.payload) > LOOK_BYTES_MAX:
+            return Part(found.data, None, f"{found.schema}: not decoded yet", is_final=False)
+        return _decoded(found)
 
     def _framed(self, record: Record, data: bytes | None, *, is_key: bool) -> Framed | None:
         """Raises ValueError for a header with another format."""
@@ -165,21 +181,13 @@ class RecordDecoder:
     def _is_unusable(self, name: Name) -> bool:
         return name in self._unusable and self._clock() < self._unusable[name][1]
 
-    async def _lacking(self, records: Iterable[Record], turns: Turns) -> set[Name]:
-        found: set[Name] = set()
-        for record in records:
-            found |= self._names(record)
-            await turns.pause()
-        return found
-
     async def _load(self, names: Iterable[Name]) -> None:
         """Ask for schemas, in turn with other callers, and wait for the answers."""
         if not self._may_ask:
             return
         for name in names:
             if name not in self._asking:
-                task = self._asking[name] = asyncio.create_task(self._ask(name))
-                task.add_done_callback(lambda _, name=name: self._asking.pop(name, None))
+                self._asking[name] = asyncio.create_task(self._ask(name))
         tasks = [self._asking[name] for name in names]
         if not tasks:
             return
@@ -189,6 +197,12 @@ class RecordDecoder:
             self._is_down(f"{self._client.name}: no answer within {self._wait_s:g} s")
 
     async def _ask(self, name: Name) -> None:
+        try:
+            await self._answer(name)
+        finally:
+            self._asking.pop(name, None)
+
+    async def _answer(self, name: Name) -> None:
         async with self._permits:
             if not self._may_ask:
                 return
@@ -251,7 +265,29 @@ def _place(places: Places, topic: str, side: str) -> tuple[str, int] | tuple[Non
     return best or (places[0] if places else (None, None))
 
 
-def _decoded(parsed: ParsedSchema, schema: SchemaName, payload: bytes, data: bytes) -> Part:
+class _Payload(NamedTuple):
+    """A key or value that can be decoded. `data` are its bytes with the header."""
+
+    parsed: ParsedSchema
+    schema: SchemaName
+    payload: bytes
+    data: bytes
+
+
+def _seen(record: Record, key: Part, value: Part) -> Seen:
+    if key.data is record.key and value.data is record.value:
+        return Seen(record, key, value)
+    return Seen(Record(record.offset, record.timestamp, key.data, value.data, record.headers), key, value)
+
+
+async def _whole(found: Part | _Payload) -> Part:
+    if isinstance(found, Part):
+        return found
+    return await asyncio.to_thread(_decoded, found) if len(found.payload) > LOOK_BYTES_MAX else _decoded(found)
+
+
+def _decoded(given: _Payload) -> Part:
+    parsed, schema, payload, data = given
     try:
         value = parsed.decode(payload)
         # JSON stays as it was written. A lone surrogate becomes its JSON escape again.
@@ -262,6 +298,7 @@ def _decoded(parsed: ParsedSchema, schema: SchemaName, payload: bytes, data: byt
         if parsed.kind is Kind.JSON and _is_json(payload):
             return Part(payload, schema, f"against {schema}: {reason}")
         return Part(data, None, f"no record of {schema}: {reason}")
+    schema = schema._replace(message=parsed.message_of(payload))
     return Part(text.encode(errors="backslashreplace") or payload, schema)
 
 

@@ -13,6 +13,7 @@ from broker_cy.client.errors import ClientError, Failure
 
 if TYPE_CHECKING:
     from broker_registry.client import RegistryClient
+    from broker_registry.serdes.encoder import Encoders
     from broker_registry.serdes.records import RecordDecoder
 
 LIBRARIES: Final = ("fastavro", "h11", "jsonschema_rs", "orjson", "google.protobuf")
@@ -55,6 +56,16 @@ def console_decoder_of(entry: ClusterEntry) -> RecordDecoder | None:
     from broker_registry.serdes.records import RecordDecoder
 
     return RecordDecoder(client, wait_s=CONSOLE_WAIT_S, bytes_max=CONSOLE_DECODE_BYTES_MAX)
+
+
+def encoders_of(entry: ClusterEntry) -> Encoders | None:
+    """Return what encodes by the registry of a cluster; None if it has none. Raises ClientError."""
+    client = client_of(entry)
+    if client is None:
+        return None
+    from broker_registry.serdes.encoder import Encoders
+
+    return Encoders(client)
 
 
 def _is_installed(name: str) -> bool:

@@ -67,11 +67,17 @@ class Values:
             schema = await (
                 self._client.schema_of_guid(name) if isinstance(name, UUID) else self._client.schema_of(name)
             )
-            source = await source_of(self._client, schema)
-            is_long = source.length > LOOP_CHARACTERS_MAX
-            found = await asyncio.to_thread(_parsed, source) if is_long else _parsed(source)
+            found = await parsed_of(self._client, schema)
             self._kept.put(name, found, found.size_bytes)
         return found
+
+
+async def parsed_of(client: RegistryClient, schema: Schema, subject: str = "") -> ParsedSchema:
+    """Return a parsed schema. `subject` is the one that its references are relative to. Raises ClientError, and
+    ValueError if this version cannot use it.
+    """
+    source = await source_of(client, schema, subject)
+    return await asyncio.to_thread(_parsed, source) if source.length > LOOP_CHARACTERS_MAX else _parsed(source)
 
 
 def _parsed(source: Source) -> ParsedSchema:
@@ -117,7 +123,9 @@ def json_value(value: Any) -> Any:
         return value.decode("latin-1")
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, Decimal | UUID | datetime.timedelta):
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, UUID | datetime.timedelta):
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -7,10 +7,13 @@ import io
 import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
+from uuid import UUID
 
 from broker_registry.schema_types.avro import bounds, diff, text
+from broker_registry.schema_types.avro.encode import encoded
 from broker_registry.schema_types.avro.model import Named, Record, Schema, children
 from broker_registry.schema_types.avro.parser import Parser
+from broker_registry.schema_types.avro.sample import sample
 from broker_registry.schema_types.avro.trace import trace
 from broker_registry.schema_types.base import (
     TEXT_BYTES_MAX,
@@ -21,6 +24,7 @@ from broker_registry.schema_types.base import (
     ParseSettings,
     Resolved,
 )
+from broker_registry.schema_types.draws import Draws
 
 RESOLVED: Final = "resolved"
 _BYTES_OF_CHARACTER: Final = 20
@@ -37,7 +41,7 @@ class AvroSchema(ParsedSchema):
         self.canonical = text.schema_text(schema, known)
         self.name = schema.full_name if isinstance(schema, Record) else None
         self._resolved: str | None = None
-        self._codec: Any = None
+        self._codecs: dict[bool, Any] = {}
         self._is_bounded: bool | None = None
         self.size_bytes = 1_000 + _BYTES_OF_CHARACTER * (len(self.canonical) + sum(len(each.name) for each in known))
 
@@ -72,15 +76,20 @@ class AvroSchema(ParsedSchema):
 
     # ------------------------------------------------------------------------------------------------ records
 
-    def _library_schema(self) -> Any:
+    def _library_schema(self, *, has_logical: bool = True) -> Any:
+        """Return the schema for the library; without logical types, values are those of the types below."""
         import fastavro
 
-        if self._codec is None:
+        # A type of Avro 1.12 that the library lacks.
+        fastavro.read.LOGICAL_READERS.setdefault("fixed-uuid", lambda data, *_: UUID(bytes=data))
+        fastavro.write.LOGICAL_WRITERS.setdefault("fixed-uuid", lambda data, *_: getattr(data, "bytes", data))
+        if has_logical not in self._codecs:
+            text = json.loads(self.resolved)
             try:
-                self._codec = fastavro.parse_schema(json.loads(self.resolved))
+                self._codecs[has_logical] = fastavro.parse_schema(text if has_logical else _without_logical(text))
             except Exception as error:
                 raise ValueError(f"the library cannot use the schema: {error}") from None
-        return self._codec
+        return self._codecs[has_logical]
 
     def decode(self, payload: bytes) -> Any:
         return self.resolve(payload, self)
@@ -89,17 +98,25 @@ class AvroSchema(ParsedSchema):
         return self._read(payload, writer)
 
     def _read(self, payload: bytes, writer: ParsedSchema, **options: Any) -> Any:
-        import fastavro
-
         assert isinstance(writer, AvroSchema)
         writer._check_bounds(payload)
-        stream = io.BytesIO(payload)
-        reader = None if writer is self else self._library_schema()
         try:
-            found = fastavro.schemaless_reader(stream, writer._library_schema(), reader, **options)
+            return self._read_by(payload, writer, has_logical=True, **options)
         except Exception as error:
-            problem = None if reader is None else trace(payload, self.schema, writer.schema).problem
-            raise problem or ValueError(f"{type(error).__name__}: {error}") from None
+            try:
+                # A time beyond the year 9999, or a text that is not a UUID: the value without its logical type.
+                return self._read_by(payload, writer, has_logical=False, **options)
+            except Exception:
+                problem = None if writer is self else trace(payload, self.schema, writer.schema).problem
+                raise problem or ValueError(_reason(error)) from None
+
+    def _read_by(self, payload: bytes, writer: AvroSchema, *, has_logical: bool, **options: Any) -> Any:
+        import fastavro
+
+        stream = io.BytesIO(payload)
+        schema = writer._library_schema(has_logical=has_logical)
+        reader = None if writer is self else self._library_schema(has_logical=has_logical)
+        found = fastavro.schemaless_reader(stream, schema, reader, **options)
         if stream.tell() != len(payload):
             raise ValueError(f"{len(payload) - stream.tell()} bytes follow the record")
         return found
@@ -112,22 +129,38 @@ class AvroSchema(ParsedSchema):
             bounds.check(self.schema, payload)
 
     def rewritten(self, payload: bytes, writer: ParsedSchema) -> bytes:
-        # The writer must know the branches of unions: two records may have the same fields.
-        return self.encode(self._read(payload, writer, return_named_type=True))
-
-    def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
-        assert isinstance(writer, AvroSchema)
-        return trace(payload, self.schema, writer.schema).left_out
-
-    def encode(self, value: Any) -> bytes:
         import fastavro
 
+        # The writer must know the branches of unions: two records may have the same fields.
+        value = self._read(payload, writer, return_named_type=True)
         stream = io.BytesIO()
         try:
             fastavro.schemaless_writer(stream, self._library_schema(), value)
         except Exception as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return stream.getvalue()
+
+    def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
+        assert isinstance(writer, AvroSchema)
+        return trace(payload, self.schema, writer.schema).left_out
+
+    def encode(self, value: Any) -> bytes:
+        return encoded(self.schema, value)
+
+    def sample(self, source: Draws, message: str | None = None) -> bytes:
+        return self.encode_message(sample(self.schema, source), message)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError | IndexError):
+        return "the bytes end before the record does"
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+def _without_logical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_logical(each) for name, each in value.items() if name != "logicalType"}
+    return [_without_logical(each) for each in value] if isinstance(value, list) else value
 
 
 def _sorted_json(value: str) -> str:

@@ -16,14 +16,18 @@ from broker_registry.schema_types.base import (
     Resolved,
     Unreadable,
 )
+from broker_registry.schema_types.draws import Draws
 from broker_registry.schema_types.json_schema import diff
 from broker_registry.schema_types.json_schema.documents import draft_of
 from broker_registry.schema_types.json_schema.loader import Loader
 from broker_registry.schema_types.json_schema.model import Shape
+from broker_registry.schema_types.json_schema.sample import Sampler
 from broker_registry.schema_types.json_text import json_text
 
 _BYTES_OF_CHARACTER: Final = 30
 """Estimated memory of a parsed schema for each character of its text."""
+SAMPLE_ATTEMPTS: Final = 100
+"""Random values that are tried for one that the schema allows."""
 _RESERVED: Final = "$$"
 
 
@@ -94,6 +98,17 @@ class JsonSchema(ParsedSchema):
     def encode(self, value: Any) -> bytes:
         self.check(value)
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def sample(self, source: Draws, message: str | None = None) -> bytes:
+        others = {each.name: json.loads(each.text) for each in self._references}
+        sampler = Sampler(self.root, others, source)
+        problem = ValueError()
+        for _ in range(SAMPLE_ATTEMPTS):
+            try:
+                return self.encode_message(sampler.value(), message)
+            except ValueError as error:
+                problem = error
+        raise ValueError(f"no random value fits, give values in a file: {problem}")
 
     def check(self, value: Any) -> None:
         """Raise Unreadable if the schema does not allow a value, and ValueError if the schema cannot be used."""

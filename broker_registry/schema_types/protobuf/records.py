@@ -14,8 +14,10 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from broker_registry.schema_types.base import InvalidSchema, Unreadable
+from broker_registry.schema_types.draws import Draws
 from broker_registry.schema_types.protobuf import ast, bundled
 from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
+from broker_registry.schema_types.protobuf.sample import fill
 from broker_registry.schema_types.protobuf.types import Types
 
 IMPORTS_DEEP_MAX: Final = 200
@@ -116,6 +118,12 @@ class Records:
             return message.SerializeToString(deterministic=True)
         except (json_format.Error, EncodeError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"the value is no {name}: {error}") from error
+
+    def sample(self, name: str, source: Draws) -> bytes:
+        """Return the bytes of a message with random values. Raises ValueError."""
+        message = self._class(name)()
+        fill(message, source)
+        return message.SerializeToString(deterministic=True)
 
 
 @cache

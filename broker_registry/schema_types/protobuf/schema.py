@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from google.protobuf.message import Message
 
 from broker_registry.schema_types.base import Difference, InvalidSchema, Kind, ParsedSchema, Unreadable
+from broker_registry.schema_types.draws import Draws
 from broker_registry.schema_types.protobuf import ast, bundled, diff, normalize
 from broker_registry.schema_types.protobuf.indexes import indexes_of, message_at, read_indexes, write_indexes
 from broker_registry.schema_types.protobuf.link import FILE_NAME, Linker
@@ -120,17 +121,28 @@ class ParsedProtobuf(ParsedSchema):
             self._records_or_error().read(self.message_name(indexes), payload[at:])
         )
 
+    def message_of(self, payload: bytes) -> str:
+        return self.message_name(read_indexes(payload)[0])
+
     def encode(self, value: Any) -> bytes:
         return self.encode_message(value, None)
 
     def encode_message(self, value: Any, name: str | None) -> bytes:
         """Return the payload of a value of the message `name`, with or without the package; None: of the first one."""
+        indexes, full_name = self._named(name)
+        return indexes + self._records_or_error().written(full_name, value)
+
+    def _named(self, name: str | None) -> tuple[bytes, str]:
+        """Return the indexes of a message as bytes, and its full name. Raises ValueError."""
         package = self._effective.package
         local = message_at(self._effective, (0,)) if name is None else name
         if package and local.startswith(f"{package}."):
             local = local[len(package) + 1 :]
-        indexes = indexes_of(self._effective, local)
-        return write_indexes(indexes) + self._records_or_error().written(within(package or "", local), value)
+        return write_indexes(indexes_of(self._effective, local)), within(package or "", local)
+
+    def sample(self, source: Draws, message: str | None = None) -> bytes:
+        indexes, full_name = self._named(message)
+        return indexes + self._records_or_error().sample(full_name, source)
 
     def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
         _, message = self._read(payload, writer)

@@ -12,7 +12,8 @@ import pytest
 
 from bench.launch.nodes import free_ports
 from broker_cy.core import extras
-from tests.broker_cy.commands.conftest import Cli, Said, bare
+from broker_cy.launch.processes import run
+from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, Said, bare
 from tests.broker_registry.operations.support import record_of
 from tests.support.broker import BrokerProcess
 from tests.support.registry import Registry, RegistryProcess, running_registry
@@ -290,3 +291,23 @@ def test_problems_have_the_exit_codes_of_all_commands(bare: Cli, monkeypatch: py
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "fastavro" else name)
     said = bare("schemas", "list", "--registry", url, code=2).err
     assert "pip install 'broker-cy[registry]'" in said
+
+
+def completions(words: str, variables: dict[str, str]) -> list[str]:
+    """Return the completions that bash would offer for the last word."""
+    env = {"_BROKER_CY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    done = run(COMMAND, cwd=ROOT, env={**env, **variables}, check=False)
+    return [line.split(",", 1)[1] for line in done.stdout.decode().splitlines() if line]
+
+
+def test_subjects_are_completed(registry: RegistryProcess, subject: str) -> None:
+    """If this fails, long names of subjects have to be typed."""
+    registered(registry, subject, INT)
+    of_registry = {"BROKER_CY_REGISTRY": registry.url}
+    start = subject[:-3]
+    assert completions(f"broker-cy schemas show {start}", of_registry) == [subject]
+    assert completions(f"broker-cy schemas show --registry {registry.url} {start}", {}) == [subject]
+    assert completions(f"broker-cy produce t --value-subject {start}", of_registry) == [subject]
+    # A registry that is down offers nothing, and prints nothing.
+    (port,) = free_ports(1)
+    assert completions("broker-cy schemas show s", {"BROKER_CY_REGISTRY": f"http://127.0.0.1:{port}"}) == []

@@ -111,7 +111,7 @@ def test_a_record_is_rewritten_with_the_branches_that_it_has() -> None:
     same = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]} for name in ("One", "Two")]
     writer = record(("u", same))
     reader = record(("u", same), ("added", "int", 7))
-    payload = writer.encode({"u": ("Two", {"x": 1})})
+    payload = writer.encode({"u": {"Two": {"x": 1}}})
     assert reader.rewritten(payload, writer) == payload + b"\x0e"
 
 
