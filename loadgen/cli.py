@@ -17,7 +17,7 @@ import click
 from broker_cy import __version__
 from broker_cy.client import options as cluster_options
 from broker_cy.client.address import Address, parse_address
-from broker_cy.client.clusters import Wanted, select
+from broker_cy.client.clusters import ClusterEntry, Wanted, select
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, end, wants_json
 from loadgen.command import PROGRAM
@@ -42,6 +42,7 @@ EPILOG = """\b
 examples:
   broker-load run --bootstrap 127.0.0.1:9092 --scenario mixed --rate 5000/s --duration 60s
   broker-load run --scenario scenario.toml --processes 2 --html report.html --json-file result.json --junit result.xml
+  broker-load run --registry http://127.0.0.1:8081 --value-subject orders-value --scenario produce-throughput
   broker-load web --bootstrap 127.0.0.1:9092
   broker-load master --workers 2 --scenario soak          on one host, and on each of the others
   broker-load worker --master HOST
@@ -83,7 +84,7 @@ def _of_scenario(function: Callable[..., None]) -> Callable[..., None]:
         help=f"A file, or one of: {names}.",
         show_default=True,
     )(function)
-    return cluster_options.click_options()(function)
+    return cluster_options.click_options((*cluster_options.OF_CLUSTER, *cluster_options.OF_REGISTRY))(function)
 
 
 def _field(name: str) -> str:
@@ -110,8 +111,8 @@ def _of_report(function: Callable[..., None]) -> Callable[..., None]:
 @_of_processes
 def run(scenario: str, processes: int, **options: Any) -> None:
     """Run a scenario, and judge it."""
-    bootstrap = _bootstrap(options)
-    _run(_scenario(scenario, options), bootstrap, options, processes=processes)
+    cluster = _cluster(options)
+    _run(_encoded(scenario, options, cluster), cluster.bootstrap, options, processes=processes)
 
 
 @command.command()
@@ -123,8 +124,8 @@ def run(scenario: str, processes: int, **options: Any) -> None:
 )
 def master(scenario: str, workers: int, listen: str, **options: Any) -> None:
     """Run a scenario with workers on other hosts."""
-    bootstrap, address = _bootstrap(options), _address("--listen", listen, MASTER_PORT)
-    _run(_scenario(scenario, options), bootstrap, options, workers=workers, listen=address)
+    cluster, address = _cluster(options), _address("--listen", listen, MASTER_PORT)
+    _run(_encoded(scenario, options, cluster), cluster.bootstrap, options, workers=workers, listen=address)
 
 
 @command.command()
@@ -154,11 +155,11 @@ def worker(master: str, as_json: bool, **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the address and errors as JSON.")
 def web(scenario: str, listen: str, processes: int, as_json: bool, **options: Any) -> None:
     """Serve locust's web page, with two further tabs."""
-    bootstrap, address = _bootstrap(options), _address("--listen", listen, WEB_PORT)
-    wanted = _scenario(scenario, options)
+    cluster, address = _cluster(options), _address("--listen", listen, WEB_PORT)
+    wanted = _encoded(scenario, options, cluster)
     from loadgen.web.server import serve
 
-    sys.exit(serve(wanted, bootstrap, address, processes=processes, as_json=as_json))
+    sys.exit(serve(wanted, cluster.bootstrap, address, processes=processes, as_json=as_json))
 
 
 @command.command()
@@ -189,13 +190,20 @@ def _scenario(source: str, options: dict[str, Any]) -> Scenario:
     return read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
 
 
-def _bootstrap(options: dict[str, Any]) -> tuple[Address, ...]:
+def _encoded(source: str, options: dict[str, Any], cluster: ClusterEntry) -> Scenario:
+    """Return a scenario whose values of schemas are encoded. Raises ClientError."""
+    from loadgen.scenario.encoded import with_encoded
+
+    return with_encoded(_scenario(source, options), cluster)
+
+
+def _cluster(options: dict[str, Any]) -> ClusterEntry:
     """Take the options of the cluster; its login is that of this process from now on. Raises ClientError."""
     cluster = select(cluster_options.take(options))
     from loadgen.net import login
 
     login.choose(cluster)
-    return cluster.bootstrap
+    return cluster
 
 
 def _address(option: str, text: str, default_port: int) -> Address:

@@ -124,6 +124,8 @@ def _scenario(options: Any, source: str) -> Scenario:
     """Read the scenario with the options of the command line, and set locust's own options accordingly."""
     chosen = {name: getattr(options, name.replace("-", "_")) for name in OPTIONS}
     scenario = read_scenario(source, {name: value for name, value in chosen.items() if value is not None})
+    if any(spec.payload.kind == "schema" for spec in scenario.users):
+        raise SpecError("values of a schema are encoded before locust begins (allowed: with broker-load run or web)")
     if options.run_time:
         scenario = dataclasses.replace(scenario, seconds=float(options.run_time))
         # The run ends when its measurement does: locust's own timer begins with the first user.

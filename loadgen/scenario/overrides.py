@@ -75,6 +75,13 @@ OVERRIDES: dict[str, Override] = {
         Override(
             "size", "SIZE", "each value has this size, such as 100 or 1KB", ("payload", "size"), True, _whole_or_text
         ),
+        Override(
+            "value-subject",
+            "SUBJECT",
+            "values are random records of the newest schema of this subject (with --registry)",
+            ("payload", "subject"),
+            True,
+        ),
     )
 }
 
@@ -129,10 +136,13 @@ def _set_users(values: dict[str, Any], options: dict[str, str], override: Overri
         raise ValueError(f"no users of this scenario have it (allowed: with users of {', '.join(kinds_with(key))})")
     for at, entry in concerned:
         if key == "payload":
+            given = [option for path, option in options.items() if path.startswith(f"users[{at}].payload.")]
+            if given:
+                raise ValueError(f"{value!r} cannot be combined with {given[0]}")
             payload = entry.get("payload")
-            entry["payload"] = (
-                {"entropy": payload["entropy"]} if isinstance(payload, dict) and "entropy" in payload else {}
-            )
+            # Other payloads have no entropy.
+            kept = payload if isinstance(payload, dict) and override.keys[-1] == "size" else {}
+            entry["payload"] = {"entropy": kept["entropy"]} if "entropy" in kept else {}
         _set(entry, options, f"users[{at}].", override, value)
 
 

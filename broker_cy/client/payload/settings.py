@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Payload:
-    """The values of records. `kind`: "fixed", "sizes", "file" or "json".
+    """The values of records. `kind`: "fixed", "sizes", "file", "json" or "schema".
 
     Sizes are those of whole values, with a prefix that the caller adds. `fields` are those of a JSON object by name,
     each with its kind and the settings of this kind (see `values`).
@@ -19,8 +19,13 @@ class Payload:
     least: int = 0  # "sizes": bytes, lognormal or uniform between these bounds
     most: int = 0
     distribution: str = "lognormal"
-    path: str = ""  # "file": each line is a value
-    lines: tuple[bytes, ...] = ()  # those of `path`, read where the settings were read
+    path: str = ""  # "file": each line is a value; "schema": the same as JSON, "" for random values
+    # Those of `path`, read where the settings were read. "schema": encoded values, once the registry was asked.
+    lines: tuple[bytes, ...] = ()
+    subject: str = ""  # "schema": its newest version; "": `schema_id`
+    schema_id: int = -1
+    message: str = ""  # "schema": that of Protobuf; "": the first
+    count: int = 0  # "schema": random values in the pool
     fields: dict[str, dict[str, Any]] = field(default_factory=dict)  # "json"
     entropy: float = 1.0  # "fixed", "sizes": share of random bytes
 

@@ -45,7 +45,7 @@ class ValueSource:
         self._now = now
         self._makers: list[Callable[[random.Random], Callable[[], bytes]]] = []
         source = random.Random(f"values {seed}")
-        if payload.kind == "file":
+        if payload.kind in ("file", "schema"):
             self._pool = list(payload.lines)
         elif payload.kind == "json":
             self._pool = self._json_pool(payload, source)
