@@ -17,7 +17,18 @@ from broker_cy.launch.processes import run
 from tests.deploy.playbooks import COLLECTION
 from tests.support import needs
 
-ROLES = ("preflight", "os_tuning", "tls", "broker", "dashboard", "analytics", "load_worker", "monitoring", "logs")
+ROLES = (
+    "preflight",
+    "os_tuning",
+    "tls",
+    "broker",
+    "dashboard",
+    "registry",
+    "analytics",
+    "load_worker",
+    "monitoring",
+    "logs",
+)
 PLAYBOOKS = (
     "site", "preflight", "rolling_restart", "upgrade", "rollback", "add_broker", "decommission", "replace_broker",
     "replace_disk", "rotate_certs", "health", "support_bundle", "benchmark", "load_test", "migrate_from_kafka",

@@ -20,6 +20,8 @@ from broker_cy.client.errors import ClientError
 from broker_cy.client.quantities import parse_time
 from broker_cy.commands.alerts import command as alerts
 from broker_cy.metrics import definitions
+from broker_registry.cli import command as registry
+from broker_registry.config import load_config
 from dashboard.security.users import load_users
 from tests.deploy.playbooks import COLLECTION
 
@@ -71,6 +73,53 @@ def test_the_service_of_alerts_notifies_the_webhook(webhook: str) -> None:
     program, name, *arguments = shlex.split(line)
     assert (Path(program).name, name) == ("broker-cy", "alerts")
     assert alerts.make_context(name, arguments).params["notify"] == bool(webhook)
+
+
+def rendered(name: str, **variables: Any) -> str:
+    """A template of the role registry."""
+    environment = jinja2.Environment()
+    environment.filters["bool"] = bool
+    environment.filters["combine"] = lambda first, second: {**first, **second}
+    template = COLLECTION / "roles/registry/templates" / name
+    text: str = environment.from_string(template.read_text()).render(
+        registry_directory="/etc/broker-cy/registry", ansible_managed="ours", **variables
+    )
+    return text
+
+
+@pytest.mark.parametrize("is_plaintext", [False, True])
+def test_the_registry_accepts_its_settings(tmp_path: Path, is_plaintext: bool) -> None:
+    """If this fails, the service of the registry does not start, or serves clients without TLS and a login."""
+    path = tmp_path / "schema-registry.properties"
+    text = rendered(
+        "schema-registry.properties.j2",
+        broker_plaintext=is_plaintext,
+        registry_listen="0.0.0.0:8081",
+        registry_topic="_schemas",
+        registry_replication_factor=3,
+        registry_compatibility="full",
+        registry_settings={"schema.validate.fields": True, "kafkastore.timeout.ms": 5000},
+    )
+    path.write_text(text)
+    config = load_config(path)
+    assert config.warnings == ()
+    assert [each.is_tls for each in config.listeners] == [not is_plaintext]
+    assert (config.tls is None) == is_plaintext
+    assert (config.defaults.level, config.defaults.validates_fields, config.timeout_s) == ("FULL", True, 5.0)
+    method = "NONE" if is_plaintext else "BASIC"
+    assert config.security.method.value == method
+    assert config.security.uses_acls == (not is_plaintext)
+
+
+def test_the_service_of_the_registry_logs_in_to_the_cluster() -> None:
+    """If this fails, the registry does not start, or uses a cluster on its own host."""
+    unit = rendered("broker-registry.service.j2", broker_version="1.2.3", broker_hardening="UMask=0077")
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    program, *arguments = shlex.split(line)
+    assert Path(program).name == "broker-registry"
+    found = registry.make_context(program, arguments).params
+    assert found["file"] == Path("/etc/broker-cy/registry/schema-registry.properties")
+    assert found["clusters_file"] == Path("/etc/broker-cy/registry/clusters.toml")
 
 
 def given(*found: dict[str, Any], exclusive: bool = False) -> dict[str, Any]:

@@ -42,6 +42,7 @@ TEXT_BYTES_MAX = 16 << 20  # of one file in the archive
 UNITS = (
     "broker-cy.service",
     "broker-dash.service",
+    "broker-registry.service",
     "broker-cy-alerts.service",
     "broker-analytics-ingest.service",
     "broker-analytics-report.service",

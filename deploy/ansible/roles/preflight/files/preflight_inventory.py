@@ -19,6 +19,7 @@ MIGRATED = "kafka"
 ROLE_OF_GROUP = {
     "brokers": "broker",
     "dashboards": "dashboard",
+    "registries": "registry",
     "analytics": "analytics",
     "load_workers": "load_worker",
     "monitoring": "monitoring",
