@@ -1,94 +1,18 @@
-"""The bounds of connections that uvicorn does not have, for its protocols on h11 and on httptools.
-
-- CONNECTIONS_MAX connections; a further one is closed.
-- The head of a request is complete HEAD_S after its first byte, and has HEAD_BYTES_MAX at most.
-- Its body is complete BODY_S after the head.
-- A client reads a part of the answer every SEND_S.
-
-So slow clients hold a connection for a bounded time, and none of them holds memory for what it has not sent. A request
-has the certificate of its client, if the listener asks for one, in `scope["state"]`, as CERTIFICATE.
-"""
+"""The connections of the HTTP server: those of uvicorn on h11, with the bounds of http.bounds."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
 
 import h11
-from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-if TYPE_CHECKING:
-    # Not every program has its parser.
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-CONNECTIONS_MAX: Final = 2_000
-HEAD_BYTES_MAX: Final = 64 << 10
-HEAD_S: Final = 10.0
-BODY_S: Final = 60.0
-SEND_S: Final = 60.0
-CERTIFICATE: Final = "client_certificate"
-
-
-class Bounds:
-    """The times of one connection, whose protocol reports what it waits for."""
-
-    __slots__ = ("_deadline", "_loop", "_stalled", "_transport")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
-        self._loop = loop
-        self._transport = transport
-        self._deadline: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        return self._deadline is not None
-
-    def wait(self, time_s: float) -> None:
-        """The client has to send something within this time."""
-        self.done()
-        self._deadline = self._loop.call_later(time_s, self._transport.abort)
-
-    def done(self) -> None:
-        """The client has sent what it had to."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def stall(self) -> None:
-        """The client does not read."""
-        if self._stalled is None:
-            self._stalled = self._loop.call_later(SEND_S, self._transport.abort)
-
-    def resume(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
-
-    def close(self) -> None:
-        self.done()
-        self.resume()
-
-
-def admitted(
-    protocol: H11Protocol | HttpToolsProtocol, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop
-) -> Bounds:
-    """Return the bounds of a connection, whose requests get the certificate of the client. One too many is closed."""
-    bounds = Bounds(loop, transport)
-    if len(protocol.connections) > CONNECTIONS_MAX:
-        transport.abort()
-        return bounds
-    session = transport.get_extra_info("ssl_object")
-    certificate = None if session is None else session.getpeercert(binary_form=True)
-    if certificate is not None:
-        protocol.app_state = {**protocol.app_state, CERTIFICATE: certificate}
-    bounds.wait(HEAD_S)
-    return bounds
+from broker_cy.http import bounds
+from broker_cy.http.bounds import Bounds, admitted
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection with uvicorn's protocol on h11."""
+    """One connection."""
 
     _bounds: Bounds
     _has_head = False
@@ -116,11 +40,11 @@ class BoundedProtocol(H11Protocol):
         if state is h11.SEND_BODY:
             if not self._has_head:
                 self._has_head = True
-                self._bounds.wait(BODY_S)
+                self._bounds.wait(bounds.BODY_S)
         elif state is h11.IDLE:
             if self._has_head or not self._bounds.is_waiting:
                 self._has_head = False
-                self._bounds.wait(HEAD_S)
+                self._bounds.wait(bounds.HEAD_S)
         else:
             self._has_head = False
             self._bounds.done()
@@ -132,10 +56,3 @@ class BoundedProtocol(H11Protocol):
     def resume_writing(self) -> None:
         self._bounds.resume()
         super().resume_writing()
-
-
-def certificate_of(scope: Scope) -> bytes | None:
-    """Return the certificate of the client in DER; None if it has shown none."""
-    state: dict[str, Any] = scope.get("state", {})
-    found = state.get(CERTIFICATE)
-    return found if isinstance(found, bytes) else None

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.http.protocol import HEAD_BYTES_MAX, BoundedProtocol
+from broker_cy.http.bounds import HEAD_BYTES_MAX
 from broker_cy.http.tls import ReloadingContext, server_context
 from broker_cy.security.tls.stores import StoreError
 
@@ -126,11 +126,17 @@ def serve(
     listening: Sequence[Listening],
     ready: str,
     sockets: Sockets | None = None,
-    connections: Callable[..., asyncio.Protocol] = BoundedProtocol,
+    connections: Callable[..., asyncio.Protocol] | None = None,
 ) -> None:
     """Serve the application until SIGINT or SIGTERM; without `sockets`, it has no WebSockets. `connections` makes
-    the protocol of a connection from uvicorn's arguments; it keeps the bounds of http.protocol.
+    the protocol of a connection from uvicorn's arguments, and keeps the bounds of http.bounds; by default it is
+    BoundedProtocol.
     """
+    if connections is None:
+        # Imported here, because programs with another protocol start sooner without h11.
+        from broker_cy.http.protocol import BoundedProtocol
+
+        connections = BoundedProtocol
     protocol, message_bytes_max = sockets or ("none", 0)
     server = Server(
         uvicorn.Config(

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from starlette.types import Receive, Scope, Send
 
 from broker_cy.client.errors import ClientError
-from broker_cy.http.protocol import certificate_of
+from broker_cy.http.bounds import certificate_of
 from broker_cy.http.requests import Headers
 from broker_registry.api import compatibility, schemas, server, settings, subjects, versions
 from broker_registry.api.forwarding import forwarded

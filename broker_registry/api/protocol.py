@@ -1,5 +1,5 @@
 """The HTTP connections of the registry: those of uvicorn, which answer most GETs without a task (see `quick`), with the
-bounds of http.protocol.
+bounds of http.bounds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from broker_cy.http import protocol
-from broker_cy.http.protocol import CERTIFICATE, HEAD_BYTES_MAX, Bounds, admitted
+from broker_cy.http import bounds
+from broker_cy.http.bounds import CERTIFICATE, HEAD_BYTES_MAX, Bounds, admitted
 from broker_registry.api.quick import Peer, Requests, Short, head_of
 
 PIPELINED_MAX: Final = 100
@@ -65,7 +65,7 @@ class QuickProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES_MAX:
                 self.transport.abort()
             elif not self._bounds.is_waiting:
-                self._bounds.wait(protocol.HEAD_S)
+                self._bounds.wait(bounds.HEAD_S)
 
     def on_message_begin(self) -> None:
         self._is_amid, self._has_head, self._head_bytes = True, False, 0
@@ -76,7 +76,7 @@ class QuickProtocol(HttpToolsProtocol):
             # The parser takes it for a malformed request, answers so, and closes.
             raise ValueError(f"more than {PIPELINED_MAX} requests wait for their answers")
         self._has_head = True
-        self._bounds.wait(protocol.BODY_S)
+        self._bounds.wait(bounds.BODY_S)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -12,7 +12,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from broker_cy.http.protocol import HEAD_BYTES_MAX, BoundedProtocol, certificate_of
+from broker_cy.http.bounds import HEAD_BYTES_MAX, certificate_of
+from broker_cy.http.protocol import BoundedProtocol
 
 WAIT_S = 30.0
 # Shorter than any wait of a test, and not 0: the head of a request must be able to arrive.

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.http import protocol
-from broker_cy.http.protocol import HEAD_BYTES_MAX, BoundedProtocol
+from broker_cy.http import bounds
+from broker_cy.http.bounds import HEAD_BYTES_MAX
+from broker_cy.http.protocol import BoundedProtocol
 from broker_cy.http.tls import LOOK_S, ReloadingContext, ServerSettings
 from broker_cy.security.tls.stores import StoreError, StoreSettings
 from tests.support.certificates import Authority
@@ -100,7 +101,7 @@ def test_https_needs_a_key_and_authorities(tmp_path: Path) -> None:
 )
 def test_a_client_that_does_not_finish_is_closed(data: bytes, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a few clients that send nothing hold all connections."""
-    monkeypatch.setattr(protocol, limit, SHORT_S)
+    monkeypatch.setattr(bounds, limit, SHORT_S)
 
     async def scenario() -> bytes:
         async with served() as port:
@@ -114,7 +115,7 @@ def test_a_client_that_does_not_finish_is_closed(data: bytes, limit: str, monkey
 
 def test_a_client_that_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, clients that never read an answer keep it in memory."""
-    monkeypatch.setattr(protocol, "SEND_S", SHORT_S)
+    monkeypatch.setattr(bounds, "SEND_S", SHORT_S)
 
     async def scenario() -> bool:
         loop = asyncio.get_running_loop()
@@ -154,7 +155,7 @@ def test_a_head_is_bounded() -> None:
 
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, clients take all files that the process may open."""
-    monkeypatch.setattr(protocol, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(bounds, "CONNECTIONS_MAX", 1)
 
     async def scenario() -> tuple[bytes, bytes]:
         async with served() as port:

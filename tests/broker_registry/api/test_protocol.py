@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.http import protocol
-from broker_cy.http.protocol import HEAD_BYTES_MAX
+from broker_cy.http import bounds
+from broker_cy.http.bounds import HEAD_BYTES_MAX
 from broker_cy.http.tls import ReloadingContext, ServerSettings
 from broker_cy.security.tls.stores import StoreSettings
 from broker_registry.api.protocol import PIPELINED_MAX, QuickProtocol
@@ -55,13 +55,13 @@ def sent(data: bytes, seen: Seen | None = None) -> bytes:
 )
 def test_a_client_that_does_not_finish_is_closed(data: bytes, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a few clients that send nothing hold all connections."""
-    monkeypatch.setattr(protocol, limit, SHORT_S)
+    monkeypatch.setattr(bounds, limit, SHORT_S)
     assert sent(data) == b""
 
 
 def test_requests_after_a_slow_start_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the times of a client that sends all it has to end its connection."""
-    monkeypatch.setattr(protocol, "BODY_S", protocol.HEAD_S)
+    monkeypatch.setattr(bounds, "BODY_S", bounds.HEAD_S)
     body = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
     assert sent(body).endswith(b"none")
 
@@ -80,7 +80,7 @@ def test_requests_that_wait_are_bounded() -> None:
 
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, clients take all files that the process may open."""
-    monkeypatch.setattr(protocol, "CONNECTIONS_MAX", 0)
+    monkeypatch.setattr(bounds, "CONNECTIONS_MAX", 0)
     assert sent(GET) == b""
 
 
