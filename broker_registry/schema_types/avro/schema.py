@@ -6,6 +6,7 @@ import copy
 import io
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
@@ -52,6 +53,11 @@ class AvroSchema(ParsedSchema):
             self._resolved = text.schema_text(self.schema)
         return self._resolved
 
+    @cached_property
+    def _compared(self) -> str:
+        """The resolved text with its members sorted: a new version is compared with all earlier ones."""
+        return json.dumps(json.loads(self.resolved), sort_keys=True)
+
     def normalized(self) -> AvroSchema:
         schema = copy.deepcopy(self.schema)
         _sort(schema)
@@ -61,7 +67,7 @@ class AvroSchema(ParsedSchema):
         return self.resolved if format_name == RESOLVED else self.canonical
 
     def is_equivalent(self, other: ParsedSchema) -> bool:
-        return isinstance(other, AvroSchema) and _sorted_json(self.resolved) == _sorted_json(other.resolved)
+        return isinstance(other, AvroSchema) and self._compared == other._compared
 
     def differences(self, writer: ParsedSchema) -> Sequence[Difference]:
         assert isinstance(writer, AvroSchema)
@@ -161,10 +167,6 @@ def _without_logical(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_logical(each) for name, each in value.items() if name != "logicalType"}
     return [_without_logical(each) for each in value] if isinstance(value, list) else value
-
-
-def _sorted_json(value: str) -> str:
-    return json.dumps(json.loads(value), sort_keys=True)
 
 
 def _sort(schema: Schema) -> None:
