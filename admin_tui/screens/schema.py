@@ -155,17 +155,13 @@ the lines are the differences that keep one version from reading data of the oth
             self._leave()
             self._shown = wanted
             if wanted is not None:
-                wanted.subscribe(self._listener_of_text)
+                wanted.subscribe(self._show_text)
         self._show_text()
 
     def _leave(self) -> None:
         if self._shown is not None:
-            self._shown.unsubscribe(self._listener_of_text)
+            self._shown.unsubscribe(self._show_text)
             self._shown = None
-
-    @property
-    def _listener_of_text(self) -> Callable[[], None]:
-        return self.__dict__.setdefault("_text_listener", self._show_text)
 
     def on_screen_suspend(self) -> None:
         super().on_screen_suspend()

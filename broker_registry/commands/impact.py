@@ -28,6 +28,7 @@ examples:
   broker-cy schemas impact orders-value order.avsc --records 100000 --seconds 60
   broker-cy schemas impact com.example.Order order.avsc --topic orders --topic returns
   broker-cy schemas impact orders-key key.proto --cluster production --json
+  broker-cy schemas impact orders-value order.avsc --data-dir /var/lib/broker-cy     segments instead of requests
 """
 _DEFAULTS: Final = Limits()
 
@@ -79,6 +80,14 @@ def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="S",
     help="Time limit of reading, and of trying.",
 )
+@click.option(
+    "--data-dir",
+    "directories",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Read the segments in this log directory of a broker instead of asking brokers; may be repeated.",
+)
 @cluster_options
 async def impact(
     output: Output,
@@ -91,13 +100,14 @@ async def impact(
     is_key: bool | None,
     records: int,
     seconds: float,
+    directories: tuple[Path, ...],
     **of_cluster: Any,
 ) -> int:
     """Show what the schema in FILE would break: records that new readers could not read, and present readers that could
     not read new records. Nothing is registered. The exit code is 1 if it breaks what the level of the subject promises.
     """
     question = Question(
-        subject, schema_of_file(file, kind, references), topics, is_key, Limits(records, seconds=seconds)
+        subject, schema_of_file(file, kind, references), topics, is_key, Limits(records, seconds=seconds), directories
     )
     found = await tried(client, question, of_cluster)
     show(output, found)

@@ -17,10 +17,8 @@ from broker_registry.console.views import (
     read_versions,
 )
 
-_SUBJECTS_S: Final = 15.0
-_SUBJECT_S: Final = 10.0
-# A version does not change; the schemas that refer to it may.
-_VERSION_S: Final = 30.0
+# A version does not change, but the schemas that refer to it do: the ages of all panels mean the same.
+_INTERVAL_S: Final = 10.0
 _TIMEOUT_S: Final = 30.0
 
 NOT_CONFIGURED: Final = (
@@ -37,23 +35,23 @@ class SchemaSession:
         self._feeds = Feeds()
 
     def subjects(self) -> Feed[Subjects]:
-        return self._feeds.get("subjects", lambda: read_subjects(self.client), _SUBJECTS_S, _TIMEOUT_S)
+        return self._feeds.get("subjects", lambda: read_subjects(self.client), _INTERVAL_S, _TIMEOUT_S)
 
     def versions(self, subject: str) -> Feed[SubjectVersions]:
         return self._feeds.get(
-            ("versions", subject), lambda: read_versions(self.client, subject), _SUBJECT_S, _TIMEOUT_S
+            ("versions", subject), lambda: read_versions(self.client, subject), _INTERVAL_S, _TIMEOUT_S
         )
 
     def version(self, subject: str, number: int) -> Feed[VersionText]:
         return self._feeds.get(
-            ("version", subject, number), lambda: read_version(self.client, subject, number), _VERSION_S, _TIMEOUT_S
+            ("version", subject, number), lambda: read_version(self.client, subject, number), _INTERVAL_S, _TIMEOUT_S
         )
 
     def comparison(self, subject: str, old: int, new: int) -> Feed[Comparison]:
         return self._feeds.get(
             ("comparison", subject, old, new),
             lambda: compare(self.client, subject, old, new),
-            _VERSION_S,
+            _INTERVAL_S,
             _TIMEOUT_S,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from broker_registry.impact import topics as places
 from broker_registry.impact.groups import Named, last_read, to_look_up, unseen
 from broker_registry.impact.result import GroupImpact, Impact, Name, ReaderImpact
 from broker_registry.impact.sample import Limits, Sample, look_up, read_groups, read_sample
+from broker_registry.impact.segment_files import read_files, topics_in
 from broker_registry.impact.trial import Reader, Row, Trial, name_of
 from broker_registry.schema_types.base import InvalidSchema, ParsedSchema, Policy
 from broker_registry.serdes.values import source_of
@@ -32,7 +34,8 @@ _ROWS_A_TURN: Final = 50
 
 class Question(NamedTuple):
     """A schema that is to be registered. Without `topics`, they follow from the subject; without `is_key`, so does the
-    part of the records.
+    part of the records. `directories` are log directories of this machine, whose segments are read instead of asking
+    brokers.
     """
 
     subject: str
@@ -40,6 +43,7 @@ class Question(NamedTuple):
     topics: tuple[str, ...] = ()
     is_key: bool | None = None
     limits: Limits = Limits()
+    directories: tuple[Path, ...] = ()
 
 
 class NoTopic(ClientError):
@@ -96,7 +100,7 @@ async def preview(registry: RegistryClient, cluster: AdminClient, question: Ques
     impact, policy = await _impact(registry, question, place)
     versions = await _versions(registry, question.subject)
     sample, (groups, impact.groups_problem) = await asyncio.gather(
-        read_sample(cluster, place.topics, question.limits), read_groups(cluster, place.topics)
+        _sample(cluster, question, place), read_groups(cluster, place.topics)
     )
     impact.stopped = sample.stopped
     named = _named(sample.rows, place.is_key)
@@ -134,8 +138,30 @@ async def preview(registry: RegistryClient, cluster: AdminClient, question: Ques
     return impact
 
 
+async def _existing(cluster: AdminClient, question: Question) -> set[str]:
+    if not question.directories:
+        return {each.name for each in await cluster.topics.list_all()}
+    try:
+        return await asyncio.to_thread(topics_in, question.directories)
+    except OSError as error:
+        raise _unreadable(error) from None
+
+
+async def _sample(cluster: AdminClient, question: Question, place: places.Place) -> Sample:
+    if not question.directories:
+        return await read_sample(cluster, place.topics, question.limits)
+    try:
+        return await asyncio.to_thread(read_files, question.directories, place.topics, question.limits)
+    except OSError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: OSError) -> ClientError:
+    return ClientError(Failure.INVALID, error.strerror or str(error), what=str(error.filename or "a log directory"))
+
+
 async def _place(cluster: AdminClient, question: Question, new: ParsedSchema) -> places.Place:
-    existing = {each.name for each in await cluster.topics.list_all()}
+    existing = await _existing(cluster, question)
     if question.topics:
         missing = [each for each in question.topics if each not in existing]
         if missing:

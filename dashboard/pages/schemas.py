@@ -31,14 +31,14 @@ class Subjects(TableChannel[Subject]):
 
     SORT = "subject"
     COLUMNS = (
-        table_column(columns.SUBJECT, 260, is_flex=True),
-        table_column(columns.SUBJECT_TYPE, 110),
-        table_column(columns.VERSIONS, 100),
-        table_column(columns.NEWEST, 100),
-        table_column(columns.NEWEST_ID, 110),
-        table_column(columns.LEVEL, 210),
-        table_column(columns.MODE, 130),
-        table_column(columns.DELETED, 100, hint="versions that were deleted and can be restored"),
+        table_column(columns.SUBJECT, 200, is_flex=True),
+        table_column(columns.SUBJECT_TYPE, 100),
+        table_column(columns.VERSIONS, 90),
+        table_column(columns.NEWEST, 85),
+        table_column(columns.NEWEST_ID, 100),
+        table_column(columns.LEVEL, 200),
+        table_column(columns.MODE, 120),
+        table_column(columns.DELETED, 85, hint="versions that were deleted and can be restored"),
     )
 
     def sources(self) -> Sequence[Source]:

@@ -12,8 +12,7 @@ from admin_tui.widgets.grid import Grid
 from tests.admin_tui.conftest import Terminal, drive, entry_of
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.registry import RegistryProcess, running_registry
-from tests.support.schema_records import BAD, OLD, TWO, framed, produce, registered
-from tests.support.topics import create_topic
+from tests.support.schema_records import BAD, OLD, TWO, framed, new_topic, produce, registered
 
 SIZE = (140, 40)
 
@@ -71,7 +70,7 @@ def test_subjects_versions_and_differences_are_shown(
 
 def test_a_schema_is_pasted_tried_and_registered(broker: BrokerProcess, registry: RegistryProcess, name: str) -> None:
     """If this fails, a schema is registered that breaks records, without a word about them."""
-    create_topic(broker.bootstrap, name, 1)
+    new_topic(broker.bootstrap, name, 1)
     one, two = registered(registry, f"{name}-value", OLD, TWO)
     produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
 

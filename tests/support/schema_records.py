@@ -14,6 +14,7 @@ from broker_registry.schema_types.base import Kind, ParseSettings
 from broker_registry.schema_types.parsers import PARSERS
 from tests.broker_registry.operations.support import record_of
 from tests.support.registry import RegistryProcess
+from tests.support.topics import create_topic
 
 OLD = record_of("x:int")
 TWO = record_of("x:int", "y:int=0")
@@ -33,6 +34,11 @@ def registered(registry: RegistryProcess, subject: str, *texts: str) -> list[int
     found = [registry.register(subject, text).body["id"] for text in texts]
     registry.call("PUT", f"/config/{subject}", {"compatibility": "BACKWARD"})
     return found
+
+
+def new_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+    """Create a topic that keeps records, whose timestamps are old."""
+    create_topic(bootstrap, name, partitions, {"retention.ms": "-1"})
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:

@@ -11,8 +11,7 @@ from tests.broker_cy.commands.conftest import Cli, bare
 from tests.broker_registry.operations.support import record_of
 from tests.support.broker import BrokerProcess
 from tests.support.registry import RegistryProcess
-from tests.support.schema_records import BAD, OLD, TWO, commit, framed, produce, registered
-from tests.support.topics import create_topic
+from tests.support.schema_records import BAD, OLD, TWO, commit, framed, new_topic, produce, registered
 
 __all__ = ["bare"]
 
@@ -28,7 +27,7 @@ def schemas(bare: Cli, broker: BrokerProcess, registry: RegistryProcess, monkeyp
 @pytest.fixture
 def name(broker: BrokerProcess, subject: str) -> str:
     """A topic with two partitions."""
-    create_topic(broker.bootstrap, subject, 2)
+    new_topic(broker.bootstrap, subject, 2)
     return subject
 
 
@@ -186,3 +185,17 @@ def test_the_registry_of_the_cluster_file_is_used(
     )
     words = ["impact", f"{name}-value", file_of(tmp_path, TWO), "--clusters-file", clusters, "--cluster", "here"]
     assert schemas(*words, "--json").json["new_readers"]["tried"] == 1
+
+
+def test_segments_are_read_where_they_are(
+    schemas: Cli, broker: BrokerProcess, registry: RegistryProcess, name: str, tmp_path: Path
+) -> None:
+    """If this fails, an operator cannot try a schema on the files of a broker, or gets another result."""
+    one, two = registered(registry, f"{name}-value", OLD, TWO)
+    produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
+    (log,) = broker.directory.rglob(f"{name}-0")
+    words = ["impact", f"{name}-value", file_of(tmp_path, BAD), "--json"]
+    by_requests = schemas(*words, code=1).json
+    assert by_requests["new_readers"]["broken"] == 1
+    assert schemas(*words, "--data-dir", log.parent, code=1).json == by_requests
+    assert "no topic of the cluster follows" in schemas(*words, "--data-dir", tmp_path, code=2).err

@@ -25,8 +25,7 @@ from broker_registry.console.acts import (
 from broker_registry.console.session import SchemaSession
 from tests.support.broker import BrokerProcess
 from tests.support.registry import RegistryProcess
-from tests.support.schema_records import BAD, OLD, TWO, commit, framed, produce, registered
-from tests.support.topics import create_topic
+from tests.support.schema_records import BAD, OLD, TWO, commit, framed, new_topic, produce, registered
 
 T = TypeVar("T")
 Made = Callable[[SchemaSession, AdminClient], Awaitable[T]]
@@ -57,7 +56,7 @@ def test_a_schema_is_tried_before_it_is_registered(
     act: Callable[..., Any], broker: BrokerProcess, registry: RegistryProcess, subject: str
 ) -> None:
     """If this fails, a user confirms a registration without seeing what it breaks."""
-    create_topic(broker.bootstrap, subject, 1)
+    new_topic(broker.bootstrap, subject, 1)
     one, two = registered(registry, f"{subject}-value", OLD, TWO)
     produce(broker.bootstrap, subject, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
     commit(broker.bootstrap, subject, f"{subject}-group", 0)

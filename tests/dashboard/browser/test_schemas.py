@@ -11,8 +11,7 @@ from tests.dashboard.browser.tab import CLUSTER, Tab
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.dashboard import running_dashboard
 from tests.support.registry import RegistryProcess, running_registry
-from tests.support.schema_records import BAD, OLD, TWO, framed, produce, registered
-from tests.support.topics import create_topic
+from tests.support.schema_records import BAD, OLD, TWO, framed, new_topic, produce, registered
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
 
@@ -26,7 +25,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registr
     try:
         broker.start()
         with running_registry(broker.bootstrap, tmp_path_factory.mktemp("schemas-registry")) as found:
-            create_topic(broker.bootstrap, "orders", 1)
+            new_topic(broker.bootstrap, "orders", 1)
             one, two = registered(found, SUBJECT, OLD, TWO)
             outer = '{"type":"record","name":"O","fields":[{"name":"r","type":"R"}]}'
             reference = {"name": "R", "subject": SUBJECT, "version": 2}

@@ -12,8 +12,7 @@ from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.registry import RegistryProcess, running_registry
-from tests.support.schema_records import BAD, OLD, TWO, framed, produce, registered
-from tests.support.topics import create_topic
+from tests.support.schema_records import BAD, OLD, TWO, framed, new_topic, produce, registered
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def test_two_versions_are_compared(broker: BrokerProcess, registry: RegistryProc
 
 def test_a_schema_is_tried_registered_and_deleted(broker: BrokerProcess, registry: RegistryProcess, name: str) -> None:
     """If this fails, a user registers a schema without seeing which records it breaks."""
-    create_topic(broker.bootstrap, name, 1)
+    new_topic(broker.bootstrap, name, 1)
     one, two = registered(registry, f"{name}-value", OLD, TWO)
     produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
     subject = f"{name}-value"

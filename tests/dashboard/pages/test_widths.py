@@ -8,6 +8,7 @@ from typing import Any
 from broker_cy.config import definitions
 from dashboard.collector.channel import Column
 from dashboard.pages.producers import Producers
+from dashboard.pages.schemas import Subjects
 from dashboard.pages.settings import Settings
 
 # The width of a table in such a window, next to the navigation.
@@ -15,6 +16,8 @@ TABLE_PIXELS = 1_052
 # A cell has 10 pixels on both sides; a letter of a name has 6.5 pixels on average.
 PADDING_PIXELS = 20
 LETTER_PIXELS = 6.5
+# The column with the checkbox of each row (assets/tables.js).
+MARK_PIXELS = 64
 
 
 def width_of(columns: Sequence[Column[Any]], key: str) -> int:
@@ -34,3 +37,8 @@ def test_the_names_of_all_settings_are_whole() -> None:
     longest = max(map(len, (*definitions.BROKER, *definitions.TOPIC, *definitions.GROUP)))
     assert width_of(Settings.COLUMNS, "name") >= longest * LETTER_PIXELS + PADDING_PIXELS
     assert width_of(Settings.COLUMNS, "value") >= 200
+
+
+def test_the_columns_of_schemas_fit_beside_each_other() -> None:
+    """If this fails, the last columns of the list of subjects are outside of the window."""
+    assert sum(column.width for column in Subjects.COLUMNS) + MARK_PIXELS <= TABLE_PIXELS
