@@ -52,6 +52,12 @@ class Deadline:
 
 OVER: Final = -1
 
+# Entries that are due within this time, of deadlines that are later by now, are put off with those that are due: of
+# 10,000 members with heartbeats, one or another has such an entry each few milliseconds, and each one would be a turn
+# of the loop. So many at a time at most.
+AHEAD_MS: Final = 100
+AHEAD_MAX: Final = 500
+
 # Heap entries of cancelled timers are removed when they outnumber the live ones by this many.
 STALE_ENTRIES_MAX = 1024
 
@@ -117,6 +123,23 @@ class Timers(Generic[K]):
             del self._deadlines[key]
             deadline.at_ms = OVER
             yield key
+        self._put_off(mono_ms + AHEAD_MS)
+
+    def _put_off(self, until_ms: int) -> None:
+        """Queue deadlines again whose entries are not after `until_ms`, up to one that comes by then."""
+        for _ in range(AHEAD_MAX):
+            if not self._heap or self._heap[0][0] > until_ms:
+                return
+            when, _, key = self._heap[0]
+            is_queued = self._queued.get(key) == when
+            deadline = self._deadlines.get(key) if is_queued else None
+            if deadline is not None and deadline.at_ms <= until_ms:
+                return
+            heapq.heappop(self._heap)
+            if is_queued:
+                del self._queued[key]
+            if deadline is not None:
+                self._push(key, deadline.at_ms)
 
     def __len__(self) -> int:
         return len(self._deadlines)

@@ -7,7 +7,7 @@ fields; a change of meaning raises `version`. Fields that are 0 or empty are omi
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from broker_cy.metrics import topics
@@ -126,21 +126,25 @@ class Sample:
 
 
 T = TypeVar("T", Times, Api, Topic, Connection, QuotaUse, Sample)
-_NAMES: dict[type[Any], frozenset[str]] = {
-    cls: frozenset(each.name for each in fields(cls)) for cls in (Times, Api, Topic, Connection, QuotaUse, Sample)
+_FIELDS: dict[type[Any], tuple[str, ...]] = {
+    cls: tuple(each.name for each in fields(cls)) for cls in (Times, Api, Topic, Connection, QuotaUse, Sample)
 }
+_NAMES: dict[type[Any], frozenset[str]] = {cls: frozenset(names) for cls, names in _FIELDS.items()}
 
 
 def encode(sample: Sample) -> bytes:
     """Return the value of its record."""
-    return json.dumps(_without_zeros(asdict(sample)), separators=(",", ":"), ensure_ascii=False).encode(
+    return json.dumps(_without_zeros(sample), separators=(",", ":"), ensure_ascii=False).encode(
         "utf-8", "surrogatepass"
     )
 
 
 def _without_zeros(value: Any) -> Any:
-    if isinstance(value, dict):
-        small = {key: _without_zeros(each) for key, each in value.items()}
+    # dataclasses.asdict copies each value deeply first, which takes three times as long.
+    names = _FIELDS.get(type(value))
+    if names is not None or isinstance(value, dict):
+        pairs = value.items() if names is None else ((name, getattr(value, name)) for name in names)
+        small = {key: _without_zeros(each) for key, each in pairs}
         return {key: each for key, each in small.items() if each not in (0, "", {}, [])}
     if isinstance(value, list):
         return [_without_zeros(each) for each in value]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.coordinator.timers import OVER, STALE_ENTRIES_MAX, Deadline, TimerKey, TimerKind, Timers
+from broker_cy.coordinator.timers import AHEAD_MAX, OVER, STALE_ENTRIES_MAX, Deadline, TimerKey, TimerKind, Timers
 
 keys = st.builds(TimerKey, st.sampled_from(TimerKind), st.sampled_from("ab"), st.sampled_from(["", "m"]))
-actions = st.lists(st.tuples(st.sampled_from(["set", "move", "cancel", "due"]), keys, st.integers(0, 50)), max_size=80)
+actions = st.lists(
+    st.tuples(st.sampled_from(["set", "move", "cancel", "due"]), keys, st.integers(0, 50) | st.integers(0, 400)),
+    max_size=80,
+)
 
 
 @given(actions)
@@ -48,3 +51,25 @@ def test_cancelled_timers_do_not_pile_up() -> None:
         timers.cancel(key)
     assert len(timers._heap) <= STALE_ENTRIES_MAX + 1
     assert len(timers) == 0
+
+
+def test_deadlines_that_have_moved_do_not_wake_the_coordinator_one_by_one() -> None:
+    """If this fails, 10,000 members with heartbeats cost 200 turns of the loop in each second."""
+    timers: Timers[TimerKey] = Timers()
+    for i in range(200):
+        timers.set(TimerKey(TimerKind.SESSION, "g", str(i)), i).at_ms = 45_000
+    wakes, now = 0, 0
+    while (now := timers.next_wake_ms() or 0) < 45_000:
+        wakes += 1
+        assert list(timers.due(now)) == []
+    assert wakes == 2
+    assert len(list(timers.due(45_000))) == 200
+
+
+def test_few_deadlines_are_put_off_at_a_time() -> None:
+    """If this fails, members that joined together hold the loop together."""
+    timers: Timers[TimerKey] = Timers()
+    for i in range(3 * AHEAD_MAX):
+        timers.set(TimerKey(TimerKind.SESSION, "g", str(i)), 50).at_ms = 45_000
+    assert list(timers.due(0)) == []
+    assert sum(when == 50 for when, _, _ in timers._heap) == 2 * AHEAD_MAX
