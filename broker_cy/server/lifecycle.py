@@ -290,7 +290,7 @@ class BrokerServer:
         logs = open_log_manager(self.config, self.clock, self.broker.randomness, self._pools)
         logs.on_directory_failed = self._on_directory_failed
         logs.moves.on_change = self._on_move
-        self._core.on_disk_error = logs.failures.suspect
+        self._core.on_disk_error = logs.suspect
         logs.on_progress = self._on_progress
         self.broker.log_manager = logs
         self.broker.openings = Openings(self.loop, logs.opener)

@@ -58,7 +58,6 @@ class Flushers:
         totals.due_bytes = min(flush_bytes, note_bytes)
         # Soon, but not in the middle of an append.
         totals.on_due = lambda: workers.of(self._first).later(0, self._due)
-        totals.on_damage = self._sync_note
 
     def _owner(self, root: str, is_only: bool) -> Callable[[Log], bool]:
         """Whether a log belongs to the flusher of `root`. The metadata log may be in a directory without one."""
@@ -84,7 +83,7 @@ class Flushers:
         # Also while a flush runs: it may take minutes, and later writes wait for the next one.
         self.note()
 
-    def _sync_note(self, directory: str) -> None:
+    def sync_note(self, directory: str) -> None:
         """Sync the damage note in a log's directory, in a worker."""
 
         def done(_: None, error: BaseException | None) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
+from broker_cy.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker_cy.storage import (
     checkpoints,
     damage,
@@ -36,6 +36,7 @@ from broker_cy.storage.data_directory import (
     METADATA_TOPIC,
     DataDirectory,
     DataDirectoryError,
+    parse_partition,
     write_topic_id,
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
@@ -152,8 +153,9 @@ class LogManager:
         )
         self.flusher = Flushers(
             directories, self.logs, self.offline, self.checkpoints, self.totals, workers,
-            settings.flush_bytes, settings.note_bytes, self.failures.suspect,
+            settings.flush_bytes, settings.note_bytes, self.suspect,
         )  # fmt: skip
+        self.totals.on_damage = self._damaged
         self._retention = Retention(
             self.logs,
             jobs,
@@ -241,12 +243,15 @@ class LogManager:
 
     def place_of(self, topic: str, partition: int) -> UUID | None:
         """The id of the data directory that has the log of a partition, or whose copy of it waits for the controller;
-        None if no log is known.
+        LOST_DIRECTORY if a file of the log is damaged on a disk that works, None if no log is known.
         """
         key = (topic, partition)
+        log = self.logs.get(key)
+        if log is not None and log.offline is not None and not self.has_failed(os.path.dirname(log.directory)):
+            return LOST_DIRECTORY
         if (claim := self.moves.claim(key)) is not None:
             return claim
-        if (log := self.logs.get(key)) is not None:
+        if log is not None:
             path = log.directory
         elif (unopened := self.unopened.get(key)) is not None:
             path = unopened.path
@@ -423,6 +428,23 @@ class LogManager:
         for key in self.opener.fail(directory.path):
             self.offline[key] = str(directory.failure)
             self.on_opened(key)
+
+    def suspect(self, path: str | None, error: BaseException) -> None:
+        """An access to `path` failed, see `failures`. If only a log goes offline, its place has changed."""
+        self.failures.suspect(path, error)
+        if path is not None:
+            self._consider_place(path)
+
+    def _damaged(self, path: str) -> None:
+        """The log in this directory is offline, because it is damaged."""
+        self.flusher.sync_note(path)
+        self._consider_place(path)
+
+    def _consider_place(self, path: str) -> None:
+        """`path` is the directory of a log, or a file in it."""
+        key = parse_partition(os.path.basename(path)) or parse_partition(os.path.basename(os.path.dirname(path)))
+        if key is not None and self.place_of(*key) == LOST_DIRECTORY:
+            self.on_placed(*key)
 
     def may_reopen(self, key: TopicPartition) -> bool:
         """Whether a partition is offline for lack of space, descriptors or memory."""

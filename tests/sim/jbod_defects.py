@@ -84,6 +84,11 @@ def mount_points_count_as_disks(patch: Patch) -> None:
     patch.setattr(directory_failures, "check", check)
 
 
+def damaged_logs_lead(patch: Patch) -> None:
+    """The place of a log that is offline on a good disk is not reported as lost."""
+    patch.setattr(LogManager, "_consider_place", lambda self, path: None)
+
+
 def failed_disks_are_written_to_first(patch: Patch) -> None:
     """What takes a directory offline writes to it first, and fails if the disk is read-only (KAFKA-19289)."""
     right = DirectoryFailures._failed
@@ -215,6 +220,7 @@ JBOD_DEFECTS: dict[Planter, str] = {
     moved_files_condemn_a_disk: (
         "storage/test_directory_failures.py::test_a_file_that_was_removed_does_not_condemn_a_disk"
     ),
+    damaged_logs_lead: "storage/test_directory_failures.py::test_a_damaged_log_on_a_good_disk_is_lost",
     mount_points_count_as_disks: "storage/test_directory_failures.py::test_a_directory_that_is_gone_has_failed",
     failed_disks_are_written_to_first: "storage/test_directory_failures.py::test_a_dead_disk_is_noticed_once",
     moves_hold_the_cleaner_twice: ("storage/moves/test_replica_moves.py::test_compacted_log_is_not_cleaned_meanwhile"),

@@ -8,6 +8,9 @@ After a disk was replaced, the report has to wait. The controller lets no broker
 directory that the broker does not have. That protects from a disk that lost all records. Once the leader has taken the
 broker into the in-sync set again, its replica is complete, and the new directory is reported. An earlier report could
 let the broker be elected with an empty log. (Kafka 4.3.1 reports at once.)
+
+A replica whose log has a damaged file is reported as LOST, as long as others are in sync: they lead without it. Kafka
+takes the whole directory offline. Once the log is served again, its directory is reported as after a replaced disk.
 """
 
 from __future__ import annotations
@@ -115,6 +118,8 @@ class DirectoryReports:
         place = self._place_of(topic.name, index)
         if place is None or place == recorded:
             return None
+        if place == uuids.LOST_DIRECTORY:
+            return place if self._node_id in part.isr and len(part.isr) > 1 else None
         if recorded in _UNKNOWN:
             # The replica counts as online. With one directory, the controller knows where it is. If the others are
             # offline, they may have an older log, and a start with these has to know the newer one.

@@ -180,3 +180,29 @@ def test_nothing_is_reported_before_the_registration_or_twice() -> None:
         assert len(await setting.reported()) == 2
 
     run(work)
+
+
+def test_a_damaged_log_is_reported_as_lost() -> None:
+    """If this fails, a broker leads a partition that it cannot read or write, although another replica is in sync; or
+    a partition whose last replica in sync is damaged has no leader after its repair.
+    """
+
+    async def work() -> None:
+        parts = {
+            0: partition((ME, OTHER), ME, OWN),
+            1: partition((OTHER, ME), OTHER, OWN),
+            2: partition((ME,), ME, OWN),
+            3: partition((OTHER,), OTHER, OWN),
+            # Served again: the log may be a new one until it is in sync.
+            4: partition((OTHER,), OTHER, uuids.LOST_DIRECTORY),
+            5: partition((OTHER, ME), OTHER, uuids.LOST_DIRECTORY),
+            # Still damaged.
+            6: partition((OTHER,), OTHER, uuids.LOST_DIRECTORY),
+        }
+        places = dict.fromkeys(parts, uuids.LOST_DIRECTORY) | {4: OWN, 5: OWN}
+        setting = Setting(parts, (OWN,), places)
+        setting.apply()
+        expected = {uuids.LOST_DIRECTORY: [0, 1], OWN: [5]}
+        assert await setting.reported() == [expected, expected]
+
+    run(work)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.core.uuid import LOST_DIRECTORY
 from broker_cy.storage import directory_failures
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.directory_failures import DirectoryFailures
@@ -119,6 +120,30 @@ def test_a_directory_that_is_gone_gets_no_log(disks: Disks) -> None:
         log = logs.create("t", index, UUID(int=9), LogConfig(), 0)
         assert os.path.dirname(log.directory) == other
     assert (disks.failed, os.path.exists(gone)) == ([gone], False)
+
+
+@pytest.mark.parametrize("is_noticed_by_a_sync", [False, True])
+def test_a_damaged_log_on_a_good_disk_is_lost(disks: Disks, is_noticed_by_a_sync: bool) -> None:
+    """If this fails, a broker leads a partition that it cannot read, although other replicas could."""
+    logs, placed = managed(disks), list[tuple[str, int]]()
+    damaged, good = (logs.create("t", index, UUID(int=9), LogConfig(), 0) for index in range(2))
+    logs.on_placed = lambda topic, index: placed.append((topic, index))
+    if is_noticed_by_a_sync:
+        # It notes nothing.
+        logs.totals.on_damage = None
+        damaged.mark_offline("a sync failed")
+        logs.suspect(f"{damaged.directory}/00000000000000000000.log", error(errno.EIO))
+    else:
+        damaged.mark_offline("a sector cannot be read")
+    logs.suspect(good.directory, error(errno.EIO))
+    assert (disks.failed, placed) == ([], [("t", 0)])
+    assert (logs.place_of("t", 0), logs.place_of("t", 1)) == (LOST_DIRECTORY, disks.directories[1].directory_id)
+    # Heartbeats report the whole disk.
+    disks.jobs.run_due()
+    disks.errors[disks.paths[0]] = errno.EIO
+    logs.suspect(damaged.directory, error(errno.EIO))
+    assert disks.failed == disks.paths[:1]
+    assert logs.place_of("t", 0) == disks.directories[0].directory_id
 
 
 def test_an_unmounted_disk_is_noticed_without_clients(disks: Disks) -> None:
