@@ -80,7 +80,8 @@ class DirectoryMoves:
         return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directory(self, path: str) -> DataDirectory | None:
-        return next((each for each in self._logs.data_directories if each.path == os.path.abspath(path)), None)
+        """The directory whose absolute path, as DescribeLogDirs shows it, is exactly this one, as in Kafka."""
+        return next((each for each in self._logs.data_directories if each.path == path), None)
 
     def _name_of(self, directory: DataDirectory) -> str:
         """The entry of log.dirs."""

@@ -248,7 +248,9 @@ def _named(directories: Directories, topic: str, numbers: tuple[int, ...] | None
     if not found or missing:
         name = f"{topic}-{missing[0]}" if missing else topic
         broker = directories[0].broker_id if directories else -1
-        raise ClientError(Failure.INVALID, f"broker {broker} has no replica of it in a directory", what=name)
+        raise ClientError(
+            Failure.INVALID, f"broker {broker} has no replica of it in a directory that is online", what=name
+        )
     return found
 
 
