@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from broker_cy.client.decoded import Part, SchemaName, Seen
+from broker_cy.client.decoded import Part, SchemaName, Seen, undecoded
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.wire.records import Record
+from broker_cy.wire.schema_header import MAGIC_GUID
 from broker_registry.client import Refused, RegistryClient
 from broker_registry.schema_types.base import Kind, ParsedSchema
 from broker_registry.serdes.framing import Framed, framed
@@ -93,8 +94,9 @@ class RecordDecoder:
         names: set[Name] = set()
         turns = Turns()
         for record in records:
-            names |= self._names(record)
-            await turns.pause()
+            if not _is_plain(record):
+                names |= self._names(record)
+                await turns.pause()
         await self._load(names)
 
     async def seen(self, topic: str, records: Sequence[Record]) -> list[Seen]:
@@ -103,13 +105,16 @@ class RecordDecoder:
         found = []
         await self.load(records)
         for record in records:
+            await turns.pause()
+            if _is_plain(record):
+                found.append(undecoded(record))
+                continue
             if self._may_ask and (names := self._names(record)):
                 # The schema was dropped in favour of others of these records.
                 await self._load(names)
             key = await _whole(self._part(topic, record, is_key=True))
             value = await _whole(self._part(topic, record, is_key=False))
             found.append(_seen(record, key, value))
-            await turns.pause()
         return found
 
     # ------------------------------------------------------------------------------------------------ one part
@@ -145,9 +150,6 @@ class RecordDecoder:
     def _framed(self, record: Record, data: bytes | None, *, is_key: bool) -> Framed | None:
         """Raises ValueError for a header with another format."""
         if data is None or not (self._keys if is_key else self._with_values):
-            return None
-        if not record.headers and data[:1] not in (b"\0", b"\1"):
-            # Most records of topics without schemas.
             return None
         return framed(data, record.headers, is_key=is_key)
 
@@ -263,6 +265,12 @@ def _place(places: Places, topic: str, side: str) -> tuple[str, int] | tuple[Non
         if best is None and name.startswith(f"{topic}-"):
             best = place
     return best or (places[0] if places else (None, None))
+
+
+def _is_plain(record: Record) -> bool:
+    """Return whether a record surely names no schema: most records of topics without schemas."""
+    key, value = record.key, record.value
+    return not record.headers and not (key and key[0] <= MAGIC_GUID) and not (value and value[0] <= MAGIC_GUID)
 
 
 class _Payload(NamedTuple):
