@@ -21,7 +21,7 @@ JAVA_AT_LEAST = 21
 _ARCHIVE = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 _JVMS = Path("/usr/lib/jvm")
 _PROBE_TIMEOUT_S = 5.0
-_STARTED_S = 120.0
+_STARTED_S = 300.0
 
 
 class RegistryNode(Node):

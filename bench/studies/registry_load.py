@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
+from bench.targets.brokers import TargetError
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
@@ -43,6 +44,11 @@ def proto(number: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def filled(number: int) -> str:
+    """Return a subject of `fill`."""
+    return f"orders-{number}-value"
+
+
 async def fill(bootstrap: str, count: int, topic: str = "_schemas") -> None:
     """Write `count` subjects with a schema each into the topic of our registry, with the ids from 1 on."""
     async with AdminClient(bootstrap, timeout_s=TIMEOUT_S) as client:
@@ -51,7 +57,7 @@ async def fill(bootstrap: str, count: int, topic: str = "_schemas") -> None:
         batch: list[Record] = []
         size_bytes = 0
         for number in range(1, count + 1):
-            value = SchemaValue(f"orders-{number}-value", 1, number, SchemaContent("AVRO", avro(number)))
+            value = SchemaValue(filled(number), 1, number, SchemaContent("AVRO", avro(number)))
             batch.append(Record(timestamp=number, key=value.key.encode(), value=value.encode()))
             size_bytes += len(batch[-1].value or b"")
             if size_bytes >= BATCH_BYTES or number == count:
@@ -87,7 +93,7 @@ class Connection:
             self._read()
         found = _LENGTH.search(self._data, 0, end)
         if found is None:
-            raise ValueError(f"an answer without a length: {self._data[:end]!r}")
+            raise TargetError(f"an answer without a length: {self._data[:end]!r}")
         whole = end + len(_END) + int(found[1])
         while len(self._data) < whole:
             self._read()
@@ -118,8 +124,8 @@ def registration(root: str, subject: str, text: str, kind: str = "AVRO") -> byte
 
 
 def together(connections: Sequence[Connection], requests: Iterator[bytes]) -> int:
-    """Send the requests over all connections at a time until there are none; returns their number. Raises ValueError if
-    one is refused.
+    """Send the requests over all connections at a time until there are none; returns their number. Raises TargetError
+    if one is refused.
     """
     done = 0
     while True:
@@ -133,7 +139,7 @@ def together(connections: Sequence[Connection], requests: Iterator[bytes]) -> in
         for each in busy:
             status, body = each.answer()
             if status != 200:
-                raise ValueError(f"status {status}: {body[:500]!r}")
+                raise TargetError(f"status {status}: {body[:500]!r}")
         done += len(busy)
         if len(busy) < len(connections):
             return done
@@ -185,6 +191,6 @@ def timed_ms(address: tuple[str, int], request: bytes, rate: int, seconds: float
                 time.sleep(wait_s)
             connection.send(request)
             if connection.status() != 200:
-                raise ValueError("a request of a schema by its id was refused")
+                raise TargetError("a request of a schema by its id was refused")
             found.append((time.perf_counter() - due_s) * 1000)
     return sorted(found)

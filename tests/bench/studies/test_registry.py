@@ -14,6 +14,7 @@ from bench.record import plan as plans
 from bench.studies import registry, registry_load
 from bench.studies.registry import Side
 from bench.studies.registry_load import Connection, avro, get, post, proto, registration
+from bench.targets.brokers import TargetError
 
 PEER = "apicurio"
 
@@ -74,7 +75,7 @@ def test_refusals_end_a_measurement(tmp_path: Path) -> None:
     try:
         side = Side(node.start())
         side.ids = [77]
-        with pytest.raises(ValueError, match="status 404"):
+        with pytest.raises(TargetError, match="status 404"):
             side.gets(10)
         with Connection(side.address) as connection:
             connection.send(registration("", "a", "?"))
