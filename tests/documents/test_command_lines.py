@@ -51,6 +51,7 @@ EXCEPTIONS = {
     "broker-cy groups release": "the same; tests/broker_cy/commands/test_share_records.py runs it",
     "broker-cy groups reject": "the same",
     "broker-cy groups redrive": "the same",
+    "broker-cy schemas impact": "needs a registry; tests/broker_registry/commands/test_impact.py runs it",
     "broker-dash user add": "asks for a password; tests/dashboard/security/test_user_commands.py runs it",
     "broker-dash --listen 0.0.0.0": "needs users, a certificate and a provider; tests/dashboard/server and security",
     "broker-registry schema-registry.properties": "needs the file; tests/broker_registry/test_config.py runs it",
