@@ -20,7 +20,9 @@ WIDTH, HEIGHT = 1280, 900
 # Panels that have an answer; the others are loading, stale, or show an error.
 _SETTLED = """() => {
   const states = [...document.querySelectorAll("[data-panel] [data-state]")].map((each) => each.dataset.state);
-  return states.length > 0 && states.every((each) => ["ok", "empty", "absent"].includes(each));
+  // A page that is not configured has a text in place of its panels.
+  const isShown = states.length > 0 || document.querySelector("p.panel[role=status]") !== null;
+  return isShown && states.every((each) => ["ok", "empty", "absent"].includes(each));
 }"""
 
 
