@@ -75,6 +75,8 @@ ENDLESS = {
     "make dashboard": "broker-dash: http",
 }
 START_TIMEOUT_S = 90.0
+# Long enough for simulated worlds on a busy machine.
+RUN_TIMEOUT_S = 300.0
 # The notes of the Makefile about installations, each older than the next one.
 INSTALLED = (".run", ".requirements", ".installed")
 CTRL_Q = b"\x11"
@@ -168,7 +170,7 @@ class World:
     def run(self, command: str, stdin: bytes = b"") -> str:
         """Run a line to its end."""
         return run(
-            self.argv(command), stdin=stdin, cwd=self.checkout.path, env=self.checkout.env, timeout_s=START_TIMEOUT_S
+            self.argv(command), stdin=stdin, cwd=self.checkout.path, env=self.checkout.env, timeout_s=RUN_TIMEOUT_S
         ).stdout.decode()
 
     def start(self, command: str, name: str) -> Child:
