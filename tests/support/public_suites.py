@@ -20,6 +20,7 @@ from broker_cy.launch.cache import made_once
 from broker_cy.launch.processes import run
 
 INSTALL_S = 580.0
+_FOLDER = "tests.integration."
 RAN = (0, 1)
 """The exit codes of pytest that mean that the tests ran."""
 
@@ -55,7 +56,7 @@ def environment(name: str, python: Path, requirements: Path) -> Path:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The tests of a run by their names, `file::name`."""
+    """The tests of a run by their names, `module::name`, below tests/integration."""
 
     passed: frozenset[str]
     failed: Mapping[str, str]
@@ -68,7 +69,7 @@ def outcomes(junit: Path) -> Outcomes:
     failed: dict[str, str] = {}
     skipped: set[str] = set()
     for case in ElementTree.parse(junit).iter("testcase"):
-        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+        name = f"{case.get('classname', '').rpartition(_FOLDER)[2]}::{case.get('name')}"
         problem = case.find("failure") if case.find("failure") is not None else case.find("error")
         if problem is not None:
             failed[name] = problem.get("message", "")[:300]
