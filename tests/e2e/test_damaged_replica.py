@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
 from tests.support import needs
-from tests.support.cluster import ClusterNode, create_topic, in_sync, running, topics
+from tests.support.broker import Target
+from tests.support.cluster import ClusterNode, ask, create_topic, in_sync, running, topics
+from tests.support.confluent import send
 from tests.support.dead_disk import DyingDirectory
+from tests.support.kafka_peer import KafkaPeer
+from tests.support.mixed_cluster import MixedNode, let_lead, mixed_cluster
 from tests.support.steady_client import SteadyClient
 from tests.support.wait import until
 
@@ -74,3 +80,35 @@ def test_others_lead_a_partition_whose_leader_has_damaged_files(disks: list[Dyin
             assert in_sync(victim.port, "other", 3)
         finally:
             client.close()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@needs.kafka
+@needs.compiler
+def test_kafkas_controller_elects_another_leader(disks: list[DyingDirectory], tmp_path: Path) -> None:
+    """If this fails, a controller of Kafka does not understand that a replica of this broker is lost."""
+
+    def prepare(nodes: Sequence[MixedNode]) -> None:
+        nodes[2].directory.mkdir(parents=True, exist_ok=True)
+        disks.append(DyingDirectory(nodes[2].directory, nodes[2].data_dir / "t-0"))
+        nodes[2].wrapper = disks[0].wrapper
+
+    with mixed_cluster(
+        tmp_path, ("kafka", "kafka", "ours"), {"offsets.topic.num.partitions": "2"}, prepare=prepare
+    ) as nodes:
+        let_lead(nodes, KafkaPeer)
+        through, victim = nodes[0], nodes[2]
+        kind = messages.CreateTopicsRequest
+        place = kind.CreatableReplicaAssignment(partition_index=0, broker_ids=[3, 1, 2])
+        wanted = kind.CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[place])
+        ask(through.port, kind(topics=[wanted], timeout_ms=30_000), messages.CreateTopicsResponse)
+        until(lambda: in_sync(through.port, "t", 3), "the topic", WAIT_S)
+        assert topics(through.port)["t"].partitions[0].leader_id == 3
+        values = [b"%d" % number for number in range(100)]
+        send(cast("Target", through), "t", values, 0)
+        disks[0].die()
+        send(cast("Target", through), "t", values, 0, **{"enable.idempotence": "true"})
+        (part,) = topics(through.port)["t"].partitions
+        assert (part.leader_id in (1, 2), sorted(part.isr_nodes)) == (True, [1, 2])
+        assert victim.alive()
