@@ -45,10 +45,11 @@ def test_a_record_names_its_schema(dashboard_url: str, new_tab: Callable[..., Ta
     tab = new_tab(dashboard_url, dark=is_dark, width=width)
     tab.open("records", topic="orders", path="$.y = 38", **{"from": "beginning"})
     assert set(tab.settled().values()) <= {"ok", "empty"}
-    row = tab.page.locator(".ag-row", has_text='{"x": 19, "y": 38}').first
-    row.wait_for()
+    # On a narrow screen the values are beyond the edge.
+    if width > 1_000:
+        tab.page.locator(".ag-row", has_text='{"x": 19, "y": 38}').first.wait_for()
     assert tab.violations() == []
-    row.click()
+    tab.page.locator(".ag-row a").first.click()
     dialog = tab.page.locator("dialog.record")
     dialog.get_by_text("AVRO schema 1, orders-value version 1").wait_for()
     assert '"y": 38' in dialog.locator("pre").last.inner_text()
@@ -56,6 +57,6 @@ def test_a_record_names_its_schema(dashboard_url: str, new_tab: Callable[..., Ta
     assert not tab.overflows()
     tab.open("records", topic="orders", **{"from": "20"})
     tab.settled()
-    tab.page.locator(".ag-row").first.click()
+    tab.page.locator(".ag-row a").first.click()
     dialog.get_by_text("no record of AVRO schema 1").wait_for()
     assert dialog.locator("pre").last.inner_text().startswith("00000000  00 00 00 00 01")
