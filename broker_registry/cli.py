@@ -31,7 +31,7 @@ from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSetti
 from broker_registry.api.app import App
 from broker_registry.api.protocol import QuickProtocol
 from broker_registry.api.quick import Requests
-from broker_registry.config import Listener, RegistryConfig, load_config, parse_listener
+from broker_registry.config import Listener, RegistryConfig, cautions, load_config, parse_listener
 from broker_registry.leadership import HTTPS, ElectionSettings
 from broker_registry.security.guard import Guard
 from broker_registry.security.settings import USERS_MECHANISM
@@ -79,7 +79,7 @@ def command(
         if config.security.users_mechanism is not None and security.login is None:
             reason = "the users of the cluster log in with SASL: set kafkastore.security.protocol=SASL_SSL"
             raise ClientError(Failure.INVALID, reason, what=USERS_MECHANISM)
-        for warning in config.warnings:
+        for warning in (*config.warnings, *cautions(config)):
             print(f"{PROGRAM}: {warning}", file=sys.stderr)
 
         def connect(login: ClientLogin | None = None) -> AdminClient:

@@ -19,12 +19,13 @@ from broker_cy.client.security import PREFIXES, PROTOCOL, WITH_SASL, WITH_TLS
 from broker_cy.core.config_def.definitions import Definition, read_rows
 from broker_cy.core.config_def.types import ConfigError, Password
 from broker_cy.core.properties import read_properties_file
+from broker_cy.http.addresses import is_loopback
 from broker_cy.http.tls import ServerSettings
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES
 from broker_cy.security.tls.stores import StoreError, StoreSettings, check_settings, has_trusted
 from broker_cy.security.tls.suites import DEFAULT_OF_TLS_13, SuitesError, split
 from broker_registry.leadership import ElectionSettings, Identity
-from broker_registry.security.settings import IDLE, SecuritySettings, security_of
+from broker_registry.security.settings import AUTHORIZER, IDLE, Method, SecuritySettings, security_of
 from broker_registry.security.settings import PREFIXES as PROTECTING
 from broker_registry.store.state import Defaults
 
@@ -145,6 +146,20 @@ def _config(given: Mapping[str, str], where: str) -> RegistryConfig:
         election=_election(found),
         warnings=tuple(warnings + _unused(values, where)),
     )
+
+
+def cautions(config: RegistryConfig) -> list[str]:
+    """Return warnings about the protection that the settings leave open."""
+    if config.security.method is Method.NONE and config.security.certificate_rules is None:
+        return []
+    found = [
+        f"{each.host}:{each.port} has no TLS: passwords and tokens can be read on their way"
+        for each in config.listeners
+        if not each.is_tls and config.security.method is not Method.NONE and not is_loopback(each.host)
+    ]
+    if not config.security.uses_acls:
+        found.append(f"every client that logs in may do everything, because {AUTHORIZER} is not set")
+    return found
 
 
 def _election(found: Mapping[str, Any]) -> ElectionSettings | None:

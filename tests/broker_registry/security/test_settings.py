@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.client.errors import ClientError
-from broker_registry.config import Listener, RegistryConfig, load_config
+from broker_registry.config import Listener, RegistryConfig, cautions, load_config
 from broker_registry.security.settings import TOPIC_ACLS, Method
 
 PLUGIN = "io.confluent.kafka.schemaregistry.security."
@@ -161,6 +161,17 @@ def test_settings_that_cannot_hold_are_refused(tmp_path: Path, lines: list[str],
         load(tmp_path, *lines)
     assert part in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_an_operator_learns_what_stays_open(tmp_path: Path) -> None:
+    """If this fails, passwords cross the network readable, or users may do everything, and no operator knows."""
+    assert cautions(load(tmp_path)) == []
+    assert cautions(load(tmp_path, *BASIC, ACLS)) == []
+    found = cautions(load(tmp_path, *BASIC, *KEY, "listeners=http://0.0.0.0:1,https://0.0.0.0:2,http://127.0.0.1:3"))
+    assert found == [
+        "0.0.0.0:1 has no TLS: passwords and tokens can be read on their way",
+        "every client that logs in may do everything, because confluent.schema.registry.authorizer.class is not set",
+    ]
 
 
 def test_a_file_of_https_and_parts_of_java(tmp_path: Path) -> None:
