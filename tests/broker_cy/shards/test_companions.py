@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.shards import free_range
 from broker_cy.launch.processes import Child, run
 from broker_cy.shards.companions import environment_of
 from tests.support.registry import Registry
@@ -24,12 +25,12 @@ SERVES = re.compile(r"listening on (http://\S+)")
 
 
 @contextmanager
-def running(directory: Path, *options: str) -> Iterator[Child]:
-    """Run a broker with a registry beside it, each at a free port."""
+def running(directory: Path, *options: str, port: int = 0) -> Iterator[Child]:
+    """Run a broker with a registry, at free ports unless `port` is given."""
     settings = directory / "schema-registry.properties"
     settings.write_text("listeners=http://127.0.0.1:0\n")
     command = [sys.executable, "-m", "broker_cy.cli", "start", "--data-dir", str(directory / "data")]
-    command += ["--listener", "127.0.0.1:0", "--with", f"registry={settings}", *options]
+    command += ["--listener", f"127.0.0.1:{port}", "--with", f"registry={settings}", *options]
     broker = Child(command, directory, "broker")
     try:
         yield broker
@@ -97,9 +98,7 @@ def test_a_registry_ends_with_its_broker(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_shards_have_one_registry(tmp_path: Path) -> None:
     """If this fails, each shard starts a registry at the same port."""
-    settings = tmp_path / "schema-registry.properties"
-    settings.write_text("listeners=http://127.0.0.1:0\n")
-    with running(tmp_path, "--shards", "2") as broker:
+    with running(tmp_path, "--shards", "2", port=free_range(2, "127.0.0.1")) as broker:
         registry = wait_for(broker, 1)
         assert registry.register("s", '{"type":"string"}').status == 200
         broker.send_signal(signal.SIGTERM)
