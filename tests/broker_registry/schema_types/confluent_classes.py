@@ -35,7 +35,7 @@ _JARS: Final = (
     *(Artifact("com.fasterxml.jackson.datatype", f"jackson-datatype-{each}", JACKSON) for each in ("guava", "jdk8")),
     Artifact("com.fasterxml.jackson.module", "jackson-module-parameter-names", JACKSON),
 )
-_SOURCES: Final = ("avro-types", "client", "protobuf-types", "schema-types")
+_SOURCES: Final = ("avro-types", "client", "protobuf-types", "schema-serializer", "schema-types")
 
 
 def confluent_text(*words: str) -> str:
@@ -44,31 +44,34 @@ def confluent_text(*words: str) -> str:
 
 
 @cache
-def class_path(provider: str, jars: tuple[Artifact, ...]) -> str:
-    """Return a class path with the classes of a folder such as `protobuf-provider`; CONFLUENT names a repository."""
+def class_path(provider: str, jars: tuple[Artifact, ...], names: tuple[str, ...] = ("*",)) -> str:
+    """Return a class path with classes of a folder such as `protobuf-provider`, by their names, and with those that
+    they need; CONFLUENT names a repository.
+    """
     everything = (*jars, *_JARS)
     stamp = hashlib.sha256("".join([confluent_text("rev-parse", "HEAD"), *map(str, everything)]).encode()).hexdigest()
 
     def made(directory: Path) -> None:
         copy_jars(directory, everything)
-        _compile(directory, provider, f"{directory}/libs/*")
+        _compile(directory, provider, f"{directory}/libs/*", names)
 
     home = made_once(f"confluent-{provider}-{stamp[:16]}", made)
     return f"{home}/classes:{home}/{provider}/src/main/resources:{home}/libs/*"
 
 
-def _compile(directory: Path, provider: str, jars: str) -> None:
+def _compile(directory: Path, provider: str, jars: str, names: tuple[str, ...]) -> None:
     assert CONFLUENT is not None
     folders = [f"{each}/src/main/java" for each in (*_SOURCES, provider)]
     archive = directory / "sources.tar"
     words: list[str | Path] = ["git", "-C", CONFLUENT, "archive", "-o", archive, "HEAD", *folders]
     run([*words, f"{provider}/src/main"], timeout_s=_COMPILE_S)
     run(["tar", "xf", archive, "-C", directory], timeout_s=_COMPILE_S)
-    sources = sorted((directory / provider / "src/main/java").rglob("*.java"))
-    for source in sources:
+    for source in directory.rglob("*.java"):
         # Kafka 4.3 has this class at its older place.
         text = source.read_text().replace("common.utils.internals.ByteUtils", "common.utils.ByteUtils")
         source.write_text(text)
+    found = ((directory / provider / "src/main/java").rglob(f"{name}.java") for name in names)
+    sources = sorted(source for each in found for source in each)
     source_path = ":".join(str(directory / each) for each in folders)
     command = ["javac", "-nowarn", "-proc:none", "-cp", jars, "-sourcepath", source_path]
     run([*command, "-d", directory / "classes", *sources], timeout_s=_COMPILE_S)

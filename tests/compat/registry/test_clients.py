@@ -23,7 +23,7 @@ from broker_cy.launch import java_programs
 from broker_cy.launch.cache import made_once
 from broker_cy.launch.maven import Artifact
 from broker_cy.launch.processes import run
-from tests.broker_registry.schema_types.confluent_classes import CONFLUENT, class_path
+from tests.broker_registry.schema_types.confluent_classes import CONFLUENT, JACKSON, class_path
 from tests.support import needs, node, public_suites
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.registry import RegistryProcess, running_registry
@@ -41,7 +41,9 @@ SCHEMA = json.dumps(
 )
 _JAVA_JARS = (
     Artifact("com.google.guava", "guava", "33.4.0-jre"),
-    Artifact("com.eclipsesource.minimal-json", "minimal-json", "0.9.5"),
+    Artifact("org.apache.httpcomponents.client5", "httpclient5", "5.4.4"),
+    Artifact("org.bouncycastle", "bctls-jdk18on", "1.80"),
+    Artifact("com.fasterxml.jackson.dataformat", "jackson-dataformat-csv", JACKSON),
 )
 Words = list[str | Path]
 
@@ -74,7 +76,7 @@ def python() -> Words:
 
 
 def java() -> Words:
-    jars = class_path("avro-serializer", _JAVA_JARS)
+    jars = class_path("avro-serializer", _JAVA_JARS, ("KafkaAvroSerializer", "KafkaAvroDeserializer"))
     return ["java", "-cp", f"{java_programs.classes(HERE / 'RegistryClient.java', jars)}:{jars}", "RegistryClient"]
 
 
