@@ -261,9 +261,9 @@ With a schema registry, auto and JSON show keys and values by their schemas, and
             rows = list(self.grid.rows)
             self.run_worker(self.decoded.prepare(rows), exclusive=True, group="lines", exit_on_error=False)
 
-    def _tell_about(self, text: Text) -> None:
+    def _tell_about(self, text: Text, rate: str = "") -> None:
         """Add to the progress what is read, and a registry that does not answer."""
-        text.append(f" · {clean(self.search.about)}", "bright_black")
+        text.append(f"{rate} · {clean(self.search.about)}", "bright_black")
         if self.decoded is not None and self.decoded.notice:
             text.append(f" · shown as bytes, no answer of the schema registry: {clean(self.decoded.notice)}", "yellow")
 
@@ -282,8 +282,7 @@ With a schema registry, auto and JSON show keys and values by their schemas, and
             text.append(f" · {count(scan.lost)} deleted meanwhile", "yellow")
         if scan.damage:
             text.append(f" · {plural(len(scan.damage), 'damaged batch', 'damaged batches')}", "bold red")
-        text.append(f" · {short(rate)}/s", "bright_black")
-        self._tell_about(text)
+        self._tell_about(text, f" · {short(rate)}/s")
         self._say(text)
         self.grid.set_notice("nothing found" if scan.state is not State.RUNNING else "reading ...")
 
