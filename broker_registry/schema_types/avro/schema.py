@@ -12,7 +12,8 @@ from uuid import UUID
 
 from broker_registry.schema_types.avro import bounds, diff, text
 from broker_registry.schema_types.avro.encode import encoded
-from broker_registry.schema_types.avro.model import Named, Record, Schema, children
+from broker_registry.schema_types.avro.model import Named, Record, Schema
+from broker_registry.schema_types.avro.normal import normalize
 from broker_registry.schema_types.avro.parser import Parser
 from broker_registry.schema_types.avro.sample import sample
 from broker_registry.schema_types.avro.trace import trace
@@ -60,7 +61,7 @@ class AvroSchema(ParsedSchema):
 
     def normalized(self) -> AvroSchema:
         schema = copy.deepcopy(self.schema)
-        _sort(schema)
+        normalize(schema)
         return AvroSchema(schema, self._known)
 
     def formatted(self, format_name: str) -> str:
@@ -167,34 +168,6 @@ def _without_logical(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_logical(each) for name, each in value.items() if name != "logicalType"}
     return [_without_logical(each) for each in value] if isinstance(value, list) else value
-
-
-def _sort(schema: Schema) -> None:
-    """Bring properties and aliases into the order of Confluent's normalized form, and drop empty documents."""
-    seen: set[int] = set()
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        each.props = _sorted_props(each)
-        if isinstance(each, Named):
-            each.aliases.sort()
-            each.doc = each.doc or None
-        if isinstance(each, Record):
-            for field in each.fields:
-                field.aliases.sort()
-                field.props = dict(sorted(field.props.items()))
-        waiting.extend(children(each))
-
-
-def _sorted_props(schema: Schema) -> dict[str, Any]:
-    props = dict(sorted(schema.props.items()))
-    first = ["logicalType"] if isinstance(props.get("logicalType"), str) else []
-    if props.get("logicalType") == "decimal":
-        first += [name for name in ("precision", "scale") if props.get(name)]
-    return {name: props[name] for name in [*first, *(each for each in props if each not in first)]}
 
 
 def parse(schema_text: str, references: Sequence[Resolved], settings: ParseSettings) -> AvroSchema:

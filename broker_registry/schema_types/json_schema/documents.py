@@ -32,7 +32,8 @@ class Document:
         self.is_modern = "-" in draft
         # The words of which one makes a condition: it came with draft 7, and the later drafts need `if`.
         self.conditions = CONDITIONS if draft == _USUAL else _CONDITIONS_NOW if self.is_modern else frozenset[str]()
-        self.has_const = draft != _OLD_ID
+        # It has no constants, and items and dependencies are no booleans.
+        self.is_draft_4 = draft == _OLD_ID
         self.id_word = "id" if draft == _OLD_ID else "$id"
         self.anchors: dict[str, Any] = {}
 

@@ -188,7 +188,7 @@ class _Reader:
                 parts.append(Combined(text=json_of({word: value[word]}), criterion=word, parts=inner))
         if "not" in value:
             parts.append(Not(text=json_of({"not": value["not"]}), inner=self._child(value["not"], "not")))
-        if "const" in value and self._document.has_const:
+        if "const" in value and not self._document.is_draft_4:
             parts.append(Constant(text=json_of({"const": value["const"]}), value=json_of(value["const"])))
         used, typed = self._typed(value)
         parts += typed
@@ -274,6 +274,7 @@ class _Reader:
             is_unique=value.get("uniqueItems") is True,
         )
         items, more = value.get("items"), value.get("additionalItems")
+        self._check_old(items, "items")
         prefix = value.get("prefixItems") if self._document.is_modern else None
         if isinstance(items, list):
             found.prefix = [self._child(each, f"items/{index}") for index, each in enumerate(items)]
@@ -320,6 +321,7 @@ class _Reader:
                 if isinstance(each, list):
                     found.needs[name] = self._texts(self._members(value, word), name)
                 else:
+                    self._check_old(each, f"{word}/{name}")
                     found.needs_schema[name] = self._child(each, f"{word}/{name}")
         return found
 
@@ -349,6 +351,10 @@ class _Reader:
         if wrong and self._loader.is_checked:
             raise InvalidSchema(f"{self._path}/{word}: texts are expected, found {json_of(wrong[0])[:80]}")
         return [each for each in found if isinstance(each, str)]
+
+    def _check_old(self, value: Any, path: str) -> None:
+        if self._loader.is_checked and self._document.is_draft_4 and isinstance(value, bool):
+            raise InvalidSchema(f"{self._path}/{path}: an object is expected, found {json_of(value)}")
 
     def _check(self, value: Mapping[str, Any], kind: type, *words: str) -> None:
         """Raise InvalidSchema if a word has a value of another type."""

@@ -28,7 +28,7 @@ _COMPILE_S: Final = 580.0
 _JARS: Final = (
     Artifact("com.fasterxml.jackson.core", "jackson-databind", JACKSON),
     Artifact("org.apache.kafka", "kafka-clients", "4.3.1"),
-    Artifact("org.apache.avro", "avro", "1.12.0"),
+    Artifact("org.apache.avro", "avro", "1.12.1"),
     Artifact("org.apache.commons", "commons-lang3", "3.18.0"),
     Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
     Artifact("io.swagger.core.v3", "swagger-annotations", "2.2.20"),

@@ -82,7 +82,8 @@ def damaged(source: random.Random, data: bytes) -> bytes:
 def read_all(state: State) -> None:
     """Ask what the API asks."""
     for value in state.all_values():
-        assert SchemaValue.decode(value.key, value.encode()).content == value.content
+        # An empty name of a rule is as good as none.
+        assert SchemaValue.decode(value.key, value.encode()).encode() == value.encode()
         assert len(value.guid) == 36
         assert state.by_id(value.id, value.subject) is not None
         state.config_in_scope(value.subject).to_json()
