@@ -11,7 +11,6 @@ import pytest
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
-from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.decoded import Seen
 from broker_cy.client.program import EXIT_USAGE
@@ -40,9 +39,8 @@ async def seen(cluster: ClusterEntry, topic: str) -> list[Seen]:
     assert decoder is not None
     async with AdminClient(cluster.bootstrap) as client:
         keys = await client.records.partitions(topic)
-        ends = {TopicPartition(topic, key.partition): 1_000 for key in keys}
-        latest = (await client.offsets.latest(list(ends))).whole()
-        async with client.records.reader(dict.fromkeys(ends, 0), ends=latest) as reader:
+        ends = (await client.offsets.latest(keys)).whole()
+        async with client.records.reader(dict.fromkeys(keys, 0), ends=ends) as reader:
             return [each async for chunk in reader for each in await decoder.seen(topic, chunk.records)]
 
 
