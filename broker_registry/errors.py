@@ -53,7 +53,8 @@ class RegistryError(Exception):
     def __init__(self, code: int, message: str, retry_s: int | None = None) -> None:
         super().__init__(message)
         self.code = int(code)
-        self.message = message
+        # Messages show parts of schemas, whose escapes may be half of a surrogate pair.
+        self.message = message.encode("utf-8", "replace").decode()
         self.retry_s = retry_s
 
     @property

@@ -167,9 +167,7 @@ class App:
 
 
 def refusal(error: RegistryError) -> Answer:
-    # Messages show parts of schemas, whose escapes may be half of a surrogate pair.
-    message = error.message.encode("utf-8", "replace").decode()
-    return Answer({"error_code": error.code, "message": message}, error.status)
+    return Answer({"error_code": error.code, "message": error.message}, error.status)
 
 
 def accepted(accept: str) -> str:

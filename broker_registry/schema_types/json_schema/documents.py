@@ -30,7 +30,7 @@ class Document:
         self.root, self.address = root, address
         draft = draft_of(root)
         self.is_modern = "-" in draft
-        # The words of which one makes a condition: it came with draft 7, and the later drafts need `if`.
+        # Any of these words makes a condition: in draft 7 each of them, later only `if`, before none.
         self.conditions = CONDITIONS if draft == _USUAL else _CONDITIONS_NOW if self.is_modern else frozenset[str]()
         # It has no constants, and items and dependencies are no booleans.
         self.is_draft_4 = draft == _OLD_ID

@@ -252,7 +252,7 @@ class _Reader:
         def bound(word: str) -> float | None:
             each = value.get(word)
             if each is None or (isinstance(each, bool) and word in ("exclusiveMaximum", "exclusiveMinimum")):
-                # A boolean of draft 4 belongs to the bound beside it.
+                # In draft 4 this is a boolean about the bound beside it.
                 return None
             if not isinstance(each, int | float) or isinstance(each, bool):
                 raise InvalidSchema(f"{self._path}/{word}: a number is expected, found {json_of(each)[:80]}")

@@ -131,3 +131,11 @@ def test_random_requests_register_schemas() -> None:
         return api.service.state
 
     assert sum(len(list(asyncio.run(versions_of(seed)).all_values())) for seed in range(5)) > 10
+
+
+def test_messages_with_half_of_a_character_are_answers() -> None:
+    """If this fails, a client waits for an answer that never comes."""
+    api = MemoryApi()
+    for path in ("/subjects/a/versions", "/compatibility/subjects/a/versions?verbose=true"):
+        reply = api.call("POST", path, {"schema": '"\\ud800"'})
+        assert "Undefined schema: ?" in str(reply.body), reply
