@@ -57,7 +57,7 @@ the lines are the differences that keep one version from reading data of the oth
     SchemaView.-narrow Horizontal { layout: vertical; }
     SchemaView.-narrow #versions { width: 1fr; height: 8; }
     """
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-narrow"), (100, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as Textual declares it
 
     def __init__(self, subject: str) -> None:
         super().__init__()

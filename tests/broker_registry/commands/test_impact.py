@@ -183,7 +183,15 @@ def test_the_registry_of_the_cluster_file_is_used(
         f'[clusters.here]\nbootstrap = "{broker.bootstrap}"\nregistry = "{registry.url}"\n',
         "clusters.toml",
     )
-    words = ["impact", f"{name}-value", file_of(tmp_path, TWO), "--clusters-file", clusters, "--cluster", "here"]
+    words: list[str | Path] = [
+        "impact",
+        f"{name}-value",
+        file_of(tmp_path, TWO),
+        "--clusters-file",
+        clusters,
+        "--cluster",
+        "here",
+    ]
     assert schemas(*words, "--json").json["new_readers"]["tried"] == 1
 
 
@@ -194,7 +202,7 @@ def test_segments_are_read_where_they_are(
     one, two = registered(registry, f"{name}-value", OLD, TWO)
     produce(broker.bootstrap, name, [framed(one, OLD, {"x": 1}), framed(two, TWO, {"x": 1, "y": 2})])
     (log,) = broker.directory.rglob(f"{name}-0")
-    words = ["impact", f"{name}-value", file_of(tmp_path, BAD), "--json"]
+    words: list[str | Path] = ["impact", f"{name}-value", file_of(tmp_path, BAD), "--json"]
     by_requests = schemas(*words, code=1).json
     assert by_requests["new_readers"]["broken"] == 1
     assert schemas(*words, "--data-dir", log.parent, code=1).json == by_requests

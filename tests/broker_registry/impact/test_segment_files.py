@@ -26,7 +26,8 @@ def segment(directory: Path, base: int, *batches: bytes, tail: bytes = b"", inde
     path = directory / f"{base:020}.log"
     path.write_bytes(b"".join(batches) + tail)
     if index:
-        entries, position = [], 0
+        entries: list[bytes] = []
+        position = 0
         for each in batches[:-1]:
             position += len(each)
             (first,) = struct.unpack_from(">q", batches[len(entries) + 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from broker_cy.admin.metadata import TopicPartition
@@ -142,8 +143,7 @@ def test_present_readers_read_records_of_the_new_schema() -> None:
     assert found.breaks_present_readers
     # BACKWARD does not promise that they do.
     assert not found.breaks
-    found.needs_new = True
-    assert found.breaks
+    assert replace(found, needs_new=True).breaks
     assert found.schemas[0].left_out == {"/y": 1}
 
 
