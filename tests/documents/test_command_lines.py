@@ -127,6 +127,7 @@ class Checkout:
         # The documented file, with the only broker instead of those of production.
         text = _toml_block("docs/cli.md", "default =", "[clusters.")
         clusters.write_text(text.replace("broker-1:9092,broker-2:9092", "127.0.0.1:9092"))
+        (clusters.parent / "registry.properties").write_text("basic.auth.user.info=user:password\n")
         (self.path / "alerts.toml").write_text(_toml_block("docs/tui.md", "[[rule]]"))
 
     def _link_environment(self) -> None:
