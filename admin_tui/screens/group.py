@@ -267,7 +267,7 @@ copies them to a topic. In the table of the members, *release* means all that th
             view = MessagesView(row.part.partition.topic, f"p{row.part.partition.partition}")
             # The record that the group will read next; it may not have begun yet.
             if row.part.committed is not None:
-                view.start = Start.offset(row.part.committed)
+                view.search = view.search._replace(start=Start.offset(row.part.committed))
             self.app.push_screen(view)
 
     def action_rebalances(self) -> None:

@@ -143,6 +143,10 @@ def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name:
         # Exactly one hour, either from the broker's commit event or from the record itself.
         await terminal.shows("1 h", "lag 6")
         await terminal.shows("STOPPED")
+        # The records that the group has not read, from its committed offset on.
+        terminal.app.screen.action_messages()  # type: ignore[attr-defined]
+        await terminal.goes_to("messages")
+        await terminal.shows(f"{name} · 6")
 
     drive(broker_cy.bootstrap, job, size=(120, 40))
 
