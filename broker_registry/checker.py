@@ -1,7 +1,7 @@
 """Runs checks of schemas: short ones on the event loop, long ones in a process of their own, one at a time.
 
 The process starts with the first long check, and ends after a pause without one. A check that takes too long, or that
-ends its process, is refused; the process is replaced. Nobody else waits for it but the checks behind it.
+ends its process, is refused; the process is replaced. Only the checks behind it wait for it.
 """
 
 from __future__ import annotations
