@@ -25,7 +25,7 @@ from tests.support.wait import until
 OTHER_CLUSTER_ID = "AAAAAAAAQ0eGGvvK5wD1kg"
 CONTROLLER, BROKER = 1, 2
 # A broker that is refused because another broker uses its id gives up after this time.
-PATIENCE_MS = "1500"
+PATIENCE_MS = "6000"
 
 
 @pytest.fixture(scope="module")

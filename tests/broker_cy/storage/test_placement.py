@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from broker_cy.storage import log_manager as module
+from broker_cy.storage import directory_failures
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.placement import SAMPLE_MS, Placement, PlacementRule
@@ -165,7 +165,7 @@ def test_free_bytes_are_measured_by_a_worker(tmp_path: Path, monkeypatch: pytest
     manager = open_manager(*paths, jobs=jobs)
     jobs.held.clear()
     free = {paths[0]: TB, paths[1]: TB // 2}
-    monkeypatch.setattr(module, "room", lambda path: (free[path], TB))
+    monkeypatch.setattr(directory_failures, "measure", lambda path: (free[path], TB))
     manager._measure(SAMPLE_MS)
     assert len(jobs.held) == 2
     free[paths[0]] = 0
