@@ -44,7 +44,7 @@ CONSUMER_PLANTED: dict[str, Planted] = dict(
     [
         _planted(consumer_defects.revoked_partitions_are_free),
         _planted(consumer_defects.members_that_join_again_are_fenced),
-        _planted(consumer_defects.static_members_are_fenced_by_themselves, 20),
+        _planted(consumer_defects.static_members_are_fenced_by_themselves, 160),
         _planted(modern_defects.commits_need_the_newest_epoch),
         _planted(modern_defects.stale_members_commit),
         _planted(consumer_defects.fenced_members_commit),
