@@ -11,10 +11,10 @@ from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex, topics_read
 from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.assigning import Changed, assign, is_under_way, look_up
+from broker_cy.coordinator.modern import assigning
+from broker_cy.coordinator.modern.assigning import Changed, assign
 from broker_cy.coordinator.modern.target import (
     Subscriber,
-    is_assignment_due,
     known_topics,
     spec_of,
     target_records,
@@ -42,12 +42,7 @@ def update_target(machine: GroupTable, step: GroupStep, group: ConsumerGroup, no
     """Assign the partitions for the epoch of the group, unless that is done, under way, or not due yet. Raises
     KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails at once.
     """
-    if group.assignment_epoch >= group.epoch or is_under_way(machine, group):
-        return
-    interval_ms = machine.consumer_config(group.group_id).assignment_interval_ms
-    if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
-        return
-    look_up(machine, step, group, begin, now)
+    assigning.update_target(machine, step, group, machine.consumer_config, begin, now)
 
 
 def begin(machine: GroupTable, step: GroupStep, group: ConsumerGroup, topics: Sequence[TopicImage], now: Now) -> None:

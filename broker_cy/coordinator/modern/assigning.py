@@ -2,9 +2,9 @@
 appended in parts.
 
 As in Kafka, a heartbeat of any member makes it. The topics of a group that reads very many are looked up in parts
-before. While a large group is being assigned, its members keep their epoch and
-what they have; they learn the result from their next heartbeats. Between two parts, members have their former targets:
-new and old ones together may give a partition to two members.
+before. While a large group is being assigned, its members keep their epoch and what they have; they learn the result
+from their next heartbeats. Between two parts, members have their former targets: new and old ones together may give a
+partition to two members.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.target import is_assignment_due
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.step import Now, WorkFailed
 from broker_cy.metadata.topics import TopicImage
@@ -39,6 +40,13 @@ class Changed(NamedTuple):
 
     member_id: str
     record: Record
+
+
+class Interval(Protocol):
+    """The settings of a group that this module reads."""
+
+    @property
+    def assignment_interval_ms(self) -> int: ...
 
 
 class Inputs(Protocol):
@@ -86,6 +94,23 @@ def assign(
 def is_under_way(machine: GroupTable, group: EpochGroup[Any, Any]) -> bool:
     """Whether an assignment of the group is made in the background."""
     return machine.has_work(group, assigned) or machine.has_work(group, looked_up)
+
+
+def update_target(
+    machine: GroupTable,
+    step: GroupStep,
+    group: EpochGroup[Any, Any],
+    config_of: Callable[[str], Interval],
+    begin: Begin,
+    now: Now,
+) -> None:
+    """Assign the epoch of the group, unless that is done, under way, or not due yet. `config_of` returns the settings
+    of a group id; `begin` is a function of a module. Raises what `begin` raises.
+    """
+    if group.assignment_epoch >= group.epoch or is_under_way(machine, group):
+        return
+    if is_assignment_due(group.assigned_at_ms, config_of(group.group_id).assignment_interval_ms, now.wall_ms):
+        look_up(machine, step, group, begin, now)
 
 
 def look_up(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], begin: Begin, now: Now) -> None:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.assigning import Changed, assign, is_under_way, look_up
+from broker_cy.coordinator.modern import assigning
+from broker_cy.coordinator.modern.assigning import Changed, assign
 from broker_cy.coordinator.modern.target import (
     Subscriber,
-    is_assignment_due,
     known_topics,
     spec_of,
     target_records,
@@ -43,12 +43,7 @@ def update_target(machine: GroupTable, step: GroupStep, group: ShareGroup, now: 
     """Assign the initialized partitions for the epoch of the group, unless that is done, under way, or not due yet.
     Raises KafkaError(UNKNOWN_SERVER_ERROR) if the assignor fails at once.
     """
-    if group.assignment_epoch >= group.epoch or is_under_way(machine, group):
-        return
-    interval_ms = machine.share_config(group.group_id).assignment_interval_ms
-    if not is_assignment_due(group.assigned_at_ms, interval_ms, now.wall_ms):
-        return
-    look_up(machine, step, group, begin, now)
+    assigning.update_target(machine, step, group, machine.share_config, begin, now)
 
 
 def begin(machine: GroupTable, step: GroupStep, group: ShareGroup, topics: Sequence[TopicImage], now: Now) -> None:
