@@ -25,7 +25,7 @@ needs.require(needs.tls)
 SIZE = (160, 50)
 WRONG = "a-wrong-password-4711"
 SECRETS = (ADMIN_PASSWORD, WRONG, PASSWORD, TOKEN_KEY)
-ARGUMENTS = {"topic": "__broker_metrics", "group": "billing", "broker": "1"}
+ARGUMENTS = {"topic": "__broker_metrics", "group": "billing", "broker": "1", "subject": "orders-value"}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,9 @@ def is_answered(terminal: Terminal) -> bool:
         return False
     sources = [link.source for link in screen._links if link.panel is not None]
     if not sources:
-        return any(text in terminal.text() for text in (" found", "Authentication failed"))
+        return any(
+            text in terminal.text() for text in (" found", "Authentication failed", "No schema registry is known")
+        )
     return all(each.error is not None or each.age_s is not None for each in sources)
 
 
