@@ -11,12 +11,12 @@ import asyncio
 import logging
 import os
 import signal
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import (
+    Action,
     Clock,
     Ended,
     Event,
@@ -36,6 +36,7 @@ from broker_cy.core.supervision import (
 from broker_cy.server.ready_line import reached_at
 from broker_cy.shards import children
 from broker_cy.shards.children import Child
+from broker_cy.shards.event_queue import EventQueue
 
 LOGGER = logging.getLogger("broker_cy.companions")
 
@@ -65,42 +66,24 @@ class Companions:
         limits = Limits(_NO_LIMIT_MS, _NO_LIMIT_MS, STOP_MS)
         self._supervisor = Supervisor(len(wanted), limits)
         self._children: dict[int, Child] = {}
-        self._events: deque[Event] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._events: EventQueue[Event, Action] = EventQueue(loop, self._supervisor, self._do, Clock())
         self._ended: asyncio.Future[None] = loop.create_future()
 
     def start(self) -> None:
-        self._do(self._supervisor.begin({}, self._now_ms()))
-        self._settle()
+        self._events.begin(self._supervisor.begin({}, self._events.now_ms()))
 
     def ask_to_stop(self) -> None:
         """Ask all programs to end."""
         if not self._supervisor.is_stopping:
-            self._take(StopAsked())
+            self._events.take(StopAsked())
 
     async def stop(self) -> None:
         """Return when all programs have ended; one that does not end in time is killed."""
         self.ask_to_stop()
         await self._ended
+        self._events.close()
 
-    def _now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
-    def _take(self, event: Event) -> None:
-        self._events.append(event)
-        self._settle()
-
-    def _settle(self) -> None:
-        while self._events:
-            self._do(self._supervisor.take(self._events.popleft(), self._now_ms()))
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_ms = self._supervisor.next_ms()
-        if due_ms is not None and not self._ended.done():
-            self._timer = self._loop.call_later(max(0, due_ms - self._now_ms()) / 1000, self._take, Clock())
-
-    def _do(self, actions: Sequence[object]) -> None:
+    def _do(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
                 case Spawn(number):
@@ -127,12 +110,12 @@ class Companions:
             child = children.spawn(self._wanted[number].command, self._environment, says_on_stderr=True)
         except OSError as error:
             LOGGER.error("could not start a program", extra=self._facts(number, reason=error))
-            self._events.append(SpawnFailed(number))
+            self._events.take(SpawnFailed(number))
             return
         LOGGER.info("started a program", extra=self._facts(number, process=child.pid))
         self._children[number] = child
         self._loop.add_reader(child.pidfd, self._on_end, number, child)
-        self._events += (Started(number, child.pid), Greeted(number, child.pid), Ready(number, child.pid))
+        self._events.take(Started(number, child.pid), Greeted(number, child.pid), Ready(number, child.pid))
 
     def _on_end(self, number: int, child: Child) -> None:
         self._loop.remove_reader(child.pidfd)
@@ -141,7 +124,7 @@ class Companions:
         del self._children[number]
         if self._supervisor.is_stopping:
             LOGGER.info("a program has ended", extra=self._facts(number, reason=children.reason_of(code)))
-        self._take(Ended(number, child.pid, code))
+        self._events.take(Ended(number, child.pid, code))
 
 
 def environment_of(environment: Mapping[str, str], bootstrap: str) -> dict[str, str]:

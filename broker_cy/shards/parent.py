@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -37,6 +36,7 @@ from broker_cy.server.ready_line import ReadyLine
 from broker_cy.server.service_manager import ServiceManager
 from broker_cy.shards import children
 from broker_cy.shards.companions import Companion, Companions
+from broker_cy.shards.event_queue import EventQueue
 from broker_cy.shards.link import digest
 from broker_cy.shards.merge import Merger
 from broker_cy.shards.peers import Peer, Peers
@@ -80,9 +80,7 @@ class Parent:
         self._stillness: dict[int, Stillness] = {}
         self._starts = [0] * count
         self._kills = [0] * count
-        self._events: deque[Event] = deque()
-        self._is_settling = False  # actions cause events, which are taken after them
-        self._timer: asyncio.TimerHandle | None = None
+        self._events: EventQueue[Event, Action] = EventQueue(loop, self._supervisor, self._do, Clock())
         self._look_timer: asyncio.TimerHandle | None = None
         self._done: asyncio.Future[int] = loop.create_future()
         self._manager = ServiceManager(os.environ, MACHINE_CLOCK)
@@ -110,26 +108,21 @@ class Parent:
             for shard, child in self._children.items():
                 LOGGER.info("adopting a shard that runs", extra=facts(shard=shard, process=child.pid))
                 self._watch(shard, child)
-            self._do(
-                self._supervisor.begin({each: child.pid for each, child in self._children.items()}, self._now_ms())
-            )
-            self._settle()
+            running = {each: child.pid for each, child in self._children.items()}
+            self._events.begin(self._supervisor.begin(running, self._events.now_ms()))
             self._look()
             code = await self._done
             if self._companions is not None:
                 await self._companions.stop()
             return code
         finally:
-            for timer in (self._timer, self._look_timer):
-                if timer is not None:
-                    timer.cancel()
+            self._events.close()
+            if self._look_timer is not None:
+                self._look_timer.cancel()
             peers.close()
             if self._metrics is not None:
                 await self._metrics.stop()
             self._manager.close()
-
-    def _now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
 
     def _stop_asked(self) -> None:
         if not self._supervisor.is_stopping:
@@ -137,31 +130,11 @@ class Parent:
             self._manager.stopping()
             if self._companions is not None:
                 self._companions.ask_to_stop()
-            self._take(StopAsked())
+            self._events.take(StopAsked())
 
     # --- events and actions
 
-    def _take(self, event: Event) -> None:
-        self._events.append(event)
-        if not self._is_settling:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Take all events, with those that the actions cause, and wait for the next deadline."""
-        self._is_settling = True
-        try:
-            while self._events:
-                self._do(self._supervisor.take(self._events.popleft(), self._now_ms()))
-        finally:
-            self._is_settling = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_ms = self._supervisor.next_ms()
-        if due_ms is not None:
-            self._timer = self._loop.call_later(max(0, due_ms - self._now_ms()) / 1000, self._take, Clock())
-
-    def _do(self, actions: list[Action]) -> None:
+    def _do(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
                 case Spawn(shard):
@@ -193,7 +166,7 @@ class Parent:
             child = children.spawn(children.command(shard), os.environ)
         except OSError as error:
             LOGGER.error("could not start a shard", extra=facts(shard=shard, reason=error))
-            self._events.append(SpawnFailed(shard))
+            self._events.take(SpawnFailed(shard))
             return
         try:
             self._directory.note(shard, child.pid)
@@ -203,7 +176,7 @@ class Parent:
         self._starts[shard] += 1
         self._children[shard] = child
         self._watch(shard, child)
-        self._events.append(Started(shard, child.pid))
+        self._events.take(Started(shard, child.pid))
 
     def _watch(self, shard: int, child: Child) -> None:
         self._stillness[shard] = Stillness(self._plan.session_timeout_ms)
@@ -229,7 +202,7 @@ class Parent:
             LOGGER.info(
                 "a shard has ended", extra=facts(shard=shard, process=child.pid, reason=children.reason_of(code))
             )
-        self._take(Ended(shard, child.pid, code, epoch))
+        self._events.take(Ended(shard, child.pid, code, epoch))
 
     def _signal(self, shard: int, pid: int, number: signal.Signals) -> None:
         child = self._children.get(shard)
@@ -256,11 +229,11 @@ class Parent:
                 "the settings were changed since this node was started: restart it, so that all shards have them",
                 extra=facts(shard=peer.shard),
             )
-        self._take(Hello(peer.shard, peer.pid, is_current))
+        self._events.take(Hello(peer.shard, peer.pid, is_current))
 
     def served(self, peer: Peer) -> None:
         """It serves clients."""
-        self._take(Ready(peer.shard, peer.pid))
+        self._events.take(Ready(peer.shard, peer.pid))
 
     def _all_ready(self) -> None:
         addresses = ", ".join(peer.addresses for _, peer in sorted(self._peers.items()))
@@ -276,7 +249,7 @@ class Parent:
     def _look(self) -> None:
         """Look at the ticks of all shards."""
         self._look_timer = self._loop.call_later(LOOK_MS / 1000, self._look)
-        now_ms = self._now_ms()
+        now_ms = self._events.now_ms()
         loaded = 0
         for shard, child in list(self._children.items()):
             peer = self._peers.get(shard)
@@ -292,7 +265,7 @@ class Parent:
             why = None if threads is None else stillness.judge(threads, ticks=is_ready)
             if why is not None:
                 self._stillness[shard] = Stillness(self._plan.session_timeout_ms)
-                self._take(Still(shard, child.pid, why))
+                self._events.take(Still(shard, child.pid, why))
         if loaded > self._loaded and not self._supervisor.is_ready:
             self._loaded = loaded
             self._manager.loading(loaded)
