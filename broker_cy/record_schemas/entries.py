@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 def read_part(data: bytes, aborted: Sequence[messages.FetchResponse.AbortedTransaction], start: int, end: int) -> Part:
     """Return the entries of committed records from `start` up to `end`, the last stable offset. Raises WireError,
-    CorruptPayload and PayloadTooLarge for bytes that are no batches.
+    CorruptPayload and PayloadTooLarge for bytes that are not batches.
     """
     hidden = AbortedTransactions(aborted)
     entries: list[Entry] = []

@@ -314,7 +314,7 @@ def _name_problem(name: str, *, is_strict: bool) -> str:
 
 
 def _is_letter(each: str) -> bool:
-    # Java looks at the halves of characters above U+FFFF, which are no letters.
+    # Java looks at the halves of characters above U+FFFF, which are not letters.
     return each.isalpha() and each <= "\uffff"
 
 

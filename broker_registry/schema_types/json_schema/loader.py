@@ -252,7 +252,7 @@ class _Reader:
         def bound(word: str) -> float | None:
             each = value.get(word)
             if each is None or (isinstance(each, bool) and word in ("exclusiveMaximum", "exclusiveMinimum")):
-                # In draft 4 this is a boolean about the bound beside it.
+                # In draft 4 this is a boolean that belongs to the bound.
                 return None
             if not isinstance(each, int | float) or isinstance(each, bool):
                 raise InvalidSchema(f"{self._path}/{word}: a number is expected, found {json_of(each)[:80]}")

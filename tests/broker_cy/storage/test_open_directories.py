@@ -116,7 +116,7 @@ def test_a_directory_in_another_one_is_refused(node: Node, tmp_path: Path, name:
     with pytest.raises(DataDirectoryError, match=f"directory .*a/{name} is in data directory .*/a, which has only"):
         node.open()
     assert inner.exists() == is_link
-    # The metadata log may be above: no partitions are there.
+    # The metadata log may be above, because it has no partitions.
     del node.paths[3]
     open_metadata_directory(str(tmp_path), node.open(), lambda: UUID(int=1)).close()
 

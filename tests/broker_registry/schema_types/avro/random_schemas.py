@@ -7,8 +7,9 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
+
+from tests.broker_registry.schema_types.json_objects import objects_in
 
 DEPTH_MAX = 4
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -160,7 +161,7 @@ class Schemas:
         """Return the schema with some changes, as the next version of a subject has them."""
         found = copy.deepcopy(schema)
         for _ in range(self.source.choice((1, 1, 2, 3))):
-            places = [each for each in _objects(found) if each.get("type") in ("record", "enum", "fixed")]
+            places = [each for each in objects_in(found) if each.get("type") in ("record", "enum", "fixed")]
             if not places or self.source.random() < 0.1:
                 return self._promoted(found)
             self._change(self.source.choice(places))
@@ -214,19 +215,12 @@ class Schemas:
         return source.choice((["null", kind], [kind], {"type": "array", "items": kind}))
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _objects(each)
-
-
 def nearly(seed: int) -> str:
     """Return the text of a schema with one or two wrong members, or with a wrong character."""
     schemas = Schemas(seed)
     source, value = schemas.source, schemas.schema()
     for _ in range(source.choice((1, 1, 2))):
-        objects = [each for each in _objects(value) if each]
+        objects = [each for each in objects_in(value) if each]
         if not objects:
             return json.dumps(source.choice(_WRONG))
         found = source.choice(objects)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Iterator
 from typing import Any
+
+from tests.broker_registry.schema_types.json_objects import objects_in
 
 MODERN = "https://json-schema.org/draft/2020-12/schema"
 DRAFTS = (None, None, "http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#", MODERN)
@@ -151,7 +152,7 @@ class Schemas:
         """Return the schema with some changes."""
         found = copy.deepcopy(schema)
         for _ in range(self.source.choice((1, 1, 2, 3))):
-            places = [each for each in _objects(found) if each]
+            places = [each for each in objects_in(found) if each]
             if not places:
                 return self.schema()
             self._change(self.source.choice(places))
@@ -180,20 +181,12 @@ class Schemas:
             value["type"] = source.choice((*_TYPES, ["string", "null"], ["integer", "number"]))
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Return the objects that are schemas, mostly."""
-    if isinstance(value, dict):
-        yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _objects(each)
-
-
 def nearly(seed: int) -> str:
     """Return the text of a schema with one or two wrong members."""
     schemas = Schemas(seed)
     source, value = schemas.source, schemas.schema()
     for _ in range(source.choice((1, 1, 2))):
-        objects = [each for each in _objects(value) if each]
+        objects = [each for each in objects_in(value) if each]
         if not objects:
             return json.dumps(source.choice(_WRONG))
         found = source.choice(objects)
