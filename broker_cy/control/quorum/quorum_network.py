@@ -146,12 +146,15 @@ class QuorumNetwork:
                     "another directory. Give this node a node.id and directories of its own, or stop the other",
                 )
                 return None
+        is_first = True
         while True:
             try:
                 response = await self._ask(to, request, deadline)
                 batches = _batches_of(response)
             except ClientError as error:
-                self._not_reached(to, error.reason)
+                # A later attempt has the rest of the time, perhaps a millisecond: its end does not replace the reason.
+                if is_first or error.failure is not Failure.TIMED_OUT:
+                    self._not_reached(to, error.reason)
                 if not error.retriable:
                     return None
             except KafkaError as error:
@@ -166,6 +169,7 @@ class QuorumNetwork:
             if (to, type(request)) in self._newest or deadline.left_s <= RETRY_S:
                 return None
             await asyncio.sleep(RETRY_S)
+            is_first = False
 
     async def _ask(self, to: int, request: Any, deadline: Deadline) -> Message:
         address = self.address_of(to)
