@@ -14,12 +14,16 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import Appended
 from broker_cy.admin.transactional import TransactionalProducer
+from broker_cy.client.errors import ClientError
 from broker_cy.client.transaction import WrongState
+from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
 from broker_registry.election import Election, NotLeader
 
 TRANSACTION_MS: Final = 10_000
-"""After the death of a writer, readers see no newer records for this long, unless another one takes the right."""
+"""After the death of a writer, readers see no newer records for this long, unless another one takes the right. It is
+shorter if transaction.max.timeout.ms of the brokers is.
+"""
 
 
 class Right(Protocol):
@@ -49,17 +53,32 @@ class FencingRight:
 
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client, self._partition = client, TopicPartition(topic, 0)
+        self._timeout_ms = TRANSACTION_MS
         self._producer: TransactionalProducer | None = None
 
     def check(self) -> None:
         """Each instance may take it."""
 
     async def take(self) -> None:
-        name = transactional_id(self._partition.topic)
-        producer = self._client.transactional_producer(name, timeout_ms=TRANSACTION_MS)
-        await producer.begin()
+        producer = await self._begun()
         await producer.abort()
         self._producer = producer
+
+    async def _begun(self) -> TransactionalProducer:
+        """Return a producer with an open transaction. The timeout is halved until the brokers accept it, because
+        reading their bound needs a permission of its own.
+        """
+        name = transactional_id(self._partition.topic)
+        while True:
+            producer = self._client.transactional_producer(name, timeout_ms=self._timeout_ms)
+            try:
+                await producer.begin()
+            except ClientError as error:
+                if error.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT or self._timeout_ms == 1:
+                    raise
+                self._timeout_ms //= 2
+            else:
+                return producer
 
     async def append(self, records: Sequence[Record]) -> Appended:
         assert self._producer is not None
