@@ -6,9 +6,11 @@ records of `_schemas` and the answers share. `hashed` gives the bytes that they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from broker_registry.json_types import InvalidObject, as_choice, as_flag, as_object, as_text, as_texts
 
 VERSION_PROPERTY: Final = "confluent:version"
 RESERVED_PROPERTY: Final = "confluent:reserved"
@@ -18,36 +20,10 @@ _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _OTHER_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 _MODES_WITH_TWO_ACTIONS: Final = ("WRITEREAD", "UPDOWN")
 _KINDS: Final = ("TRANSFORM", "CONDITION")
-
-
-class InvalidObject(ValueError):
-    """Metadata or a rule set has the wrong form; the message names the member and the value."""
-
-
-def _text(value: object, name: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float):
-        # Jackson takes scalars for text.
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    raise InvalidObject(f"{name} is {value!r}; a text is expected")
-
-
-def _object(value: object, name: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if isinstance(value, dict):
-        return value
-    raise InvalidObject(f"{name} is {value!r}; an object is expected")
-
-
-def _texts(value: object, name: str) -> tuple[str, ...]:
-    """Return the texts of a set, sorted."""
-    if value is None:
-        return ()
-    if isinstance(value, list):
-        return tuple(sorted({_text(each, name) or "" for each in value}))
-    raise InvalidObject(f"{name} is {value!r}; a list of texts is expected")
+# Of a rule that does not name them.
+_DEFAULT_KIND: Final = "TRANSFORM"
+_DEFAULT_MODE: Final = "WRITEREAD"
+_ENVIRONMENTS: Final = ("ALL", "CLIENT", "GATEWAY", "SERVER", "NONE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +38,13 @@ class Metadata:
     def parse(cls, value: object, name: str = "metadata") -> Metadata | None:
         if value is None:
             return None
-        found = _object(value, name)
-        tags = _object(found.get("tags"), f"{name}.tags")
-        properties = _object(found.get("properties"), f"{name}.properties")
+        found = as_object(value, name)
+        tags = as_object(found.get("tags"), f"{name}.tags")
+        properties = as_object(found.get("properties"), f"{name}.properties")
         return cls(
-            tuple(sorted((path, _texts(each, f"{name}.tags")) for path, each in tags.items())),
-            tuple(sorted((key, _text(each, f"{name}.properties") or "") for key, each in properties.items())),
-            _texts(found.get("sensitive"), f"{name}.sensitive"),
+            tuple(sorted((path, as_texts(each, f"{name}.tags")) for path, each in tags.items())),
+            tuple(sorted((key, as_text(each, f"{name}.properties") or "") for key, each in properties.items())),
+            as_texts(found.get("sensitive"), f"{name}.sensitive"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -112,8 +88,8 @@ class Rule:
 
     name: str | None
     doc: str | None
-    kind: str | None
-    mode: str | None
+    kind: str
+    mode: str
     type: str | None
     tags: tuple[str, ...]
     params: tuple[tuple[str, str], ...]
@@ -124,20 +100,20 @@ class Rule:
 
     @classmethod
     def parse(cls, value: object, name: str) -> Rule:
-        found = _object(value, name)
-        params = _object(found.get("params"), f"{name}.params")
+        found = as_object(value, name)
+        params = as_object(found.get("params"), f"{name}.params")
         return cls(
-            _text(found.get("name"), f"{name}.name"),
-            _text(found.get("doc"), f"{name}.doc") or None,
-            _one_of(found.get("kind"), f"{name}.kind", _KINDS),
-            _one_of(found.get("mode"), f"{name}.mode", _MIGRATION_MODES + _OTHER_MODES),
-            _text(found.get("type"), f"{name}.type") or None,
-            _texts(found.get("tags"), f"{name}.tags"),
-            tuple(sorted((key, _text(each, f"{name}.params") or "") for key, each in params.items())),
-            _text(found.get("expr"), f"{name}.expr") or None,
-            _text(found.get("onSuccess"), f"{name}.onSuccess") or None,
-            _text(found.get("onFailure"), f"{name}.onFailure") or None,
-            found.get("disabled") is True,
+            as_text(found.get("name"), f"{name}.name"),
+            as_text(found.get("doc"), f"{name}.doc") or None,
+            as_choice(found.get("kind"), f"{name}.kind", _KINDS) or _DEFAULT_KIND,
+            as_choice(found.get("mode"), f"{name}.mode", _MIGRATION_MODES + _OTHER_MODES) or _DEFAULT_MODE,
+            as_text(found.get("type"), f"{name}.type") or None,
+            as_texts(found.get("tags"), f"{name}.tags"),
+            tuple(sorted((key, as_text(each, f"{name}.params") or "") for key, each in params.items())),
+            as_text(found.get("expr"), f"{name}.expr") or None,
+            as_text(found.get("onSuccess"), f"{name}.onSuccess") or None,
+            as_text(found.get("onFailure"), f"{name}.onFailure") or None,
+            as_flag(found.get("disabled"), f"{name}.disabled") or False,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -181,15 +157,9 @@ class Rule:
         if self.type is None:
             return "Missing rule type"
         has_two = any("," in action for action in (self.on_success, self.on_failure) if action is not None)
-        if self.mode is not None and self.mode not in _MODES_WITH_TWO_ACTIONS and has_two:
+        if self.mode not in _MODES_WITH_TWO_ACTIONS and has_two:
             return "Multiple actions only valid with WRITEREAD and UPDOWN"
         return "" if self.mode in modes else modes_text
-
-
-def _one_of(value: object, name: str, allowed: Sequence[str]) -> str | None:
-    if value is None or value in allowed:
-        return _text(value, name)
-    raise InvalidObject(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +175,7 @@ class RuleSet:
     def parse(cls, value: object, name: str = "ruleSet") -> RuleSet | None:
         if value is None:
             return None
-        found = _object(value, name)
+        found = as_object(value, name)
 
         def rules(member: str) -> tuple[Rule, ...]:
             items = found.get(member) or []
@@ -213,7 +183,7 @@ class RuleSet:
                 raise InvalidObject(f"{name}.{member} is {items!r}; a list of rules is expected")
             return tuple(Rule.parse(each, f"{name}.{member}") for each in items)
 
-        enable_at = _text(found.get("enableAt"), f"{name}.enableAt")
+        enable_at = as_choice(found.get("enableAt"), f"{name}.enableAt", _ENVIRONMENTS)
         return cls(rules("migrationRules"), rules("domainRules"), rules("encodingRules"), enable_at)
 
     def to_json(self) -> dict[str, Any]:

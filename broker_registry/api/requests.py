@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import orjson
 
 from broker_cy.security.acls import Operation
-from broker_registry.errors import RegistryError, invalid_version
+from broker_registry.errors import RegistryError, invalid_schema, invalid_version
+from broker_registry.json_types import InvalidObject, as_number, as_object, as_text, whole_number
 from broker_registry.operations.wanted import LATEST, NO_ID, Wanted
-from broker_registry.rules import InvalidObject, Metadata, RuleSet
+from broker_registry.rules import Metadata, RuleSet
 from broker_registry.schema_types.base import Reference
 from broker_registry.security.access import NOTHING, Access
-from broker_registry.store.keys import NUMBER_MAX
 from broker_registry.store.values import AVRO, SchemaContent
 from broker_registry.subject_names import qualified
 
@@ -86,10 +86,10 @@ class Request:
         found = self.text(name)
         if found is None or found == "":
             return default
-        try:
-            return int(found)
-        except ValueError:
-            raise RegistryError(404, "HTTP 404 Not Found") from None
+        number = whole_number(found.strip())
+        if number is None:
+            raise RegistryError(404, "HTTP 404 Not Found")
+        return number
 
     def page(self, found: list[Any], default: int | None = None, limit_max: int | None = None) -> list[Any]:
         """Return the part of a list that `offset` and `limit` ask for: `default` elements without a limit, or with one
@@ -103,35 +103,39 @@ class Request:
     def json(self) -> Mapping[str, Any]:
         """Return the object of the body. Raises RegistryError."""
         if not self.body:
-            raise RegistryError(422, "The request body must not be null")
+            raise _no_object()
         try:
             found = orjson.loads(self.body)
         except orjson.JSONDecodeError as error:
             raise RegistryError(400, f"the body is no JSON: {error}") from None
+        if found is None:
+            raise _no_object()
         if not isinstance(found, dict):
             raise RegistryError(400, f"the body is a {type(found).__name__}; a JSON object is expected")
         return found
 
 
+def _no_object() -> RegistryError:
+    return RegistryError(422, "The request body must not be null")
+
+
 def version_of(text: str) -> int:
     """Return the number of a version, LATEST for `latest` and -1. Raises RegistryError."""
-    text = text.strip()
-    if text.lower() == "latest":
+    name = text.strip()
+    if name.lower() == "latest":
         return LATEST
-    try:
-        version = int(text)
-    except ValueError:
-        raise invalid_version(text) from None
-    if version == LATEST or 1 <= version <= NUMBER_MAX:
-        return version
-    raise invalid_version(text)
+    version = whole_number(name)
+    if version is None or not (version == LATEST or version >= 1):
+        raise invalid_version(text)
+    return version
 
 
 def id_of(text: str) -> int:
-    """Raises RegistryError 404 as Confluent's registry does for an id that is not a number."""
-    if text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 12:
-        return int(text)
-    raise RegistryError(404, "HTTP 404 Not Found")
+    """Raises RegistryError 404 as Confluent's registry does for an id that is no number of 32 bits."""
+    found = whole_number(text)
+    if found is None:
+        raise RegistryError(404, "HTTP 404 Not Found")
+    return found
 
 
 def wanted_of(request: Request, subject: str) -> Wanted:
@@ -140,50 +144,42 @@ def wanted_of(request: Request, subject: str) -> Wanted:
     """
     found = request.json()
     try:
+        kind = as_text(found.get("schemaType"), "schemaType") or AVRO
         content = SchemaContent(
-            _text(found, "schemaType") or AVRO,
-            _text(found, "schema") or "",
-            _references(found.get("references")),
+            kind,
+            as_text(found.get("schema"), "schema") or "",
+            _references(found.get("references"), kind),
             Metadata.parse(found.get("metadata")),
             RuleSet.parse(found.get("ruleSet")),
         )
-        version, schema_id = _number(found, "version", 0), _number(found, "id", NO_ID)
+        version, schema_id = as_number(found.get("version"), "version"), as_number(found.get("id"), "id")
     except InvalidObject as error:
-        raise RegistryError(422, str(error)) from None
+        raise RegistryError(400, str(error)) from None
+    if version is not None and version < LATEST:
+        raise invalid_version(str(version))
     for each in content.references:
         request.access.require(Operation.DESCRIBE, qualified(subject, each.subject))
-    return Wanted(subject, content, version, schema_id)
+    return Wanted(subject, content, version or 0, NO_ID if schema_id is None or schema_id < 0 else schema_id)
 
 
-def _text(found: Mapping[str, Any], name: str) -> str | None:
-    value = found.get(name)
-    if value is None or isinstance(value, str):
-        return value
-    raise InvalidObject(f"{name} is {value!r}; a text is expected")
-
-
-def _number(found: Mapping[str, Any], name: str, default: int) -> int:
-    value = found.get(name)
-    if value is None:
-        return default
-    if isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= NUMBER_MAX:
-        return value
-    raise InvalidObject(f"{name} is {value!r}; a number from -1 to {NUMBER_MAX:,} is expected")
-
-
-def _references(value: object) -> tuple[Reference, ...]:
+def _references(value: object, kind: str) -> tuple[Reference, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
         raise InvalidObject(f"references is {value!r}; a list is expected")
     if len(value) > REFERENCES_MAX:
         raise InvalidObject(f"references has {len(value):,} entries; at most {REFERENCES_MAX:,} are allowed")
-    found = []
-    for each in value:
-        if not isinstance(each, dict):
-            raise InvalidObject(f"a reference is {each!r}; an object is expected")
-        name, subject, version = _text(each, "name"), _text(each, "subject"), each.get("version")
-        if name is None or subject is None or not isinstance(version, int):
-            raise InvalidObject(f"Invalid reference: name={name!r}, subject={subject!r}, version={version!r}")
-        found.append(Reference(name, subject, version))
-    return tuple(found)
+    return tuple(_reference(as_object(each, "a reference"), kind) for each in value)
+
+
+def _reference(found: Mapping[str, Any], kind: str) -> Reference:
+    name, subject = as_text(found.get("name"), "name"), as_text(found.get("subject"), "subject")
+    version = as_number(found.get("version"), "version")
+    if name is None or subject is None or version is None:
+        shown = f"name='{_shown(name)}', subject='{_shown(subject)}', version={_shown(version)}"
+        raise invalid_schema(f"Invalid schema of type {kind}, details: Invalid reference: {{{shown}}}")
+    return Reference(name, subject, version)
+
+
+def _shown(value: str | int | None) -> str:
+    return "null" if value is None else str(value)

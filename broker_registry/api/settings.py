@@ -11,6 +11,7 @@ from broker_registry.api.permissions import alters, reads
 from broker_registry.api.requests import Answer, Request
 from broker_registry.api.router import Router
 from broker_registry.errors import Code, RegistryError, invalid_subject
+from broker_registry.json_types import InvalidObject, as_text
 from broker_registry.operations.settings import (
     checked_changes,
     delete_config,
@@ -19,7 +20,6 @@ from broker_registry.operations.settings import (
     set_mode,
     update_config,
 )
-from broker_registry.rules import InvalidObject
 from broker_registry.service import Service
 from broker_registry.store.values import JSON_NAMES, Config, parse_config
 from broker_registry.subject_names import is_default_context, is_valid, normalized
@@ -75,7 +75,7 @@ def _changes(found: Mapping[str, Any]) -> dict[str, Any]:
     try:
         config: Config = parse_config(members)
     except InvalidObject as error:
-        raise RegistryError(422, str(error)) from None
+        raise RegistryError(400, str(error)) from None
     return {each.name: getattr(config, each.name) for each in fields(config) if JSON_NAMES[each.name] in members}
 
 
@@ -98,9 +98,10 @@ async def get_mode(service: Service, request: Request) -> Answer:
 async def put_mode(service: Service, request: Request) -> Answer:
     subject, is_forced = _subject(request, is_checked=True), request.flag("force")
     found = request.json()
-    text = found.get("mode")
-    if text is not None and not isinstance(text, str):
-        text = str(text)
+    try:
+        text = as_text(found.get("mode"), "mode")
+    except InvalidObject as error:
+        raise RegistryError(400, str(error)) from None
     mode = parse_mode(text, subject)
     if mode is not None and mode.is_import:
         request.access.require(Operation.ALTER, None)

@@ -26,7 +26,8 @@ from uuid import UUID
 
 import orjson
 
-from broker_registry.rules import InvalidObject, Metadata, RuleSet, hashed_with_mark
+from broker_registry.json_types import as_flag, as_text
+from broker_registry.rules import Metadata, RuleSet, hashed_with_mark
 from broker_registry.schema_types.base import Reference
 from broker_registry.store.jackson import dumps
 from broker_registry.store.keys import NUMBER_MAX, TENANT, Key, KeyType, schema_key
@@ -259,14 +260,13 @@ def parse_config(found: dict[str, Any]) -> Config:
         if value is None:
             continue
         if attribute in _FLAGS:
-            if not isinstance(value, bool):
-                raise InvalidObject(f"{name} is {value!r}; true or false is expected")
-        elif not attribute.endswith(("_metadata", "_rule_set")) and not isinstance(value, str):
-            raise InvalidObject(f"{name} is {value!r}; a text is expected")
-        if attribute.endswith("_metadata"):
+            value = as_flag(value, name)
+        elif attribute.endswith("_metadata"):
             value = Metadata.parse(value, name)
         elif attribute.endswith("_rule_set"):
             value = RuleSet.parse(value, name)
+        else:
+            value = as_text(value, name)
         values[attribute] = value
     return Config(**values)
 

@@ -150,7 +150,7 @@ def test_settings_of_the_wrong_type_are_not_taken() -> None:
     state = State()
     key = Key(KeyType.CONFIG, "a").encode()
     state.apply(key, values.encode_config("a", Config(compatibility_level="FULL")))
-    for name, value in (("alias", 5), ("compatibilityLevel", []), ("normalize", "x"), ("defaultMetadata", 1)):
+    for name, value in (("alias", [5]), ("compatibilityLevel", []), ("normalize", "x"), ("defaultMetadata", 1)):
         state.apply(key, json.dumps({**SETTINGS, name: value}).encode())
     assert state.problems_total == 4
     assert state.configs["a"] == Config(compatibility_level="FULL")
