@@ -31,7 +31,7 @@ from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSetti
 from broker_registry.api.app import App
 from broker_registry.api.protocol import QuickProtocol
 from broker_registry.api.quick import Requests
-from broker_registry.config import Listener, RegistryConfig, cautions, load_config, parse_listener
+from broker_registry.config import KAFKASTORE, Listener, RegistryConfig, cautions, load_config, parse_listener
 from broker_registry.leadership import HTTPS, ElectionSettings
 from broker_registry.security.guard import Guard
 from broker_registry.security.settings import USERS_MECHANISM
@@ -73,7 +73,7 @@ def command(
     """
     try:
         config = _chosen(load_config(file), listen, topic)
-        entry = _entry(config, of_cluster)
+        entry = _entry(config, file, of_cluster)
         # Before anything is opened: files of a login may be missing.
         security = entry.security
         if config.security.users_mechanism is not None and security.login is None:
@@ -172,12 +172,14 @@ def _ready(listeners: Sequence[Listener], listening: Sequence[Listening]) -> str
     return f"listening on {' and '.join(urls)}"
 
 
-def _entry(config: RegistryConfig, of_cluster: dict[str, Any]) -> ClusterEntry:
-    """Return the cluster: that of the options, else that of the file. Raises ClientError."""
+def _entry(config: RegistryConfig, file: Path | None, of_cluster: dict[str, Any]) -> ClusterEntry:
+    """Return the cluster: that of the options, else that of the file; and so its security. Raises ClientError."""
     if config.bootstrap and not of_cluster.get("bootstrap") and not of_cluster.get("cluster"):
         of_cluster = {**of_cluster, "bootstrap": config.bootstrap}
     entry = select(options.wanted(of_cluster))
-    return replace(entry, overrides={**config.client_settings, **entry.overrides})
+    if entry.command_config is not None or not config.client_settings:
+        return entry
+    return replace(entry, secured={**entry.secured, **config.client_settings}, where=f"{file}: {KAFKASTORE}*")
 
 
 def main() -> int:

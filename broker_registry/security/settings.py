@@ -178,8 +178,8 @@ def _users(found: Mapping[str, Any], method: Method, roles: frozenset[str]) -> d
         return {}
     if (file is None) == (mechanism is None):
         raise ConfigError(
-            f"{METHOD}=BASIC needs either {USERS_FILE}, the file of PropertyFileLoginModule, or {USERS_MECHANISM}, the "
-            "SASL mechanism by which the users of the cluster log in"
+            f"{METHOD}=BASIC needs either {USERS_FILE}, the file that PropertyFileLoginModule has in a JAAS file "
+            f"(which is not read), or {USERS_MECHANISM}, the SASL mechanism by which the users of the cluster log in"
         )
     if mechanism is not None:
         if mechanism not in BY_PASSWORD:
