@@ -20,7 +20,8 @@ from broker_cy.admin.metrics_listener import pages_of
 class InFlightRun(NamedTuple):
     """Neighboring records that have everything in common. `state` is `available`, `acquired`, `acknowledged` or
     `archived`; the last two wait for the records before them. `lock_left_ms` is None without a lock. `is_last_attempt`:
-    without an acknowledgement the records are archived. `is_pending`: the state is being persisted.
+    without an acknowledgement the records are archived. `is_throttled`: they were delivered so often that fetches get
+    them in smaller parts, and apart from other batches. `is_pending`: the state is being persisted.
     """
 
     partition: TopicPartition
@@ -31,6 +32,7 @@ class InFlightRun(NamedTuple):
     member_id: str | None
     lock_left_ms: int | None
     is_last_attempt: bool
+    is_throttled: bool
     is_pending: bool
 
     @property
@@ -70,6 +72,11 @@ class GroupInFlight(NamedTuple):
     def last_attempts(self) -> int:
         """Records that a member has got for the last time."""
         return sum(run.records for run in self.runs if run.is_last_attempt)
+
+    @property
+    def throttled(self) -> int:
+        """Records whose next delivery is in smaller parts."""
+        return sum(run.records for run in self.runs if run.is_throttled)
 
 
 async def in_flight_of(
@@ -117,5 +124,6 @@ def _runs(key: TopicPartition, partition: Any) -> Iterable[InFlightRun]:
             run["member_id"],
             run["lock_left_ms"],
             is_last,
+            run["state"] == "available" and run["deliveries"] >= partition["throttled_from"],
             run["is_pending"],
         )

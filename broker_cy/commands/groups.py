@@ -206,7 +206,11 @@ async def in_flight(target: Target, client: AdminClient, group: str) -> int:
         reason = "no broker answers at its brokercy.metrics.listener, which reports the records in flight"
         raise ClientError(Failure.UNSUPPORTED, reason, what=f"group {group}")
     if target.as_json:
-        totals = {"by_deliveries": flight.by_deliveries, "last_attempts": flight.last_attempts}
+        totals = {
+            "by_deliveries": flight.by_deliveries,
+            "last_attempts": flight.last_attempts,
+            "throttled": flight.throttled,
+        }
         print_json({"group_id": group, **totals, **flight._asdict()})
         return 0
     for fact in in_flight_columns.in_flight_facts(flight):

@@ -7,8 +7,6 @@ from broker_cy.share.runs cimport ACQUIRED, AVAILABLE, BATCH_START, Run, is_avai
 from broker_cy.share.share_partition cimport ACTIVE, SharePartition
 
 cdef enum:
-    # Records that were delivered this often are delivered in smaller pieces, so that one bad record does not archive the others.
-    THROTTLED_DELIVERIES_MIN = 2
     # From this limit on, a record is delivered alone on its last attempt.
     ALONE_LIMIT_MIN = 3
     # Records that an operator redrives may have been delivered any number of times.
@@ -128,7 +126,7 @@ cdef int acquire_read(SharePartition partition, ReadBatches read, Request* reque
 cdef bint acquire_batch(SharePartition partition, Request* request, Py_ssize_t index, list acquired) except -1:
     """Acquire what is available of the batch whose first run is at `index`; returns whether to go on with the next batch."""
     cdef Py_ssize_t end = partition.runs.batch_end(index), each
-    cdef int throttled_from = max(<int>THROTTLED_DELIVERIES_MIN, (partition.delivery_limit + 1) // 2)
+    cdef int throttled_from = partition.throttled_from()
     cdef bint is_throttled = False
     cdef Run* run
     for each in range(index, end + 1):

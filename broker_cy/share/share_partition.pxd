@@ -43,6 +43,7 @@ cdef class SharePartition:
     cpdef int64_t next_fetch_offset(self) noexcept
     cpdef bint can_acquire(self) noexcept
     cpdef int move_log_start(self, int64_t offset) except -1
+    cpdef int throttled_from(self) noexcept
     cdef int64_t records_in_flight(self) noexcept
     cdef bint has_gap(self) noexcept
     cdef void narrow_gap(self, int64_t offset) noexcept

@@ -20,6 +20,10 @@ from broker_cy.share.runs cimport (
 
 from broker_cy.share.state_write import LoadError
 
+cdef enum:
+    # Records that were delivered this often are delivered in smaller pieces, so that one bad record does not archive the others.
+    THROTTLED_DELIVERIES_MIN = 2
+
 STATUS_NAMES = ("EMPTY", "INITIALIZING", "ACTIVE", "FAILED", "FENCED")
 
 
@@ -116,6 +120,10 @@ cdef class SharePartition:
     cpdef bint can_acquire(self) noexcept:
         """Whether a fetch can get records: not if records_max are in flight, unless some of them are available."""
         return self.records_in_flight() < self.records_max or self.next_fetch_offset() != self.end_offset + 1
+
+    cpdef int throttled_from(self) noexcept:
+        """The number of deliveries from which on records are delivered in smaller pieces, and apart from other batches."""
+        return max(<int>THROTTLED_DELIVERIES_MIN, (self.delivery_limit + 1) // 2)
 
     cdef int64_t records_in_flight(self) noexcept:
         return self.end_offset - self.start_offset + 1 if self.runs.count else 0

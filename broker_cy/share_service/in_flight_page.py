@@ -1,11 +1,12 @@
 """The records of one share group in flight on this node, as JSON: /share-groups of the metrics listener.
 
     {"partitions": [{"topic", "partition", "status", "start_offset", "end_offset", "finished_records", "is_blocked",
-      "waiting_fetches", "delivery_limit", "left_out", "in_flight": [{"first_offset", "last_offset", "state",
-      "deliveries", "member_id", "lock_left_ms", "is_pending"}]}],
+      "waiting_fetches", "delivery_limit", "throttled_from", "left_out", "in_flight": [{"first_offset", "last_offset",
+      "state", "deliveries", "member_id", "lock_left_ms", "is_pending"}]}],
      "archived": {cause: records}, "returned": {cause: records}}
 
-Offsets are those of the log. `left_out` is the number of entries of `in_flight` beyond RUNS_MAX of the page.
+Offsets are those of the log. Available records with `throttled_from` deliveries or more are delivered in smaller parts
+than the others. `left_out` is the number of entries of `in_flight` beyond RUNS_MAX of the page.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ async def in_flight_page(service: ShareService, group_id: str) -> bytes:
                 "is_blocked": view.is_blocked,
                 "waiting_fetches": view.waiting_fetches,
                 "delivery_limit": share.delivery_limit,
+                "throttled_from": share.throttled_from(),
                 "left_out": len(view.in_flight) - len(shown),
                 "in_flight": [run._asdict() for run in shown],
             }

@@ -87,7 +87,7 @@ def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypat
     async def job(terminal: Terminal) -> None:
         await terminal.command("group checkout")
         await terminal.shows("Records in flight", "acquired, last attempt", "gone", "21.0 s", "Lock left")
-        await terminal.shows("1: 2, 2: 2, 5: 2", "3 rejected", "40 released")
+        await terminal.shows("throttled 2", "1: 2, 3: 2, 5: 2", "3 rejected", "40 released")
         await terminal.command("group billing")
         await terminal.hides("Records in flight")
 

@@ -313,17 +313,23 @@ class FakeGroups(FakeCluster):
 
 
 def in_flight(brokers: tuple[int, ...] = (1,)) -> GroupInFlight:
-    """Of the share group: a member of it and one that has left hold records, two of them for the last time."""
+    """Of the share group: a member of it and one that has left hold records, two of them for the last time. The
+    available ones were delivered so often that they are throttled.
+    """
 
     def run(partition: TopicPartition, offset: int, state: str, deliveries: int, member: str | None) -> InFlightRun:
         left_ms = None if member is None else 21_000
-        return InFlightRun(partition, offset, offset + 1, state, deliveries, member, left_ms, deliveries == 5, False)
+        is_throttled = state == "available" and deliveries >= 3
+        is_last = deliveries == 5
+        return InFlightRun(
+            partition, offset, offset + 1, state, deliveries, member, left_ms, is_last, is_throttled, is_pending=False
+        )
 
     orders, payments = TopicPartition(ORDERS, 0), TopicPartition(PAYMENTS, 1)
     runs = (
         run(orders, 40, "acquired", 1, "s-0"),
         run(orders, 42, "archived", 3, None),
-        run(orders, 44, "available", 2, None),
+        run(orders, 44, "available", 3, None),
         run(payments, 7, "acquired", 5, "gone"),
     )
     archived = {"reject": 3, "limit": 1, "missing": 0, "aborted": 0}

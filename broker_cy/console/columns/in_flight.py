@@ -55,6 +55,8 @@ def in_flight_facts(flight: GroupInFlight) -> list[Fact]:
         for name, causes in (("archived", flight.archived), ("returned", flight.returned))
         if causes
     ]
+    if flight.throttled:
+        facts.append(Fact("throttled", count(flight.throttled), Tone.WARN))
     if flight.blocked:
         facts.append(Fact("blocked partitions", ", ".join(map(str, flight.blocked)), Tone.BAD))
     return facts
@@ -66,8 +68,9 @@ def _causes(records: Mapping[str, int]) -> str:
 
 
 def _state(row: RunRow) -> str:
+    detail = ", last attempt" if row.run.is_last_attempt else ", throttled" if row.run.is_throttled else ""
     pending = " (not persisted yet)" if row.run.is_pending else ""
-    return f"{row.run.state}, last attempt{pending}" if row.run.is_last_attempt else f"{row.run.state}{pending}"
+    return f"{row.run.state}{detail}{pending}"
 
 
 PARTITION: Final = Column[RunRow]("partition", "Partition", lambda row: row.run.partition, width=16)
@@ -79,7 +82,7 @@ STATE: Final = Column[RunRow](
     "State",
     _state,
     tone=lambda row: Tone.WARN if row.run.is_last_attempt else Tone.PLAIN,
-    hint="At the last attempt, records without an acknowledgement are archived",
+    hint="Last attempt: archived without an acknowledgement; throttled: delivered in smaller parts",
     width=22,
 )
 DELIVERIES: Final = Column[RunRow]("deliveries", "Deliveries", lambda row: row.run.deliveries, Kind.COUNT)

@@ -38,6 +38,7 @@ def test_the_page_has_holders_locks_and_causes(tmp_path: Path, monkeypatch: pyte
                 "is_blocked": False,
                 "waiting_fetches": 0,
                 "delivery_limit": 3,
+                "throttled_from": 2,
                 "left_out": 0,
             }
             assert [(each["first_offset"], each["state"], each["member_id"]) for each in runs] == [

@@ -83,13 +83,14 @@ def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypat
         assert shown == {
             "orders-0 40-41": ("acquired", "1", "till-0", "21.0 s"),
             "orders-0 42-43": ("archived", "3", "-", "-"),
-            "orders-0 44-45": ("available", "2", "-", "-"),
+            "orders-0 44-45": ("available, throttled", "3", "-", "-"),
             "payments-1 7-8": ("acquired, last attempt", "5", "gone", "21.0 s"),
         }
         facts = {name: value for name, value, _ in (await desk.state("group-facts", group="checkout"))["facts"]}
         assert facts["in flight"] == "6"
-        assert facts["by deliveries"] == "1: 2, 2: 2, 5: 2"
+        assert facts["by deliveries"] == "1: 2, 3: 2, 5: 2"
         assert facts["last attempt"] == "2"
+        assert facts["throttled"] == "2"
         assert facts["archived"] == "3 rejected, 1 at the limit of deliveries"
         assert facts["returned"] == "40 released"
         assert facts["blocked partitions"] == "payments-1"
