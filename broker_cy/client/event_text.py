@@ -46,6 +46,7 @@ from broker_cy.metrics.events import (
     TopicCreated,
     TopicDeleted,
     TransactionTimedOut,
+    Trigger,
     entity_text,
 )
 from broker_cy.reporting.foreign_text import clean
@@ -56,6 +57,7 @@ COMMITS_SHOWN_MAX = 4
 PARTITIONS_SHOWN_MAX = 6
 ACLS_SHOWN_MAX = 3
 CREDENTIALS_SHOWN_MAX = 4
+TOPICS_SHOWN_MAX = 4
 
 
 def kind_of(event: Event) -> str:
@@ -254,9 +256,16 @@ def _value(value: str | None) -> str:
 
 
 def cause_of(event: GroupEpoch) -> str:
-    """The cause of an epoch, with the member that it came from."""
-    who = event.trigger.client_id or event.trigger.instance_id or event.trigger.member_id
-    return clean(event.trigger.reason.replace("_", " ") + (f" of {who}" if who else ""))
+    """The cause of an epoch, with the member or the topics that it came from."""
+    who = origin_of(event.trigger)
+    return clean(event.trigger.reason.replace("_", " ")) + (f" of {who}" if who else "")
+
+
+def origin_of(trigger: Trigger) -> str:
+    """The client, instance or member of a trigger, or the topics that have changed; empty without any."""
+    more = len(trigger.topics) - TOPICS_SHOWN_MAX
+    topics = ", ".join(trigger.topics[:TOPICS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    return clean(trigger.client_id or trigger.instance_id or trigger.member_id or topics)
 
 
 def status_text(status: GroupStatus) -> str:
@@ -268,7 +277,10 @@ def topics_of(event: Event) -> frozenset[str]:
     """The topics that the event is about."""
     match event:
         case Rebalance():
-            return frozenset(move.topic for move in event.moves)
+            of_triggers = (topic for trigger in event.triggers for topic in trigger.topics)
+            return frozenset(move.topic for move in event.moves) | frozenset(of_triggers)
+        case GroupEpoch():
+            return frozenset(event.trigger.topics)
         case Commits():
             return frozenset(each.topic for each in event.offsets)
         case StreamsStatus():

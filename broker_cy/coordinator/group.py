@@ -114,9 +114,9 @@ class Group(ABC):
     def retention_begin(self) -> Callable[[CommittedOffset], int] | None:
         """Return the start of an offset's retention; None if no offset of the group expires now."""
 
-    def reads_any(self, topics: Set[str]) -> bool:
-        """Whether one of the topics is a topic that `is_subscribed` knows."""
-        return any(map(self.is_subscribed, topics))
+    def read_of(self, topics: Set[str]) -> Set[str]:
+        """Those of the topics that `is_subscribed` knows."""
+        return {topic for topic in topics if self.is_subscribed(topic)}
 
     @property
     @abstractmethod
@@ -133,9 +133,10 @@ class Group(ABC):
 
     # ---- changes from outside ----
 
-    def topics_changed(self) -> None:  # noqa: B027
-        """A topic that the group subscribes to (`GroupTable.subscribers`) was created, changed or deleted. The group is
-        only marked: the next heartbeat of any member looks at the metadata.
+    def topics_changed(self, before: Mapping[str, int | None]) -> None:  # noqa: B027
+        """Topics that the group subscribes to (`GroupTable.subscribers`) were created, changed or deleted. The group is
+        only marked: the next heartbeat of any member looks at the metadata. `before` has topics, as far as they are
+        known, with the hashes of their metadata before that; None: not known.
         """
 
     # ---- life cycle ----

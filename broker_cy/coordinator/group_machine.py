@@ -114,22 +114,27 @@ class GroupMachine(GroupTable):
         leader has changed. Offsets that were committed in deleted topics are deleted.
         """
         step = super().metadata_changed(delta, image)
-        changed: set[str] = set()
+        # Their names, with the hashes of their metadata before.
+        changed: dict[str, int | None] = {}
         for before, after in delta.topics:
             if before is None:
                 self.topics_created_at = image.offset
-            changed.update(each.name for each in (before, after) if each is not None)
-        for name in changed:
-            self.topic_hashes.pop(name, None)
+            for each in (before, after):
+                if each is not None:
+                    changed.setdefault(each.name, self.topic_hashes.pop(each.name, None))
+        for name, hash_before in changed.items():
             for group_id in self.subscribers.of(name):
                 group = self.groups.get(group_id)
                 if group is not None:
-                    group.topics_changed()
+                    group.topics_changed({name: hash_before})
         for group_id in self.subscribers.wide:
             group = self.groups.get(group_id)
+            if group is None:
+                continue
+            read = group.read_of(changed.keys()) if len(changed) <= CHANGED_LOOKS_MAX else None
             # A mark without a cause does no harm.
-            if group is not None and (len(changed) > CHANGED_LOOKS_MAX or group.reads_any(changed)):
-                group.topics_changed()
+            if read is None or read:
+                group.topics_changed({name: changed[name] for name in read or ()})
         if gone := delta.gone():
             expiry.topics_deleted(self, step, [(topic.name, topic.topic_id) for topic in gone])
             share_deletion.topics_deleted(self, step, [topic.topic_id for topic in gone])

@@ -50,7 +50,8 @@ class Trigger:
     member), member_changed (other data of a member of a streams group), regex (other topics that match its expression),
     metadata (of subscribed topics), share_partitions (state of partitions was initialized or removed), topology (the
     topics of a streams group fit it now, or do not), config (standby replicas of a streams group), upgrade or downgrade
-    (of the protocol), write_failed or group_too_large.
+    (of the protocol), write_failed or group_too_large. `topics` are those whose metadata have changed, by name, at most
+    20; none if the coordinator does not know them, because it has just begun to serve the group.
     """
 
     reason: str
@@ -58,6 +59,7 @@ class Trigger:
     instance_id: str | None = None
     client_id: str = ""
     host: str = ""
+    topics: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

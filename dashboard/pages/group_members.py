@@ -266,8 +266,8 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
                 can_mark=True,
                 height_rows=8,
                 empty="No records are in flight.",
-                note="At the last attempt, records without an acknowledgement are archived when their lock ends. Throttled"
-                " records are delivered in smaller parts.",
+                note="At the last attempt, records without an acknowledgement are archived when their lock ends. "
+                "Throttled records are delivered in smaller parts.",
                 actions=record_buttons(subject["group"]),
             )
         )

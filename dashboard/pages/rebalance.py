@@ -136,6 +136,7 @@ class Triggers(RebalanceDetail, TableChannel[tuple[int, Trigger]]):
         Column("client", "Client", lambda row: member_of(row[1])),
         Column("instance", "Instance", lambda row: clean(row[1].instance_id or "-")),
         Column("host", "Host", lambda row: clean(row[1].host.lstrip("/") or "-")),
+        Column("topics", "Changed topics", lambda row: clean(", ".join(row[1].topics) or "-")),
         Column("member", "Member id", lambda row: clean(row[1].member_id or "-"), is_flex=True),
     )
 

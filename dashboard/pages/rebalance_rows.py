@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from broker_cy.console.columns.rebalances import STALL_NOTED_MS, UNKNOWN_CAUSE, member_of
+from broker_cy.client.event_text import origin_of
+from broker_cy.console.columns.rebalances import STALL_NOTED_MS, UNKNOWN_CAUSE
 from broker_cy.metrics.events import Move, Rebalance, Stamped
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import duration, plural
+from broker_cy.reporting.numbers import UNKNOWN, duration, plural
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell
 from dashboard.collector.seen_events import shown_to
@@ -35,7 +36,7 @@ def stall_cell(stall_ms: int) -> Cell:
 def text_of(event: Rebalance) -> str:
     """Return the text of a bar, in lines."""
     triggers = [
-        f"{trigger.reason.replace('_', ' ')}: {member_of(trigger)} {trigger.host.lstrip('/')}".rstrip()
+        f"{trigger.reason.replace('_', ' ')}: {origin_of(trigger) or UNKNOWN} {trigger.host.lstrip('/')}".rstrip()
         for trigger in event.triggers[:_TRIGGERS_LISTED]
     ]
     if len(event.triggers) > _TRIGGERS_LISTED:

@@ -79,7 +79,7 @@ def members_whose_removal_failed_have_no_session(patch: Patch) -> None:
 
 def changed_topics_are_not_noticed(patch: Patch) -> None:
     """A group keeps the partitions of its topics as they were once."""
-    patch.setattr(EpochGroup, "topics_changed", lambda self: None)
+    patch.setattr(EpochGroup, "topics_changed", lambda *_: None)
 
 
 def answers_are_sent_before_the_write(patch: Patch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -77,7 +78,7 @@ def test_events_become_rows() -> None:
     """If this fails, a commit, a rebalance or its cause is lost, or has another time."""
     rebalance = Rebalance(
         "g", 7, "range", started_ms=AT_MS - 50, total_ms=50, members_after=2,
-        triggers=[Trigger("leave", "m1", None, "client", "10.0.0.1")],
+        triggers=[Trigger("leave", "m1", None, "client", "10.0.0.1"), Trigger("metadata", topics=["t", "u"])],
         moves=[Move("t", 1, "m1", "m2", 40), Move("t", 2, None, "m2", -1)], moves_total=2,
     )  # fmt: skip
     commits = Commits(
@@ -91,8 +92,9 @@ def test_events_become_rows() -> None:
     moves = {each["partition"]: each for each in table("moves", source)}
     assert (moves[1]["source"], moves[1]["target"], moves[1]["stall_ms"], moves[1]["generation"]) == ("m1", "m2", 40, 7)
     assert (moves[2]["source"], moves[2]["stall_ms"]) == (None, -1)
-    (trigger,) = table("triggers", source)
-    assert (trigger["reason"], trigger["host"], trigger["instance_id"]) == ("leave", "10.0.0.1", None)
+    leave, metadata = sorted(table("triggers", source), key=itemgetter("reason"))
+    assert (leave["reason"], leave["host"], leave["instance_id"], leave["topics"]) == ("leave", "10.0.0.1", None, [])
+    assert (metadata["reason"], metadata["topics"]) == ("metadata", ["t", "u"])
     of = {each["partition"]: each for each in table("commits", source)}
     assert (of[1]["offset"], of[1]["end"]) == (10, 12)
     assert of[1]["record_at"] == datetime.fromtimestamp((AT_MS - 9) / 1000, UTC)

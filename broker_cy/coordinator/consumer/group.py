@@ -91,8 +91,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.by_name or topic in self.by_regex
 
-    def reads_any(self, topics: Set[str]) -> bool:
-        return not (self.by_name.keys().isdisjoint(topics) and self.by_regex.keys().isdisjoint(topics))
+    def read_of(self, topics: Set[str]) -> Set[str]:
+        return (self.by_name.keys() & topics) | (self.by_regex.keys() & topics)
 
     def subscribed_topics(self) -> set[str]:
         return {*self.by_name, *self.by_regex}

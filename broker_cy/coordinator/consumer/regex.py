@@ -212,6 +212,6 @@ def _follow(machine: GroupTable, step: GroupStep, group: ConsumerGroup, has_chan
     """Begin another epoch if expressions match other topics, or if the metadata of topics has changed."""
     metadata_hash = hash_now(machine, group)
     if has_changed or metadata_hash != group.metadata_hash:
-        trigger = Trigger("regex" if has_changed else "metadata")
+        trigger = Trigger("regex") if has_changed else group.metadata_trigger(machine.topic_hashes)
         begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger)
         group.refreshed(now.mono_ms)

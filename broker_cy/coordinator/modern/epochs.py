@@ -88,7 +88,8 @@ def update_epoch(
         return
     metadata_hash = hash_now(machine, group)
     if is_bumped or metadata_hash != group.metadata_hash:
-        begin_epoch(machine, step, group, now, epoch_record, metadata_hash, trigger or Trigger("metadata"))
+        trigger = trigger or group.metadata_trigger(machine.topic_hashes)
+        begin_epoch(machine, step, group, now, epoch_record, metadata_hash, trigger)
     group.refreshed(now.mono_ms)
 
 

@@ -21,9 +21,12 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.topics import TopicImage
+from broker_cy.metrics.events import Trigger
 
 # As in Kafka: without a change of its topics, a group looks at the metadata again after 24 days.
 METADATA_REFRESH_MS: Final = (1 << 31) - 1
+# Changed topics that a group notes for the event of its next epoch, about 100 bytes each.
+CHANGED_NOTED_MAX: Final = 20
 # The epochs of a group without records: its first member makes 2 of them.
 FIRST_EPOCH: Final = 1
 NO_ASSIGNMENT_EPOCH: Final = 1
@@ -65,6 +68,7 @@ class EpochGroup(Group, Generic[E, T]):
         "_settled_epoch",
         "assigned_at_ms",
         "assignment_epoch",
+        "changed",
         "epoch",
         "hash_now",
         "journal",
@@ -93,6 +97,9 @@ class EpochGroup(Group, Generic[E, T]):
         # epoch than the group's was undone.
         self.refresh_at_ms = 0
         self.refresh_epoch = 0
+        # Live state: topics that have changed since the metadata hash was computed, with their hashes before; None: not
+        # known.
+        self.changed: dict[str, int | None] = {}
         # Live state: the metadata hash over the topics as they are now; None: not known.
         self.hash_now: int | None = None
         # Live state: the assignment whose parts all members are known to have. Each sample of the metrics asks.
@@ -124,10 +131,21 @@ class EpochGroup(Group, Generic[E, T]):
         """Whether the index does not have all of them."""
         return False
 
-    def topics_changed(self) -> None:
-        """A subscribed topic was created, changed or deleted: the next heartbeat computes the metadata hash again."""
+    def topics_changed(self, before: Mapping[str, int | None]) -> None:
+        """Subscribed topics were created, changed or deleted: the next heartbeat computes the metadata hash again."""
         self.refresh_at_ms = 0
         self.hash_now = None
+        for name, hash_before in before.items():
+            if len(self.changed) < CHANGED_NOTED_MAX:
+                self.changed.setdefault(name, hash_before)
+
+    def metadata_trigger(self, hashes: Mapping[str, int]) -> Trigger:
+        """The cause of an epoch that begins because the metadata hash is another one. `hashes` are those of the topics
+        now: a topic of which only the leaders have changed has the same as before.
+        """
+        return Trigger(
+            "metadata", topics=sorted(name for name, before in self.changed.items() if hashes.get(name) != before)
+        )
 
     def subscription_changed(self) -> None:
         """The names of the subscribed topics have changed."""
@@ -140,6 +158,8 @@ class EpochGroup(Group, Generic[E, T]):
         """The metadata hash was computed."""
         self.refresh_at_ms = mono_ms + METADATA_REFRESH_MS
         self.refresh_epoch = self.epoch
+        if self.changed:
+            self.changed = {}
 
     def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
         """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet. The

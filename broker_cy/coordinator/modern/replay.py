@@ -118,7 +118,7 @@ class GroupRemoved(NamedTuple):
             machine.subscribers.subscribe(self.group_id, topic)
         machine.subscribers.put_wide(self.group_id, is_wide=self.group.is_wide)
         # They may have changed meanwhile.
-        self.group.topics_changed()
+        self.group.topics_changed({})
 
 
 class FirstRecord(NamedTuple):

@@ -4,7 +4,7 @@ initializations and deletions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn, Self
 from uuid import UUID
 
@@ -103,9 +103,9 @@ class ShareGroup(ModernGroup[ShareMember]):
         self._partitions_changed()
         super().put_target(member_id, new)
 
-    def topics_changed(self) -> None:
+    def topics_changed(self, before: Mapping[str, int | None]) -> None:
         self._partitions_changed()
-        super().topics_changed()
+        super().topics_changed(before)
 
     def _partitions_changed(self) -> None:
         """The next heartbeat looks again for partitions without a member, and without state."""

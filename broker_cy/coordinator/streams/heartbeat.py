@@ -246,7 +246,7 @@ def _update_epoch(
         _check_tasks(configured, owned)
     configs = assignment_configs(machine, group.group_id)
     if trigger is None:
-        trigger = _cause(group, metadata_hash, validated_epoch, configs)
+        trigger = _cause(machine, group, metadata_hash, validated_epoch, configs)
     if trigger is not None:
         after = (metadata_hash, validated_epoch, configs)
         machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, *after)])
@@ -254,10 +254,12 @@ def _update_epoch(
     group.refreshed(now.mono_ms)
 
 
-def _cause(group: StreamsGroup, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]) -> Trigger | None:
+def _cause(
+    machine: GroupTable, group: StreamsGroup, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+) -> Trigger | None:
     """Why another epoch begins without a change of a member; None if none does."""
     if metadata_hash != group.metadata_hash:
-        return Trigger("metadata")
+        return group.metadata_trigger(machine.topic_hashes)
     if validated_epoch != group.validated_epoch:
         return Trigger("topology")
     return Trigger("config") if configs != group.assignment_configs else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.client.event_text import line_of
+from broker_cy.client.event_text import line_of, topics_of
 from broker_cy.console.columns.rebalances import KEPT, LONGEST_STALL, MOVED
 from broker_cy.metrics.events import GroupConverted, GroupEpoch, Rebalance, Stamped, Trigger
 
@@ -18,11 +18,16 @@ def test_epochs_and_conversions_of_groups_are_told() -> None:
     assert line_of(GroupEpoch("g", "share", 8, Trigger("metadata"), 1)) == (
         "epoch 8 of a share group with 1 member: metadata"
     )
+    changed = GroupEpoch("g", "share", 9, Trigger("metadata", topics=["a", "b", "c", "d", "e"]), 1)
+    assert line_of(changed) == "epoch 9 of a share group with 1 member: metadata of a, b, c, d and 1 more"
+    assert topics_of(changed) == {"a", "b", "c", "d", "e"}
     assert line_of(GroupConverted("g", "classic", "consumer", 3, 2)) == (
         "from classic to consumer group, epoch 3: 2 members of the classic protocol"
     )
-    begun = Rebalance("g", 9, group_type="share", triggers=[Trigger("share_partitions"), Trigger("join")])
-    assert line_of(begun).startswith("epoch 9 (share partitions, join):")
+    triggers = [Trigger("share_partitions"), Trigger("join"), Trigger("metadata", topics=["t"])]
+    begun = Rebalance("g", 9, group_type="share", triggers=triggers)
+    assert topics_of(begun) == {"t"}
+    assert line_of(begun).startswith("epoch 9 (share partitions, join, metadata):")
     assert line_of(Rebalance("g", 9, group_type="consumer")) == (
         "epoch 9 (unknown reason): 0 -> 0 members in 0 ms, 0 partitions moved, stall 0 ms"
     )

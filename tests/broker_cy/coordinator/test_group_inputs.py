@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from broker_cy.config import BrokerConfig
@@ -27,9 +28,11 @@ class Marked(HookedGroup):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, None)
         self.marks = 0
+        self.before: dict[str, int | None] = {}
 
-    def topics_changed(self) -> None:
+    def topics_changed(self, before: Mapping[str, int | None]) -> None:
         self.marks += 1
+        self.before |= before
 
 
 def test_a_group_has_its_own_settings_at_once() -> None:
@@ -128,6 +131,9 @@ def test_a_changed_topic_marks_the_groups_that_subscribe_to_it() -> None:
     assert change(7, TopicDelta(old, None), TopicDelta(None, new)) == [3, 2, 0]
     assert h.machine.topics_created_at == 7
     assert h.log == []
+    assert [group.before for group in groups] == [{"t": None}, {"t": None}, {}]
+    change(8, TopicDelta(old, TopicImage("u", UUID(int=3), {})))
+    assert groups[2].before == {"u": 2}
 
 
 def test_subscribers_are_forgotten() -> None:

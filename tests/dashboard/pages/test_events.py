@@ -10,6 +10,7 @@ from broker_cy.client.event_text import line_of
 from broker_cy.metrics.events import (
     BrokerStarted,
     ConfigChanged,
+    GroupEpoch,
     GroupStatus,
     HeldRecords,
     Move,
@@ -18,6 +19,7 @@ from broker_cy.metrics.events import (
     Stamped,
     StreamsStatus,
     TopicCreated,
+    Trigger,
 )
 from dashboard.collector.charts import marks
 from dashboard.collector.seen_events import KEPT_UNKNOWN, may_see, shown_to
@@ -96,6 +98,13 @@ def test_scopes_of_each_kind_of_event() -> None:
         assert "MISSING" in line_of(shown_to(status, scope).event)
         assert "secret" not in str(shown_to(status, scope))
         assert shown_to(status, Scope()) is status
+    trigger = Trigger("metadata", topics=["orders", "secret"])
+    epoch = shown_to(Stamped(1, 1, GroupEpoch("billing", "consumer", 3, trigger, 1)), scope).event
+    assert isinstance(epoch, GroupEpoch)
+    assert epoch.trigger.topics == ["orders"]
+    rebalance = Stamped(1, 1, Rebalance("billing", 3, triggers=[trigger]))
+    assert "secret" not in str(shown_to(rebalance, scope))
+    assert shown_to(rebalance, Scope()) is rebalance
     held = [HeldRecords(topic, 0, 2, 5) for topic in ("orders", "secret")]
     changed = shown_to(Stamped(1, 1, ShareLeaderChanged("billing", 5, held, 2)), scope).event
     assert isinstance(changed, ShareLeaderChanged)

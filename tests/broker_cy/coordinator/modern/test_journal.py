@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 import pytest
 
 from broker_cy.coordinator.modern import journal
+from broker_cy.coordinator.modern.group import CHANGED_NOTED_MAX
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metrics.events import Event, GroupConverted, GroupEpoch, Move, Rebalance
+from broker_cy.metadata.image import ImageDelta, TopicDelta
+from broker_cy.metrics.events import Event, GroupConverted, GroupEpoch, Move, Rebalance, Trigger
 from broker_cy.wire import codec, messages
 from tests.broker_cy.coordinator.consumer_harness import REBALANCE_MS, ConsumerHarness, Topics, topic_id
 from tests.broker_cy.coordinator.harness import GROUP
@@ -65,6 +67,9 @@ def test_each_epoch_has_its_cause() -> None:
     h.settle("a", "b")
     h.tell("b", h.consumers().epoch, names=["t", "other"])
     h.settle("a", "b")
+    other = h.topics.image.topics.by_name("other")
+    # Only its leaders change.
+    h.change(ImageDelta([TopicDelta(other, other)], [], [], []))
     h.change(h.topics.put("t", 6))
     h.settle("a", "b")
     h.tell("b", -1)
@@ -74,6 +79,7 @@ def test_each_epoch_has_its_cause() -> None:
         (2, "join", "a"), (3, "join", "b"), (4, "subscription", "b"), (5, "metadata", ""), (6, "leave", "b"),
         (7, "session_timeout", "a"),
     ]  # fmt: skip
+    assert [each.trigger.topics for each in h.of(GroupEpoch)] == [[], [], [], ["t"], [], []]
     first, second, *_ = h.of(GroupEpoch)
     assert (first.group, first.group_type, first.members, second.members) == (GROUP, "consumer", 1, 2)
     assert (second.trigger.client_id, second.trigger.host) == ("worker-b", "127.0.0.1")
@@ -82,6 +88,36 @@ def test_each_epoch_has_its_cause() -> None:
         (2, "stable", 0, 1), (3, "stable", 1, 2), (4, "stable", 2, 2), (5, "stable", 2, 2), (6, "stable", 2, 1),
         (7, "empty", 1, 0),
     ]  # fmt: skip
+
+
+def test_the_topics_of_a_cause_are_those_that_the_group_reads() -> None:
+    """If this fails, an operator does not learn which topic made the groups of an expression rebalance, or an event of
+    a change of 1,000 topics has them all.
+    """
+    h = Journaled()
+    h.change(h.topics.put("logs", 2))
+    h.tell("a", 0, names=["other"], regex="t.*", owned={}, rebalance_ms=REBALANCE_MS)
+    h.work()
+    h.settle("a")
+    h.events.clear()
+    h.change(h.topics.put("logs", 3))
+    h.change(h.topics.put("t", 6))
+    h.change(h.topics.delete("other"))
+    h.settle("a")
+    assert [each.trigger for each in h.of(GroupEpoch)] == [Trigger("metadata", topics=["other", "t"])]
+    many = [f"t{number}" for number in range(CHANGED_NOTED_MAX + 5)]
+    for name in many:
+        h.change(h.topics.put(name, 1))
+    h.tell("a", h.consumers().epoch, names=many)
+    h.settle("a")
+    h.events.clear()
+    for name in many:
+        h.change(h.topics.put(name, 2))
+    h.settle("a")
+    (epoch,) = h.of(GroupEpoch)
+    assert len(epoch.trigger.topics) == CHANGED_NOTED_MAX
+    (rebalance,) = h.of(Rebalance)
+    assert rebalance.triggers == [epoch.trigger]
 
 
 def test_a_rebalance_tells_what_moved_and_for_how_long_nothing_was_read() -> None:
@@ -268,5 +304,6 @@ def test_a_streams_group_tells_of_members_and_topics() -> None:
     assert [(each.group_type, each.trigger.reason, each.trigger.member_id) for each in epochs] == [
         ("streams", "join", "a"), ("streams", "metadata", ""), ("streams", "leave", "a"),
     ]  # fmt: skip
+    assert [each.trigger.topics for each in epochs] == [[], ["t"], []]
     ends = [(event.generation, event.result) for event in h.events if isinstance(event, Rebalance)]
     assert ends == [(2, "stable"), (3, "stable"), (4, "empty")]
