@@ -27,7 +27,7 @@ from broker_cy.core.config_def.types import ConfigError
 from broker_cy.http.addresses import host_name
 from broker_cy.http.server import Listening, bind, serve
 from broker_cy.http.tls import ReloadingContext, ServerSettings
-from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings
+from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, files_of
 from broker_registry.api.app import App
 from broker_registry.api.protocol import QuickProtocol
 from broker_registry.api.quick import Requests
@@ -125,13 +125,14 @@ def _election(election: ElectionSettings, config: RegistryConfig, listening: Seq
 
 
 def _election_tls(config: RegistryConfig) -> ssl.SSLContext | None:
-    """Return the TLS of requests to other instances: as in Confluent's, the stores are those of the listeners. Raises
-    ClientError.
+    """Return the TLS of requests to other instances: as in Confluent's, the stores are those of the listeners. They are
+    read again as those are. Raises ClientError.
     """
     if config.election is None or config.election.own.scheme != HTTPS or config.tls is None:
         return None
+    stores = config.tls.stores
     try:
-        return context_of(ClientSettings(config.tls.stores), read_file)
+        return ReloadingContext.of(lambda: context_of(ClientSettings(stores), read_file), files_of(stores))
     except StoreError as error:
         raise ClientError(Failure.INVALID, str(error), what="inter.instance.protocol") from None
 

@@ -4,7 +4,7 @@ both, which are read again when they change.
 A connection keeps the certificate that it began with. A file that cannot be used is ignored, the store that was read
 last stays in use, and the error is logged once for each change.
 
-Bound: files are checked at most once per LOOK_S, when a client connects.
+Bound: files are checked at most once per LOOK_S, when a connection begins.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def context_of(settings: ServerSettings) -> ssl.SSLContext:
 
 
 class ReloadingContext(ssl.SSLContext):
-    """Gives each connection the context of the files as they are now."""
+    """Gives each connection the context of the files as they are now, for servers and for clients."""
 
     _load: Callable[[], ssl.SSLContext]
     _files: tuple[str, ...]
@@ -127,6 +127,6 @@ class ReloadingContext(ssl.SSLContext):
             _LOG.info("the certificate was read again: %s", ", ".join(self._files))
 
     def wrap_bio(self, *args: Any, **more: Any) -> ssl.SSLObject:
-        """The server calls this for each connection."""
+        """asyncio calls this for each connection."""
         self._look()
         return self._current.wrap_bio(*args, **more)

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import urllib.error
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from broker_registry.errors import Code
+from tests.broker_registry.elections import ELECTION, ELECTION_S, registered
 from tests.broker_registry.operations.support import record_of
 from tests.support.broker import BrokerProcess
 from tests.support.registry import RegistryProcess, Reply
 from tests.support.registry_peer import peer_of
+from tests.support.sasl_broker import write_properties
 from tests.support.wait import until
-
-ELECTION_S = 60.0
-# The least that a broker allows.
-SESSION_MS = 6_000
 
 
 @pytest.fixture
 def settings(topic: str, tmp_path: Path) -> Path:
     """The properties of all instances of a test; its group is named after its topic."""
     path = tmp_path / "schema-registry.properties"
-    lines = [
-        "brokercy.leader.election=true",
-        f"schema.registry.group.id={topic}",
-        f"kafkastore.topic={topic}",
-        f"kafkagroup.session.timeout.ms={SESSION_MS}",
-        "kafkagroup.heartbeat.interval.ms=300",
-    ]
-    path.write_text("\n".join(lines))
+    write_properties(path, {**ELECTION, "schema.registry.group.id": topic, "kafkastore.topic": topic})
     return path
 
 
@@ -42,17 +32,6 @@ def instances(broker: BrokerProcess, settings: Path, count: int) -> list[Registr
 def end(found: Sequence[RegistryProcess]) -> None:
     for each in found:
         each.kill()
-
-
-def registered(registry: RegistryProcess, subject: str, text: str) -> Reply:
-    """Register as soon as the election that is held now is over."""
-
-    def attempt() -> Reply | None:
-        reply = registry.register(subject, text)
-        retried = (Code.UNKNOWN_LEADER, Code.FORWARDING_FAILED, Code.TIMED_OUT)
-        return reply if reply.status == 200 or reply.body["error_code"] not in retried else None
-
-    return until(attempt, "a leader", ELECTION_S, tolerate=(urllib.error.URLError, ConnectionError))
 
 
 def test_any_instance_takes_changes_and_one_writes(broker: BrokerProcess, settings: Path) -> None:
