@@ -15,8 +15,8 @@ from typing import Any
 from broker_cy.config import sasl, tls
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, UpdateMode
 from broker_cy.config.findings import hide
-from broker_cy.config.providers import Providers, Unresolved, has_variable
 from broker_cy.config.startup import LISTENER_PREFIX, setting_of
+from broker_cy.core.config_def.providers import Providers, Unresolved, has_variable
 from broker_cy.core.config_def.types import ConfigError, invalid
 from broker_cy.core.logs import Event
 

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
-from broker_cy.config import authorizer, foreign, providers, sasl
+from broker_cy.config import authorizer, foreign, sasl
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support
 from broker_cy.config.startup import (
     HIDDEN,
@@ -22,6 +22,7 @@ from broker_cy.config.startup import (
     refusal,
     setting_of,
 )
+from broker_cy.core.config_def import providers
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.logs import Event

@@ -160,7 +160,7 @@ SEAMS = {
     "connections.connection_limits": ({PROCESS}, "the limit of descriptors bounds the connections"),
     "metrics.process": ({CLOCK, DISK, PROCESS}, "what /proc says about the process; nothing depends on it"),
     "core.config_def.definitions": ({DISK}, "reads the tables of the package"),
-    "config.providers": ({DISK, PROCESS}, "files and variables that settings name, read when settings are set"),
+    "core.config_def.providers": ({DISK, PROCESS}, "files and variables that settings name, read when these are set"),
     "core.properties": ({DISK}, "reads server.properties, before there is a broker"),
     "schemas.tables": ({DISK}, "reads the tables of the package"),
     "storage.cleaner.throttle": ({THREADS}, "a lock of state that workers share"),

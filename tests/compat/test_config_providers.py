@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from bench.launch import kafka_dist
 from broker_cy.config import BrokerConfig, ConfigError
-from broker_cy.config.providers import DIRECTORY, ENV, FILE
+from broker_cy.core.config_def.providers import DIRECTORY, ENV, FILE
 from tests.support import needs
 from tests.support.kafka_peer import KafkaPeer
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker_cy.config import BrokerConfig, ConfigError, places, sources
 from broker_cy.config.describe import broker_entries, topic_entries
-from broker_cy.config.providers import DIRECTORY, ENV, FILE
+from broker_cy.core.config_def.providers import DIRECTORY, ENV, FILE
 
 PASSWORD = "hunter22"
 
