@@ -54,6 +54,7 @@ SOURCES = (
     "requirements",
     "build",
     "broker_cy",
+    "broker_mirror",
     "broker_registry",
     "bench",
     "admin_tui",

@@ -8,7 +8,16 @@ from importlib.util import find_spec
 from typing import Final
 
 # Packages of this distribution.
-_OWN: Final = ("broker_cy", "broker_registry", "bench", "admin_tui", "dashboard", "loadgen", "spark_analytics")
+_OWN: Final = (
+    "broker_cy",
+    "broker_mirror",
+    "broker_registry",
+    "bench",
+    "admin_tui",
+    "dashboard",
+    "loadgen",
+    "spark_analytics",
+)
 # As for an option that is wrong (client.program).
 EXIT_MISSING: Final = 2
 

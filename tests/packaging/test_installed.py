@@ -34,7 +34,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # which is not in `all`.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-for room in ("broker_cy", "broker_registry", "bench", "admin_tui", "dashboard", "spark_analytics"):
+for room in ("broker_cy", "broker_mirror", "broker_registry", "bench", "admin_tui", "dashboard", "spark_analytics"):
     package = importlib.import_module(room)
     for module in pkgutil.walk_packages(package.__path__, room + "."):
         if not module.name.endswith(("__main__", "spark_analytics.main", "broker_cy.client.kerberos")):

@@ -1,0 +1,1 @@
+"""The records of MirrorMaker 2's internal topics, byte for byte Kafka's, in both directions. Pure."""

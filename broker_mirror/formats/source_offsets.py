@@ -1,0 +1,100 @@
+"""The offsets that connectors have reached in the source: the topic `mm2-offsets.SOURCE.internal` of Kafka Connect, as
+its JsonConverter writes it without schemas.
+
+    ["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"orders"}]       {"offset":41}
+
+The offset is that of the last copied record. A record without a value deletes its key. Other connectors write keys of
+other forms into the same topic.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker_mirror.formats.fields import DamagedRecord
+
+CONNECTOR: Final = "MirrorSourceConnector"
+"""The name of the connector, unless `A->B.name` is set."""
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+_SHOWN_BYTES: Final = 200
+# The escapes of Jackson: short ones, and others with capital digits.
+_ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    8: "\\b",
+    9: "\\t",
+    10: "\\n",
+    12: "\\f",
+    13: "\\r",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """A partition of the source, as a connector names it."""
+
+    cluster: str
+    topic: str
+    partition: int
+    connector: str = CONNECTOR
+
+    def key(self) -> bytes:
+        members = f'"cluster":{_text(self.cluster)},"partition":{self.partition},"topic":{_text(self.topic)}'
+        return f"[{_text(self.connector)},{{{members}}}]".encode()
+
+
+def encode_offset(offset: int) -> bytes:
+    """Return the value of a record; `offset` is that of the last copied record."""
+    return f'{{"offset":{offset}}}'.encode()
+
+
+def decode_key(key: bytes | None) -> SourcePartition | None:
+    """Return the partition of a key; None for the key of another connector. Raises DamagedRecord."""
+    found = _json("the key of a source offset", key)
+    if not isinstance(found, list) or len(found) != 2 or not isinstance(found[0], str):
+        raise DamagedRecord(f"the key of a source offset is no pair of a connector and a partition: {_shown(key)}")
+    name, partition = found
+    if not isinstance(partition, dict) or partition.keys() != {"cluster", "partition", "topic"}:
+        return None
+    cluster, topic, number = partition["cluster"], partition["topic"], partition["partition"]
+    if not isinstance(cluster, str) or not isinstance(topic, str) or not _is_number(number, _INT32_MAX):
+        raise DamagedRecord(f"the key of a source offset has values of wrong types: {_shown(key)}")
+    return SourcePartition(cluster, topic, number, name)
+
+
+def decode_offset(value: bytes | None) -> int | None:
+    """Return the offset of a value; None if the record deletes its key. Raises DamagedRecord."""
+    if value is None:
+        return None
+    found = _json("the value of a source offset", value)
+    if found is None:
+        return None
+    offset = found.get("offset") if isinstance(found, dict) else None
+    if not _is_number(offset, _INT64_MAX):
+        raise DamagedRecord(f"the value of a source offset has no valid offset: {_shown(value)}")
+    assert isinstance(offset, int)
+    return offset
+
+
+def _json(part: str, data: bytes | None) -> Any:
+    if data is None:
+        raise DamagedRecord(f"{part} is null")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise DamagedRecord(f"{part} is no JSON: {_shown(data)}") from None
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _shown(data: bytes | None) -> str:
+    return repr((data or b"")[:_SHOWN_BYTES])
+
+
+def _text(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'

@@ -1,0 +1,21 @@
+"""The pure parts of the mirror use nothing of the machine, so that a simulation controls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.broker_cy.test_seams import uses
+
+MIRROR = Path(__file__).resolve().parents[2] / "broker_mirror"
+
+
+def pure_files() -> list[Path]:
+    names = ("filters.py", "flows.py", "merged.py", "policy.py", "translation.py")
+    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py")]
+
+
+def test_pure_files_use_nothing_of_the_machine() -> None:
+    """If this fails, the world of the simulation cannot be repeated."""
+    found = {path.name: uses(path) for path in pure_files()}
+    assert len(found) > 8
+    assert {name: used for name, used in found.items() if used} == {}
