@@ -1,5 +1,5 @@
 """Values of JSON objects as Jackson reads them into the fields of Confluent's registry: scalars are texts where texts
-are wanted, and texts are numbers and flags where they are ones. What has another form is an InvalidObject.
+are wanted, and texts are numbers and flags where they are ones. Values of another form raise InvalidObject.
 """
 
 from __future__ import annotations
