@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from broker_registry.subject_names import qualified
 
 REFERENCES_MAX: Final = 1_000
 """Direct references of one schema."""
+_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class Answer(NamedTuple):
@@ -57,6 +59,8 @@ class Request:
     @classmethod
     def of(cls, method: str, raw_path: bytes, query: bytes) -> Request:
         """Raises RegistryError. The path is split before it is decoded: names of subjects may have slashes."""
+        if b"%" in raw_path and _BAD_ESCAPE.search(raw_path):
+            raise RegistryError(400, "the path has a % without two hexadecimal digits behind it")
         try:
             segments = tuple(unquote_to_bytes(part).decode() for part in raw_path.strip(b"/").split(b"/"))
         except UnicodeDecodeError:

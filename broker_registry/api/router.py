@@ -86,13 +86,15 @@ def _has_context(text: str) -> bool:
 
 
 def in_context(request: Request) -> Request:
-    """Return the request without `/contexts/{context}` before its path; the names in it have the context then."""
+    """Return the request without `/contexts/{context}` before its path; the names in it have the context then. Without
+    more path, the context is named as `:.test:`; the default one is the root.
+    """
     segments = request.segments
-    if segments[0] != _CONTEXTS or len(segments) < 2 or (len(segments) == 2 and request.method == "DELETE"):
+    if segments[0] != _CONTEXTS or len(segments) < 2:
         return request
     prefix, rest = context_text(segments[1]), list(segments[2:])
     if not rest:
-        return replace(request, segments=(_CONTEXTS, prefix))
+        return replace(request, segments=(_CONTEXTS, prefix) if prefix else ("",))
     at = rest.index("subjects") + 1 if "subjects" in rest else 1 if rest[0] in _SETTINGS else None
     if at is not None and at < len(rest):
         if not _has_context(rest[at]):

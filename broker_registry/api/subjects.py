@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_registry.api.formats import formatted
+from broker_registry.api.formats import format_of, formatted
 from broker_registry.api.objects import schema_of_subject
 from broker_registry.api.permissions import deletes, listed, reads
 from broker_registry.api.requests import Answer, Request, wanted_of
@@ -40,6 +40,7 @@ def _prefix(request: Request) -> str:
 
 
 async def look_up_schema(service: Service, request: Request) -> Answer:
+    format_of(request)
     subject, with_deleted = normalized(request.path["subject"]), request.flag("deleted")
     wanted = wanted_of(request, subject)
     normalizes = request.flag("normalize") or service.state.config_in_scope(subject).normalize is True

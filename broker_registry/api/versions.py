@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_registry.api.formats import formatted
+from broker_registry.api.formats import format_of, formatted
 from broker_registry.api.objects import registered, schema_of_subject
 from broker_registry.api.permissions import deletes, reads, registers
 from broker_registry.api.requests import Answer, Request, version_of, wanted_of
@@ -46,6 +46,7 @@ async def list_versions(service: Service, request: Request) -> Answer:
 
 
 async def register_schema(service: Service, request: Request) -> Answer:
+    format_of(request)
     name = request.path["subject"]
     wanted = wanted_of(request, normalized(name))
     if wanted.content.rule_set is not None and (problem := wanted.content.rule_set.problem()):

@@ -48,6 +48,14 @@ def test_a_schema_is_found_in_all_ways(registry: RegistryProcess, subject: str) 
     assert registry.get("/") == {}
 
 
+def test_the_logical_format_is_left_out(registry: RegistryProcess, subject: str) -> None:
+    """If this fails, a client gets a schema of another language than it asked for, or registers one."""
+    schema_id = registry.register(subject, INT).body["id"]
+    for path in (f"/schemas/ids/{schema_id}", f"/schemas/ids/{schema_id}/schema", f"/subjects/{subject}/versions/1"):
+        assert error(registry, "GET", f"{path}?format=Logical")[:2] == (404, 404)
+        assert registry.call("GET", f"{path}?format=unknown").status == 200
+
+
 def test_deletions_and_their_lists(registry: RegistryProcess, subject: str) -> None:
     """If this fails, tools show deleted versions, or cannot restore them."""
     for text in (INT, TWO):
@@ -83,8 +91,14 @@ def test_contexts_have_ids_of_their_own(registry: RegistryProcess, subject: str)
     assert put.body == {"compatibility": "NONE"}
     assert registry.get(f"/config/:{context}:") == {"compatibilityLevel": "NONE"}
     assert registry.register(name, '"string"').body["version"] == 2
-    status, code, _ = error(registry, "DELETE", f"/contexts/:{context}:")
-    assert (status, code) == (422, 42211)
+    for text in (f":{context}:", context, subject):
+        refused = error(registry, "DELETE", f"/contexts/{text}")
+        assert refused == (422, 42211, f"The specified context ':{context}:' is not empty.")
+    for permanent in ("false", "true"):
+        assert registry.call("DELETE", f"/subjects/{name}?permanent={permanent}").body == [1, 2]
+    assert registry.call("DELETE", f"/contexts/{context}").status == 204
+    assert context not in registry.get("/contexts")
+    assert error(registry, "DELETE", "/contexts/.")[:2] == (405, 405)
 
 
 def test_an_alias_leads_to_its_subject(registry: RegistryProcess, subject: str) -> None:
