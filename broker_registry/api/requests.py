@@ -135,7 +135,7 @@ def version_of(text: str) -> int:
 
 
 def id_of(text: str) -> int:
-    """Raises RegistryError 404 as Confluent's registry does for an id that is no number of 32 bits."""
+    """Raises RegistryError 404 as Confluent's registry does for an id that 32 bits cannot have."""
     found = whole_number(text)
     if found is None:
         raise RegistryError(404, "HTTP 404 Not Found")

@@ -12,6 +12,7 @@ from broker_registry.operations.plan import SETTINGS, Ids, Plan, Record, Steps, 
 from broker_registry.operations.wanted import LATEST, NO_ID, Parsed, Wanted, find_same, parse, source_of
 from broker_registry.rules import VERSION_PROPERTY, Metadata, merged_metadata, merged_rule_sets
 from broker_registry.schema_types.base import InvalidSchema, Policy
+from broker_registry.store.keys import NUMBER_MAX
 from broker_registry.store.state import Place, State
 from broker_registry.store.values import Config, Mode, SchemaContent, SchemaValue, context_record
 from broker_registry.subject_names import SubjectName, qualified
@@ -73,11 +74,14 @@ def _plan(
 ) -> Plan[Registered]:
     if wanted.version > 0 and wanted.version != new_version and not state.mode_in_scope(wanted.subject).is_import:
         raise invalid_schema("Version is not one more than previous version")
+    version = wanted.version if wanted.version > 0 else new_version
+    if version > NUMBER_MAX:
+        # Its record would not be read, and the id be given again.
+        raise RegistryError(Code.STORE, f"{wanted.subject} has no more versions: the greatest is {NUMBER_MAX:,}")
     if wanted.id != NO_ID:
         _check_id(state, wanted, schema_id)
     elif schema_id == NO_ID:
         schema_id = _next_id(ids, wanted.context)
-    version = wanted.version if wanted.version > 0 else new_version
     md5 = wanted.content.md5()
     value = SchemaValue(wanted.subject, version, schema_id, wanted.content, md5=md5)
     records: list[Record] = []

@@ -8,10 +8,11 @@ from broker_registry.errors import Code, RegistryError
 from broker_registry.operations.delete import delete_subject, delete_version
 from broker_registry.operations.plan import Claims, Ids
 from broker_registry.operations.register import RegisterSettings, check_compatibility, look_up, register
-from broker_registry.operations.settings import set_mode, update_config
+from broker_registry.operations.settings import delete_mode, set_mode, update_config
 from broker_registry.operations.wanted import Wanted
 from broker_registry.rules import Metadata, RuleSet
 from broker_registry.schema_types.base import Reference
+from broker_registry.store.keys import NUMBER_MAX
 from broker_registry.store.state import Defaults, State
 from broker_registry.store.values import Mode, SchemaContent, SchemaValue
 from tests.broker_registry.operations.support import add, drive, plan_of, record_of, run, wanted
@@ -214,6 +215,18 @@ def test_versions_that_are_named_follow_each_other() -> None:
         "Version is not one more than previous version"
     )
     assert add(state, wanted("a", record_of("x:int", "y:int=0"), version=2)).value.version == 2
+
+
+def test_a_version_that_no_record_can_name_is_refused() -> None:
+    """If this fails, a schema is confirmed that no instance reads, and its id is given to another one."""
+    state = State()
+    run(state, lambda state, ids: set_mode(state, "a", Mode.IMPORT, is_forced=False))
+    add(state, wanted("a", record_of("x:int"), version=NUMBER_MAX, schema_id=5))
+    run(state, lambda state, ids: delete_mode(state, "a", is_recursive=False))
+    message = refused(Code.STORE, state, wanted("a", record_of("x:int", "y:int=0")))
+    assert message == "a has no more versions: the greatest is 2,147,483,647"
+    assert add(state, wanted("b", record_of("x:int", "y:int=0"))).value.id == 6
+    assert state.problems_total == 0
 
 
 def test_normalized_schemas_are_one() -> None:
