@@ -99,7 +99,7 @@ and the plan shows which records and which readers it would break. `ctrl+d` dele
         found = self.schemas.subjects().value
         if found is None:
             return
-        self.grid.title = "Subjects (more are not shown)" if found.left_out else "Subjects"
+        self.grid.title = f"Subjects ({found.remark})" if found.remark else "Subjects"
         self.grid.set_rows(found.rows)
 
     @property

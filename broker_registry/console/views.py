@@ -52,6 +52,13 @@ class Subjects:
     rows: tuple[Subject, ...]
     left_out: bool
 
+    @property
+    def remark(self) -> str:
+        """A note on the subjects and settings that the rows do not have; empty if they have all."""
+        versions = f"of the first {VERSIONS_MAX:,} versions" if self.left_out else ""
+        settings = f"level and mode of the first {SETTINGS_MAX:,} only" if len(self.rows) > SETTINGS_MAX else ""
+        return ", ".join(filter(None, (versions, settings)))
+
 
 async def read_subjects(client: RegistryClient) -> Subjects:
     """Raises ClientError."""

@@ -176,7 +176,8 @@
       const place = this.panel.element.querySelector(".panel-count") || this.makeCount();
       const marked = this.marks.size ? `, ${this.marks.size} marked` : "";
       const shown = state.found === state.total ? core.count(state.total) : `${core.count(state.found)} of ${core.count(state.total)}`;
-      const text = `${shown} ${noun}${state.total === 1 ? "" : "s"}${marked}`;
+      const remark = state.remark ? `, ${state.remark}` : "";
+      const text = `${shown} ${noun}${state.total === 1 ? "" : "s"}${remark}${marked}`;
       if (place.textContent !== text) place.textContent = text;
     }
 

@@ -284,10 +284,15 @@ class TableChannel(Channel, Generic[Row]):
         """Return the text that the filter searches."""
         return self.row_id(row)
 
+    def remark(self) -> str:
+        """Return a note on what the rows do not have, which is shown behind their count; empty if they have all."""
+        return ""
+
     async def state(self) -> State | None:
         rows = self.rows()
         if rows is None:
             return None
+        remark = self.remark()
         window = self.window(self.params)
         turns = Turns()
         found: list[Row] = []
@@ -304,6 +309,7 @@ class TableChannel(Channel, Generic[Row]):
             "from": window.first,
             "found": len(found),
             "total": total,
+            **({"remark": remark} if remark else {}),
         }
 
     async def _window(self, rows: list[Row], window: Window) -> list[Row]:

@@ -49,6 +49,10 @@ class Subjects(TableChannel[Subject]):
         found = schemas_of(self.hub).subjects().value
         return None if found is None else found.rows
 
+    def remark(self) -> str:
+        found = schemas_of(self.hub).subjects().value
+        return "" if found is None else found.remark
+
     def row_id(self, row: Subject) -> str:
         return row.name
 

@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import TextArea
 
 from admin_tui.widgets.grid import Grid
+from broker_registry.console import views
 from tests.admin_tui.conftest import Terminal, drive, entry_of
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.registry import RegistryProcess, running_registry
@@ -19,7 +20,7 @@ SIZE = (140, 40)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker of its own: that of the other screens allows transactions of a second, and a registry needs more."""
+    """A broker of its own: other screens show all topics of theirs."""
     found = BrokerProcess(tmp_path_factory.mktemp("schemas-broker"), QUICK)
     try:
         yield found.start()
@@ -35,6 +36,22 @@ def registry(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) ->
 
 def grid_of(terminal: Terminal) -> Grid[object]:
     return terminal.app.screen.query(Grid).first()
+
+
+def test_subjects_without_level_and_mode_are_told(
+    broker: BrokerProcess, registry: RegistryProcess, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, an engineer takes a subject whose level was not read for one without a level."""
+    monkeypatch.setattr(views, "SETTINGS_MAX", 1)
+    for number in (1, 2):
+        registered(registry, f"{name}-{number}-value", OLD)
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.command("schemas")
+        await terminal.goes_to("schemas")
+        await terminal.shows(f"{name}-2-value", "Subjects (level and mode of the first 1 only)")
+
+    drive(replace(entry_of(broker.bootstrap), registry=registry.url), job, size=SIZE)
 
 
 def test_subjects_versions_and_differences_are_shown(

@@ -13,7 +13,9 @@ from broker_registry.client import RegistryClient, Schema
 from broker_registry.client_settings import settings_of
 from broker_registry.console.session import SchemaSession
 from broker_registry.console.views import (
+    SETTINGS_MAX,
     Subject,
+    Subjects,
     compare,
     read_subjects,
     read_version,
@@ -44,6 +46,21 @@ def test_a_subject_has_its_newest_version_and_its_settings(registry: RegistryPro
     registry.call("PUT", f"/mode/{subject}", {"mode": "READONLY"})
     assert subject_row(registry, subject).mode == "READONLY"
     registry.call("DELETE", f"/mode/{subject}")
+
+
+@pytest.mark.parametrize(
+    ("count", "left_out", "remark"),
+    [
+        (SETTINGS_MAX, False, ""),
+        (SETTINGS_MAX + 1, False, "level and mode of the first 300 only"),
+        (1, True, "of the first 20,000 versions"),
+        (SETTINGS_MAX + 1, True, "of the first 20,000 versions, level and mode of the first 300 only"),
+    ],
+)
+def test_subjects_tell_what_they_leave_out(count: int, left_out: bool, remark: str) -> None:
+    """If this fails, a subject whose level was not read looks like one without a level."""
+    row = Subject("a", "AVRO", 1, 0, 1, 1, 0)
+    assert Subjects((row,) * count, left_out).remark == remark
 
 
 def test_deleted_versions_are_counted_apart(registry: RegistryProcess, subject: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_cy.client.errors import ClientError
+from broker_registry.console import views
 from tests.dashboard.pages.group_kit import drive, layout_of, seeing
 from tests.dashboard.support import ADMIN, OPERATOR, VIEWER, Desk
 from tests.support.broker import QUICK, BrokerProcess
@@ -76,6 +77,21 @@ def test_subjects_versions_and_references_are_shown(
         assert "version-diff" in page
         assert "version-diff" not in layout_of(desk, "schema", subject=f"{name}-value", version="2")
         assert "the number of a version is expected" in layout_of(desk, "schema", subject=name, version="x")
+
+    drive(broker.bootstrap, job, registry=registry.url)
+
+
+def test_subjects_without_level_and_mode_are_told(
+    broker: BrokerProcess, registry: RegistryProcess, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a viewer takes a subject whose level was not read for one without a level."""
+    monkeypatch.setattr(views, "SETTINGS_MAX", 1)
+    for number in (1, 2):
+        registered(registry, f"{name}-{number}-value", OLD)
+
+    async def job(desk: Desk) -> None:
+        state = await desk.state("subjects", lambda state: state["total"] >= 2)
+        assert state["remark"] == "level and mode of the first 1 only"
 
     drive(broker.bootstrap, job, registry=registry.url)
 
