@@ -58,6 +58,10 @@ it takes about 40 ms of CPU time, in slices of a few milliseconds.
 ## Reference
 
 The table is generated from `broker_cy/metrics/definitions.py` by `tools/metrics_doc.py`; a test keeps it up to date.
+`(Kafka: ...)` names the metric of Kafka that has the same meaning. Its FetchLockTimeMs, FetchLockRatio,
+TopicPartitionsAcquireTimeMs and RequestTopicPartitionsFetchRatio have no counterpart: they tell how long share fetches
+wait for locks of share partitions, and here none does. Its InFlightBatchMessageCount is the quotient of
+`broker_cy_share_in_flight_records` and `broker_cy_share_in_flight_batches`.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

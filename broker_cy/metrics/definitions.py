@@ -233,6 +233,13 @@ _TABLE: tuple[Metric, ...] = (
         " partitions with most of them (Kafka: InFlightMessageCount).",
     ),
     Metric(
+        "broker_cy_share_in_flight_batches",
+        "gauge",
+        ("group", "topic", "partition"),
+        "Batches of records that were acquired together, from the start offset of a share partition on, for the same"
+        " share partitions (Kafka: InFlightBatchCount).",
+    ),
+    Metric(
         "broker_cy_share_acknowledged_records_total",
         "counter",
         ("type",),

@@ -18,6 +18,7 @@ class SharePartition:
     is_active: bool
     bytes_in_memory: int
     unfinished_records: int
+    batches_in_flight: int
     members_held: int
     def __init__(self, leader_epoch: int) -> None: ...
     def configure(self, lock_ms: int, delivery_limit: int, records_max: int, is_renew_enabled: bool) -> None: ...

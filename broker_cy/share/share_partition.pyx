@@ -286,6 +286,15 @@ cdef class SharePartition:
         """Records in flight that are not terminal, as Kafka's InFlightMessageCount."""
         return self.records_in_flight() - self.delivery_complete_count
 
+    @property
+    def batches_in_flight(self):
+        """As Kafka's InFlightBatchCount: those that were acquired together are one."""
+        cdef Py_ssize_t index, count = 0
+        for index in range(self.runs.count):
+            if self.runs.at(index).flags & BATCH_START:
+                count += 1
+        return count
+
     def in_flight(self):
         """Each run: (first offset, last offset, state, delivery count, member id or None, deadline, whether its state is tentative).
 

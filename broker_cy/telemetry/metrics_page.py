@@ -267,6 +267,12 @@ async def _share_groups(page: Page, share: ShareService) -> None:
     largest = most_in_flight(share, SHARE_PARTITIONS_MAX)
     for key, topic, records in largest:
         page.sample("broker_cy_share_in_flight_records", records, key.group_id, topic, str(key.topic.partition))
+    page.family("broker_cy_share_in_flight_batches")
+    for key, topic, _ in largest:
+        found = share.table.get(key)
+        if found is not None:
+            labels = key.group_id, topic, str(key.topic.partition)
+            page.sample("broker_cy_share_in_flight_batches", found.batches_in_flight, *labels)
     page.family("broker_cy_share_acknowledged_records_total")
     for kind, number in counts.acknowledgements.items():
         page.sample("broker_cy_share_acknowledged_records_total", number, kind.name.lower())

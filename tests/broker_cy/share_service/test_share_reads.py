@@ -240,6 +240,8 @@ def test_records_in_flight_can_be_seen(tmp_path: Path) -> None:
             assert most_in_flight(broker.share, 10) == [(view.key, "t", 4)]
             page = (await render(broker.server.broker, broker.server._core, broker.server._watch)).decode()
             assert 'broker_cy_share_in_flight_records{group="g",topic="t",partition="0"} 4' in page
+            # They were acquired together.
+            assert 'broker_cy_share_in_flight_batches{group="g",topic="t",partition="0"} 1' in page
             assert 'broker_cy_share_acknowledged_records_total{type="release"} 1' in page
             assert "broker_cy_share_delivered_records_total 4" in page
             # The share coordinator of this broker wrote the release.
