@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata import features
 from broker_cy.wire import codec
 from broker_cy.wire import messages as m
 from broker_cy.wire.layout import Message
@@ -272,7 +271,6 @@ def test_kafka_gives_the_recorded_answers(tmp_path: Path) -> None:
         recorded.check(NAME, answers(target))
 
 
-@pytest.mark.skipif(features.SUPPORTED[features.STREAMS_VERSION][1] == 0, reason="streams.version is not served yet")
 def test_the_same_answers_as_kafka(tmp_path: Path) -> None:
     """If this fails, an application of Kafka Streams gets other tasks, epochs or errors than from Kafka."""
     with running("broker-cy", tmp_path, SETTINGS) as target:

@@ -11,20 +11,13 @@ from confluent_kafka import Producer, TopicPartition
 
 from bench.launch import kafka_dist
 from bench.steady_clients.programs import LineProgram
-from broker_cy.metadata import features
 from tests.support import kafka_streams, kafka_tools, needs
 from tests.support.broker import BrokerProcess
 from tests.support.confluent import close_consumer, new_consumer
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
-pytestmark = [
-    needs.java,
-    pytest.mark.full,
-    pytest.mark.skipif(
-        features.SUPPORTED[features.STREAMS_VERSION][1] == 0, reason="streams.version is not served yet"
-    ),
-]
+pytestmark = [needs.java, pytest.mark.full]
 WAIT_S = 90.0
 PARTITIONS = 4
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"

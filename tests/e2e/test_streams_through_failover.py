@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from bench.launch import kafka_dist
 from bench.steady_clients.programs import LineProgram
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metadata import features
 from tests.e2e.test_clients_through_failover import AS_KAFKA, PARTITIONS, WAIT_S
 from tests.support import kafka_streams, needs
 from tests.support.cluster import ClusterNode, cluster, create_topic, topics
@@ -59,13 +58,8 @@ def counts(servers: str, name: str) -> dict[str, list[int]]:
     return found
 
 
-NOT_SERVED = pytest.mark.skipif(
-    features.SUPPORTED[features.STREAMS_VERSION][1] == 0, reason="streams.version is not served yet"
-)
-
-
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("streams", marks=NOT_SERVED)])
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_every_record_is_counted_once_while_nodes_die(tmp_path: Path, protocol: str) -> None:
     """If this fails, a stream processor with exactly_once_v2 counts records twice or loses some when a broker dies."""
     settings = {

@@ -10,7 +10,6 @@ from tests.compat.differential.difference import ABSENT, ANY, TEXT, Difference
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
 _CHECKED = "a topic here may check the schemas of its records, as in Confluent Server"
-_LATER = "not served yet, so not advertised"
 _AT_ONCE = (
     "topics and partitions are made before the answer is sent, however short the timeout; Kafka answers "
     "REQUEST_TIMED_OUT where that leaves no time"
@@ -25,15 +24,6 @@ _ABORTED = (
     "of Kafka (KAFKA-20785); INVALID_TXN_STATE is fatal for clients"
 )
 _EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
-
-# Moving replicas between directories.
-_NOT_SERVED = (34,)
-_API_VERSIONS = (
-    "transaction_versions-*, then",
-    "api_versions-*",
-    "api_versions_of_the_future-*: goes on",
-    "dressed_api_versions-*",
-)
 
 DELIBERATE: list[Difference] = [
     Difference("produce_*", "*.error_message", ABSENT, TEXT, _WORDS),
@@ -73,10 +63,5 @@ DELIBERATE: list[Difference] = [
     Difference("timed_out-v5: commits*", ".error_code", 48, 90, _ABORTED),
     Difference("topic_partitions-v0: name: empty", "*.error_code", -1, 17, _EMPTY),
     Difference("topic_partitions-v0: name: empty", "*.topic_authorized_operations", ABSENT, 3576, _EMPTY),
-    *(
-        Difference(step, f".api_keys.{api_key}", ANY, ABSENT, _LATER)
-        for step in _API_VERSIONS
-        for api_key in _NOT_SERVED
-    ),
     *GROUPS,
 ]
