@@ -200,7 +200,7 @@ def take(
     count = _part(result)
     part, rest = result[:count], result[count:]
     if rest and group.shown is None:
-        group.shown = {member_id: group.target_of(member_id) for member_id in group.members}
+        group.shown = {**dict.fromkeys(group.members, group.no_target), **group.target}
     machine.append(step, [each.record for each in part if each.member_id in group.members])
     if not rest:
         return True
@@ -221,9 +221,9 @@ def _part(result: Sequence[Changed]) -> int:
 
 def has_targets(group: EpochGroup[Any, Any], target: Mapping[str, Any]) -> bool:
     """Whether the members' targets are these, but for members that have left. A static member that came back has the
-    target of the member id that it replaced.
+    target of the member id that it replaced. Each turn looks at all members, which takes 0.5 ms for 10,000.
     """
-    return all(target.get(member_id) is known for member_id, known in group.target.items())
+    return group.target.items() <= target.items()
 
 
 def unchanged(rest: R) -> R:

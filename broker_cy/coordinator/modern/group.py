@@ -209,15 +209,19 @@ class EpochGroup(Group, Generic[E, T]):
         """Whether targets may still have all partitions that were assignable before."""
         return True
 
+    @property
     @abstractmethod
+    def no_target(self) -> T:
+        """What a member without a target is to have."""
+
     def target_of(self, member_id: str) -> T:
         """What a member is to have in the epoch of the assignment."""
-
-    def _known_target(self, member_id: str) -> T | None:
-        """A static member that came back meanwhile is not among those shown, and one that has left has no target."""
         known = self.target.get(member_id)
-        found = None if self.shown is None or known is None else self.shown.get(member_id)
-        return known if found is None else found
+        if known is None:
+            # It has left, or joined since.
+            return self.no_target
+        # A static member that came back meanwhile is not among those shown.
+        return known if self.shown is None else self.shown.get(member_id, known)
 
     def member(self, member_id: str) -> E:
         """Raises KafkaError(UNKNOWN_MEMBER_ID)."""
@@ -298,9 +302,9 @@ class ModernGroup(EpochGroup[M, Assignment]):
             if not before or not before + change:
                 self.subscription_changed()
 
-    def target_of(self, member_id: str) -> Assignment:
-        found = self._known_target(member_id)
-        return NO_PARTITIONS if found is None else found
+    @property
+    def no_target(self) -> Assignment:
+        return NO_PARTITIONS
 
 
 class TopicsRead:

@@ -124,11 +124,8 @@ class Journal:
         """The target of the newest epoch was computed."""
         if self._began is not None:
             self._assigned_ms = now.mono_ms
-            self._pending = {
-                member_id
-                for member_id, member in group.members.items()
-                if not member.is_reconciled_to(group.assignment_epoch)
-            }
+            # No member is in its epoch yet.
+            self._pending = set(group.members)
 
     def held(self, member_id: str, before: Held, after: Held, at_ms: int) -> None:
         """A member holds other partitions, or (nothing after) is gone: it read until `at_ms`, monotonic."""

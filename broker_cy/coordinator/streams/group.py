@@ -111,9 +111,9 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
 
     # ---- tasks ----
 
-    def target_of(self, member_id: str) -> TaskAssignment:
-        found = self._known_target(member_id)
-        return NO_TASKS if found is None else found
+    @property
+    def no_target(self) -> TaskAssignment:
+        return NO_TASKS
 
     def active_process(self, subtopology: str, partition: int) -> str | None:
         """The process in which the task is active, also if it has to give it up; None if it is in none."""

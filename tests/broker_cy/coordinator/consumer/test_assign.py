@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 
 from broker_cy.coordinator import admin
+from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.modern import assigning
 from broker_cy.coordinator.modern.assigning import is_under_way
 from broker_cy.coordinator.modern.member import MemberState
@@ -228,6 +230,29 @@ def test_members_have_their_former_targets_between_two_parts(
     h.work()
     assert (group.assignment_epoch, targets(h)) == (3, dict.fromkeys(ALL, 1))
     assert len(group.target_of("A")[T]) == len(group.target_of("B")[T]) == 2
+
+
+def test_a_part_asks_no_member_for_its_state(h: ConsumerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, turns that append an assignment of 10,000 members hold producers up."""
+    monkeypatch.setattr(assigning, "TARGETS_PER_TURN", 1)
+    asked: list[str] = []
+
+    def noted(cls: type, name: str) -> None:
+        right = getattr(cls, name)
+        monkeypatch.setattr(cls, name, lambda *given: (asked.append(name), right(*given))[1])
+
+    noted(ConsumerMember, "is_reconciled_to")
+    noted(ConsumerGroup, "target_of")
+    for member_id in "ABC":
+        h.enter(member_id, member_id)
+        h.work()
+    h.beat("a 2", "A", 1)
+    assert len(h.works) == 1
+    asked.clear()
+    while h.works:
+        h.work()
+    assert targets(h) == dict.fromkeys(ALL, 1)
+    assert asked == []
 
 
 def test_a_result_that_becomes_stale_between_two_parts(h: ConsumerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
