@@ -13,8 +13,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers. Four for two cores: many tests wait for a program that they started.
 WORKERS ?= 4
 
-.PHONY: run demo dashboard test test-all build broker lint lint-deploy types unit unit-all instructions system-packages soak bench \
-	bench-check asan clean lock wheelhouse lab lab-test
+.PHONY: run demo dashboard test test-all build broker checks lint lint-deploy types unit unit-all instructions system-packages soak \
+	bench bench-check asan clean lock wheelhouse lab lab-test
 
 run: broker
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
@@ -69,10 +69,10 @@ lab-test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible
 	$(BIN)/pytest -q -o faulthandler_timeout=3600 tests/deploy $(ARGS)
 
 # Before each commit, and in CI: at most 15 minutes on two cores once the environment exists.
-test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit instructions
+test: system-packages build $(VENV)/.gssapi $(VENV)/.ansible checks unit instructions
 
 # Before an issue is resolved: all tests except the soak tests, with more seeds and mutants.
-test-all: system-packages build $(VENV)/.gssapi $(VENV)/.ansible lint types unit-all instructions
+test-all: system-packages build $(VENV)/.gssapi $(VENV)/.ansible checks unit-all instructions
 
 # The tier of the tests that need the packages.
 TIER = quick
@@ -90,6 +90,12 @@ $(VENV)/.gssapi: $(VENV)/.requirements requirements/gssapi.lock | system-package
 $(VENV)/.ansible: $(VENV)/.requirements requirements/ansible.lock
 	$(INSTALL) --require-hashes -r requirements/ansible.lock
 	touch $@
+
+# mypy needs one core for a minute without a cache: the linters run meanwhile. Its result is shown after theirs.
+checks: $(VENV)/.ansible
+	@mkdir -p build; $(MAKE) --no-print-directory -s types > build/types.txt 2>&1 & types=$$!; status=0; \
+	$(MAKE) --no-print-directory lint || status=$$?; \
+	wait $$types || status=$$?; echo "$(BIN)/mypy"; cat build/types.txt; exit $$status
 
 lint: lint-deploy
 	$(BIN)/ruff check .
