@@ -43,17 +43,15 @@ GARBAGE_OBJECTS = 20_000
 @contextmanager
 def collecting_seldom(objects: int = GARBAGE_OBJECTS) -> Iterator[None]:
     """Collect garbage whenever there are `objects` more objects (0: never), which saves a tenth of the time. Garbage of
-    worlds holds open files, so it is collected afterwards and does not stay frozen.
+    worlds holds open files, so it is collected afterwards.
     """
     before = gc.get_threshold()
-    gc.freeze()
     gc.set_threshold(objects, 10, 10)
     try:
         yield
     finally:
         gc.set_threshold(*before)
         gc.collect()
-        gc.unfreeze()
 
 
 @dataclass(frozen=True)
