@@ -5,6 +5,7 @@ ConfigHelper).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from broker_cy.config import dynamic, startup
@@ -175,6 +176,7 @@ def is_of_provider(names: Sequence[str], config: BrokerConfig) -> bool:
     return False
 
 
+@cache
 def names_behind(topic_setting: str) -> tuple[str, ...]:
     """The broker settings that a topic setting falls back to, in order of precedence."""
     return tuple(synonym.name for synonym in TOPIC_SYNONYMS[topic_setting])

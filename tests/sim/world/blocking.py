@@ -133,17 +133,22 @@ class _Watch:
     turn: Turn | None = None
 
 
-@contextmanager
-def turn_of(host: str, *, is_watched: bool) -> Iterator[None]:
-    """A turn of the loop of a machine. Raises AssertionError if it made a call that may block it."""
-    turn = Turn() if is_watched else None
-    _Watch.turn = turn
-    try:
-        yield
-    finally:
+class turn_of:
+    """A turn of the loop of a machine. Raises AssertionError if it made a call that may block it. A class for the same
+    reason as disks.use.
+    """
+
+    def __init__(self, host: str, *, is_watched: bool) -> None:
+        self._host = host
+        self._turn = Turn() if is_watched else None
+
+    def __enter__(self) -> None:
+        _Watch.turn = self._turn
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _Watch.turn = None
-    if turn is not None and turn.finding is not None:
-        raise AssertionError(f"the event loop of {host} may block: {turn.finding}")
+        if kind is None and self._turn is not None and self._turn.finding is not None:
+            raise AssertionError(f"the event loop of {self._host} may block: {self._turn.finding}")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from broker_cy.metadata.topic_names import OWN_TOPICS
@@ -22,8 +23,9 @@ def check_partitions(machine: Machine) -> None:
     checks_all = machine.turns % ALL_EVERY == 0
     known, nothing = machine.high_watermarks, (0, 0, 0)
     topic_ids = machine.server.broker.log_manager.topic_ids
-    for partition in machine.server.broker.partitions:
-        if partition.offline is not None or partition.unopened:
+    places = machine.server.broker.partitions.by_name.values()
+    for partition in chain.from_iterable(places):
+        if partition is None or partition.offline is not None or partition.unopened:
             continue
         log = partition.log
         watermark, end = partition.high_watermark, log.log_end_offset

