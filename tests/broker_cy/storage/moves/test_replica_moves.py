@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from broker_cy.storage.moves.replica_moves import Move, State
 from tests.broker_cy.storage.batches import batch
 from tests.broker_cy.storage.managing import TOPIC_ID, HeldJobs, Manager, open_manager, with_cleaner
 from tests.broker_cy.storage.moves.test_moved_log_model import StepJobs
+from tests.sim.real_partitions import new_directory
 
 KEY = ("t", 0)
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=0, file_delete_delay_ms=0)
@@ -131,8 +132,9 @@ class Disks:
 
 
 @pytest.fixture
-def disks(tmp_path: Path) -> Disks:
-    return Disks(tmp_path)
+def disks() -> Iterator[Disks]:
+    with new_directory() as path:
+        yield Disks(Path(path))
 
 
 def test_every_record_is_at_the_goal(disks: Disks) -> None:
