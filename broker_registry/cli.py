@@ -107,7 +107,8 @@ def command(
             )
             app = App(Service(connect, settings), guard)
             connections = partial(QuickProtocol, quick=app.quick, requests=Requests())
-            serve(app, listening, _ready(config.listeners, listening), connections=connections)
+            ready = _ready(config.listeners, listening)
+            serve(app, listening, ready, connections=connections, failure=lambda: app.failure)
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 from broker_cy.admin import AdminClient
 from broker_cy.admin.topic_log import LogSettings, Loss, TopicLog
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError, Failure
 from broker_registry.checker import Checker
 from broker_registry.checks import Check
 from broker_registry.election import Election
@@ -24,6 +26,7 @@ from broker_registry.writer import Writer
 
 T = TypeVar("T")
 
+_LOG = logging.getLogger(__name__)
 TOPIC: Final = "_schemas"
 REPLICATION: Final = 3
 TIMEOUT_S: Final = 10.0
@@ -80,9 +83,13 @@ class Service:
         cluster = await client.cluster.describe()
         self.cluster_id = cluster.cluster_id
         create = NewTopic(self.settings.topic, 1, max(1, min(self.settings.replication, len(cluster.brokers))))
-        settings = LogSettings(create=create, on_loss=Loss.WARN)
+        settings = LogSettings(create=create, on_loss=Loss.WARN, warn=_LOG.warning)
         self._log = client.topic_log(self.settings.topic, self.applied.take, settings)
         await self._log.__aenter__()
+        if (partitions := len(self._log.positions)) != 1:
+            # The order of records in several partitions is not known, and so neither is the state.
+            reason = f"the topic has {partitions} partitions; that of a registry has one"
+            raise ClientError(Failure.REFUSED, reason, what=f"topic {self.settings.topic}")
         self._writer = Writer(
             self._right(client), self._log, self.applied, self.checker, timeout_s=self.settings.timeout_s
         )

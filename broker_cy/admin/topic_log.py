@@ -36,8 +36,8 @@ Take = Callable[[Chunk], None]
 
 
 class Loss(Enum):
-    """The action if records can be, or were, deleted: another cleanup.policy than `compact`, or a log start offset
-    above 0.
+    """The action if records were deleted: a log start offset above 0. A topic whose cleanup.policy is not `compact`, so
+    that records will be deleted, is always refused.
     """
 
     REFUSE = "fail"
@@ -46,8 +46,8 @@ class Loss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """`create`: how a missing topic is created, None if that is an error; its cleanup.policy is `compact` unless it
-    names another one. `warn` gets the text of each warning of `on_loss` WARN.
+    """`create`: how a missing topic is created, with the cleanup.policy `compact`; None if that is an error. `warn`
+    gets the text of each warning of `on_loss` WARN.
     """
 
     create: NewTopic | None = None
@@ -193,7 +193,7 @@ class TopicLog:
                 self._lost(f"records before offset {start} were deleted", key)
 
     async def _create(self, wanted: NewTopic) -> None:
-        configs = {CLEANUP_POLICY: COMPACT, **wanted.configs}
+        configs = {**wanted.configs, CLEANUP_POLICY: COMPACT}
         topic = NewTopic(self.topic, wanted.partitions, wanted.replication_factor, configs, wanted.assignments)
         for error in (await self._topics.create([topic])).failed.values():
             # Another process of the same program was quicker.
@@ -205,10 +205,11 @@ class TopicLog:
         entries = (await self._configs.describe([resource], names=[CLEANUP_POLICY])).whole()[resource]
         policy = next((each.value for each in entries if each.name == CLEANUP_POLICY), None)
         if policy != COMPACT:
-            self._lost(f"{CLEANUP_POLICY} is {policy}, so that records are deleted; set it to {COMPACT}")
+            reason = f"{CLEANUP_POLICY} is {policy}, so that records are deleted; set it to {COMPACT}"
+            raise ClientError(Failure.REFUSED, reason, what=self._what)
 
-    def _lost(self, reason: str, partition: TopicPartition | None = None) -> None:
-        what = self._what if partition is None else f"partition {partition}"
+    def _lost(self, reason: str, partition: TopicPartition) -> None:
+        what = f"partition {partition}"
         if self._settings.on_loss is Loss.REFUSE:
             raise ClientError(Failure.REFUSED, reason, what=what)
         self._settings.warn(f"{what}: {reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import ssl
@@ -25,6 +26,7 @@ BACKLOG = 1_024
 # The time limit for requests that are unfinished at shutdown.
 SHUTDOWN_S = 3
 HANDSHAKE_S = 10.0
+_UVICORN_LOG = "uvicorn.error"
 
 
 class Certificate(NamedTuple):
@@ -73,7 +75,8 @@ class Sockets(NamedTuple):
 
 class Server(uvicorn.Server):
     """Shuts down cleanly at SIGINT and SIGTERM; uvicorn's own server would then end the process with the signal.
-    `ready` is printed when requests are served: an earlier signal would not be noticed.
+    `ready` is printed when requests are served: an earlier signal would not be noticed. Without `logs_failure`, the
+    application reports why it cannot start.
     """
 
     def __init__(
@@ -82,15 +85,23 @@ class Server(uvicorn.Server):
         ready: str,
         listening: Sequence[Listening],
         connections: Callable[..., asyncio.Protocol],
+        *,
+        logs_failure: bool,
     ) -> None:
         super().__init__(config)
+        self._logs_failure = logs_failure
         self._ready = ready
         self._listening = listening
         self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # Starts the application, and no listener: uvicorn knows one TLS for all of them.
-        await super().startup([])
+        log = logging.getLogger(_UVICORN_LOG)
+        log.disabled = not self._logs_failure
+        try:
+            await super().startup([])
+        finally:
+            log.disabled = False
         if not self.started:
             return
         loop = asyncio.get_running_loop()
@@ -127,10 +138,12 @@ def serve(
     ready: str,
     sockets: Sockets | None = None,
     connections: Callable[..., asyncio.Protocol] | None = None,
+    failure: Callable[[], ClientError | None] | None = None,
 ) -> None:
     """Serve the application until SIGINT or SIGTERM; without `sockets`, it has no WebSockets. `connections` makes
     the protocol of a connection from uvicorn's arguments, and keeps the bounds of http.bounds; by default it is
-    BoundedProtocol.
+    BoundedProtocol. `failure` returns why the application could not start, which is raised; without it, uvicorn logs
+    the reason and ends the process.
     """
     if connections is None:
         # Imported here, because programs with another protocol start sooner without h11.
@@ -156,5 +169,11 @@ def serve(
         ready,
         listening,
         connections,
+        logs_failure=failure is None,
     )
-    server.run(sockets=[each.bound for each in listening])
+    try:
+        server.run(sockets=[each.bound for each in listening])
+    except SystemExit:
+        if failure is None or (error := failure()) is None:
+            raise
+        raise error from None

@@ -60,6 +60,8 @@ class App:
 
     def __init__(self, service: Service, guard: Guard) -> None:
         self.service = service
+        # Why the service could not be opened.
+        self.failure: ClientError | None = None
         self._guard = guard
         self._router = routes()
 
@@ -98,6 +100,7 @@ class App:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except ClientError as error:
+            self.failure = error
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.admin import AdminClient, ClientError, Failure
-from broker_cy.admin.configs import ConfigResource, ResourceType
+from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topic_log import LogSettings, Loss, TopicLog
@@ -190,17 +190,27 @@ def test_a_topic_that_loses_records_is_refused_or_warned_about(ours: BrokerProce
     """If this fails, a program begins with a part of its state, without a word."""
 
     async def job(client: AdminClient) -> None:
-        (await client.topics.create([NewTopic(name, 1, 1)])).whole()
-        with pytest.raises(ClientError, match=r"cleanup.policy is delete.*set it to compact"):
+        (await client.topics.create([NewTopic(f"{name}-delete", 1, 1)])).whole()
+        for on_loss in Loss:
+            with pytest.raises(ClientError, match=r"cleanup.policy is delete.*set it to compact"):
+                await log_of(client, f"{name}-delete", Table(), LogSettings(on_loss=on_loss)).__aenter__()
+        async with log_of(client, name, Table(), LogSettings(create=NewTopic(name, 1, 1))) as log:
+            await log.append([record("a", "1"), record("b", "2")])
+
+        async def set_policy(policy: str) -> None:
+            change = ConfigChange("cleanup.policy", AlterOp.SET, policy)
+            (await client.configs.alter({ConfigResource(ResourceType.TOPIC, name): [change]})).whole()
+
+        await set_policy("delete")
+        (await client.topics.delete_records({TopicPartition(name, 0): 1})).whole()
+        await set_policy("compact")
+        lost = f"partition {name}-0: records before offset 1 were deleted"
+        with pytest.raises(ClientError, match=lost):
             await log_of(client, name, Table()).__aenter__()
         warnings: list[str] = []
-        async with log_of(client, name, Table(), LogSettings(on_loss=Loss.WARN, warn=warnings.append)) as log:
-            await log.append([record("a", "1"), record("b", "2")])
-        assert warnings == [f"topic {name}: cleanup.policy is delete, so that records are deleted; set it to compact"]
-        (await client.topics.delete_records({TopicPartition(name, 0): 1})).whole()
         async with log_of(client, name, Table(), LogSettings(on_loss=Loss.WARN, warn=warnings.append)):
             pass
-        assert warnings[-1] == f"partition {name}-0: records before offset 1 were deleted"
+        assert warnings == [lost]
 
     with_client(ours.bootstrap, job)
 
