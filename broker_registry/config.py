@@ -48,6 +48,7 @@ PORT_MAX: Final = 65_535
 CLIENT_AUTH: Final = "ssl.client.auth"
 CLIENT_AUTHENTICATION: Final = "ssl.client.authentication"
 _REFUSED: Final = "refused"
+_FIPS: Final = "enable.fips"
 _PROTOCOL_MAP: Final = "listener.protocol.map"
 _LISTENER_PROTOCOLS: Final = ("http", "https")
 _PROTOCOLS: Final = ("PLAINTEXT", *WITH_TLS, *WITH_SASL)
@@ -122,6 +123,8 @@ def _config(given: Mapping[str, str], where: str) -> RegistryConfig:
         else:
             warnings.append(f"{where}: {name} has no effect")
     found = {name: values.get(name, definition.default) for name, (definition, _) in _definitions().items()}
+    if found[_FIPS]:
+        raise ConfigError(f"{_FIPS}=true: the cryptography of this registry is not validated by FIPS 140; remove it")
     bootstrap = _bootstrap(found["kafkastore.bootstrap.servers"], client_settings)
     level = found["avro.compatibility.level"] or found["schema.compatibility.level"]
     tls = _tls(found, values)

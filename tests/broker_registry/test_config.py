@@ -63,6 +63,7 @@ def test_without_a_file_the_registry_listens_on_this_machine_only() -> None:
         ("kafkastore.connection.url=zk:2181", "is an address of ZooKeeper"),
         ("kafkastore.ssl.provider=Conscrypt", "protects the connection to the brokers"),
         ("kafkastore.bootstrap.servers=HTTP://a:1", "allowed protocols are PLAINTEXT"),
+        ("enable.fips=true", "not validated by FIPS 140"),
         ("kafkastore.timeout.ms=soon", "kafkastore.timeout.ms"),
         ("schema.compatibility.level=sideways", "schema.compatibility.level"),
     ],
