@@ -17,9 +17,11 @@ _LOGICAL: Final = "logical"
 
 
 def format_of(request: Request) -> str:
-    """Return the wanted format, empty for that of the schema. Raises RegistryError for the format that is left out: in
-    it, a registration would mean something else.
+    """Return the wanted format, empty for that of the schema. Raises RegistryError for what is left out: the format in
+    which a registration would mean something else, and the tags of the schema.
     """
+    if request.text("findTags"):
+        raise RegistryError(404, "findTags is not supported")
     name = (request.text("format") or "").strip()
     if name.lower() == _LOGICAL:
         raise RegistryError(404, f"the format {_LOGICAL} is not supported")

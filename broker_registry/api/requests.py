@@ -22,6 +22,7 @@ from broker_registry.subject_names import qualified
 
 REFERENCES_MAX: Final = 1_000
 """Direct references of one schema."""
+_TAGS: Final = ("schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -147,6 +148,10 @@ def wanted_of(request: Request, subject: str) -> Wanted:
     it refers to: messages about the schema would show parts of it.
     """
     found = request.json()
+    for name in _TAGS:
+        if found.get(name):
+            # The schema would be stored without them.
+            raise RegistryError(422, f"{name}: changes of tags are not supported")
     try:
         kind = as_text(found.get("schemaType"), "schemaType") or AVRO
         content = SchemaContent(

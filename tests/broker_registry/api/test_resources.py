@@ -48,12 +48,16 @@ def test_a_schema_is_found_in_all_ways(registry: RegistryProcess, subject: str) 
     assert registry.get("/") == {}
 
 
-def test_the_logical_format_is_left_out(registry: RegistryProcess, subject: str) -> None:
-    """If this fails, a client gets a schema of another language than it asked for, or registers one."""
+def test_formats_and_tags_are_left_out(registry: RegistryProcess, subject: str) -> None:
+    """If this fails, a client gets a schema of another language than it asked for, or one without its tags."""
     schema_id = registry.register(subject, INT).body["id"]
     for path in (f"/schemas/ids/{schema_id}", f"/schemas/ids/{schema_id}/schema", f"/subjects/{subject}/versions/1"):
         assert error(registry, "GET", f"{path}?format=Logical")[:2] == (404, 404)
+        assert error(registry, "GET", f"{path}?findTags=PII")[:2] == (404, 404)
         assert registry.call("GET", f"{path}?format=unknown").status == 200
+    for name, value in (("schemaTagsToAdd", [{}]), ("schemaTagsToRemove", [{}]), ("propagateSchemaTags", True)):
+        assert registry.register(subject, INT, **{name: value}).status == 422
+    assert registry.register(subject, INT, schemaTagsToAdd=None, propagateSchemaTags=False).status == 200
 
 
 def test_deletions_and_their_lists(registry: RegistryProcess, subject: str) -> None:
