@@ -23,7 +23,7 @@ class Code(IntEnum):
     VERSION_NOT_SOFT_DELETED = 40407
     SUBJECT_COMPATIBILITY_NOT_CONFIGURED = 40408
     SUBJECT_MODE_NOT_CONFIGURED = 40409
-    # Confluent 8.5 will answer 40901; all releases, and the suites of their clients, have the plain status.
+    # Releases from 8.1.2 on answer 40901; the suites of clients expect the plain status of those before.
     INCOMPATIBLE_SCHEMA = 409
     INVALID_SCHEMA = 42201
     INVALID_VERSION = 42202
