@@ -6,7 +6,6 @@ comparison is repeated with what was found, until nothing new is found.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,6 +30,7 @@ from broker_registry.schema_types.json_schema.model import (
     String,
     followed,
 )
+from broker_registry.schema_types.json_schema.patterns import is_found
 
 COMPARISONS_MAX: Final = 200_000
 """Pairs of shapes in one comparison: alternatives multiply."""
@@ -373,11 +373,8 @@ def _is_open_object(schema: Object) -> bool:
 def _part_of_object(schema: Object, name: str) -> Shape | None:
     """Return the schema for a property that is not named, if the object has one."""
     for pattern, each in schema.patterns.items():
-        try:
-            if re.search(pattern, name):
-                return each
-        except re.error:
-            continue
+        if is_found(pattern, name):
+            return each
     if schema.more is not None:
         return schema.more
     if schema.allows_more and not isinstance(schema.unevaluated, Nothing | Anything):
