@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+import math
+from fractions import Fraction
 
 from broker_registry.schema_types.json_schema.model import Enumeration, Number, String
 
@@ -40,12 +41,18 @@ def numbers(original: Number, update: Number) -> Found:
         if before is None or after is None:
             kind = "ADDED" if before is None else "REMOVED"
         else:
-            old, new = Decimal(str(before)), Decimal(str(after))
-            kind = "EXPANDED" if old and new % old == 0 else "REDUCED" if new and old % new == 0 else "CHANGED"
+            kind = "EXPANDED" if _divides(before, after) else "REDUCED" if _divides(after, before) else "CHANGED"
         found.append((f"MULTIPLE_OF_{kind}", ("multipleOf",)))
     if original.is_integer != update.is_integer:
         found.append(("TYPE_EXTENDED" if original.is_integer else "TYPE_NARROWED", ()))
     return found
+
+
+def _divides(divisor: float, number: float) -> bool:
+    """Return whether a number is a multiple of another one, by their decimal digits."""
+    if not divisor or math.inf in (abs(divisor), abs(number)):
+        return False
+    return Fraction(str(number)) % Fraction(str(divisor)) == 0
 
 
 def enumerations(original: Enumeration, update: Enumeration) -> Found:

@@ -21,6 +21,16 @@ def with_properties(schema: dict[str, Any], **properties: Any) -> dict[str, Any]
     return {**schema, "properties": {**schema["properties"], **properties}}
 
 
+def test_numbers_without_an_end_are_compared() -> None:
+    """If this fails, a number such as 1e999 in a schema ends in an internal error."""
+    texts = [f'{{"type":"number","multipleOf":{number}}}' for number in ("1e999", "2", "3")]
+    schemas = [parse(text, (), ParseSettings(validates=True)) for text in texts]
+    for new in schemas:
+        for old in schemas:
+            kinds = {each.kind for each in new.differences(old)}
+            assert kinds == (set() if new is old else {"MULTIPLE_OF_CHANGED"})
+
+
 def schema_of(value: Any, *references: Resolved) -> JsonSchema:
     return parse(json.dumps(value), references, ParseSettings(validates=True))
 
@@ -74,6 +84,16 @@ ROWS = {
         {"type": "number", "multipleOf": 0.5},
         {"type": "number", "multipleOf": 10},
         ["MULTIPLE_OF_EXPANDED #/multipleOf"],
+    ),
+    "a multiple of another magnitude": (
+        {"type": "number", "multipleOf": 1e-300},
+        {"type": "number", "multipleOf": 1e300},
+        ["MULTIPLE_OF_EXPANDED #/multipleOf"],
+    ),
+    "a multiple of a lesser magnitude": (
+        {"type": "number", "multipleOf": 1e300},
+        {"type": "number", "multipleOf": 1e-300},
+        [],
     ),
     "a value less": ({"enum": ["a", "b"]}, {"enum": ["a"]}, ["ENUM_ARRAY_NARROWED #/enum"]),
     "a value more": ({"enum": ["a"]}, {"enum": ["b", "a"]}, []),
