@@ -8,6 +8,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from functools import lru_cache
 from uuid import UUID
 
 from broker_cy.core import uuid as kafka_uuid
@@ -130,11 +131,19 @@ class DataDirectory:
         except OSError as error:
             raise DirectoryUnavailable(f"data directory {self.path} cannot be read: {error.strerror}") from error
 
+    def directories(self) -> list[str]:
+        """The names of the directories in it, sorted. Raises OSError."""
+        with os.scandir(self.path) as entries:
+            return sorted(each.name for each in entries if each.is_dir())
+
     def partitions(self) -> list[str]:
         """Names of the directories of partitions in use, sorted; the metadata log is one. Raises
         DirectoryUnavailable.
         """
-        return [name for name in self.names() if parse_partition(name) and os.path.isdir(f"{self.path}/{name}")]
+        try:
+            return [name for name in self.directories() if parse_partition(name)]
+        except OSError as error:
+            raise DirectoryUnavailable(f"data directory {self.path} cannot be read: {error.strerror}") from error
 
     def refuse_logs_without_meta(self) -> None:
         """Raise DataDirectoryError if there are logs, because logs of an unknown cluster must not get a new cluster
@@ -263,13 +272,21 @@ def read_topic_id(directory: str) -> UUID | None:
         return None
     if not text.strip("\0"):
         return None
-    values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    if values.get("version") != "0" or "topic_id" not in values:
-        raise ValueError(f"{path} is not partition metadata of version 0")
     try:
-        return kafka_uuid.from_text(values["topic_id"])
+        topic_id = _topic_id_in(text)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    if topic_id is None:
+        raise ValueError(f"{path} is not partition metadata of version 0")
+    return topic_id
+
+
+@lru_cache(maxsize=16)  # A start reads the partitions of a topic one after the other, and their files are equal.
+def _topic_id_in(text: str) -> UUID | None:
+    values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if values.get("version") != "0" or "topic_id" not in values:
+        return None
+    return kafka_uuid.from_text(values["topic_id"])
 
 
 def write_topic_id(directory: str, topic_id: UUID) -> None:

@@ -134,11 +134,11 @@ class DirectoryLoading:
                 manager.placement.measured(each.path, *room(each.path))
 
     def _listings(self) -> list[Listing]:
-        """The names in each data directory. One that cannot be read has failed."""
+        """The directories in each data directory. One that cannot be read has failed."""
         found: list[Listing] = []
         for directory in usable(self._manager.data_directories):
             try:
-                found.append((directory, sorted(os.listdir(directory.path))))
+                found.append((directory, directory.directories()))
             except OSError as error:
                 self._manager.failures.fail(directory, error)
         return found
@@ -154,8 +154,9 @@ class DirectoryLoading:
         *,
         late: bool,
     ) -> list[Recovered]:
-        """Load the logs of one data directory, which has these `names`, or return those that have to be recovered after
-        a power loss, for `_recover`. `doubt_of` says why a log must not be served, or None. Raises StorageError.
+        """Load the logs of one data directory, which has directories with these `names`, or return those that have to
+        be recovered after a power loss, for `_recover`. `doubt_of` says why a log must not be served, or None. Raises
+        StorageError.
         """
         manager = self._manager
         recovered: list[Recovered] = []
@@ -166,9 +167,9 @@ class DirectoryLoading:
             path = f"{data_directory.path}/{name}"
             self._clear_up(data_directory, name, path)
             key = parse_partition(name)
-            if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
+            if key is None or key[0] == METADATA_TOPIC:
                 continue
-            problem = self._identify(key, path, topic_id_of)
+            problem = self._identify(key, data_directory.path, path, topic_id_of)
             if problem is STRAY:
                 continue
             manager.placement.add(data_directory.path)
@@ -203,9 +204,10 @@ class DirectoryLoading:
         elif mark is not None:
             logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
 
-    def _identify(self, key: TopicPartition, path: str, topic_id_of: IdOf | None) -> Exception | None:
-        """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
-        STRAY if the directory is not that of the partition (see LogManager.load), or the error that leaves this open.
+    def _identify(self, key: TopicPartition, root: str, path: str, topic_id_of: IdOf | None) -> Exception | None:
+        """Determine which topic the directory of a partition in `root` belongs to, and accept its checkpoint entries.
+        Returns STRAY if the directory is not that of the partition (see LogManager.load), or the error that leaves this
+        open.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
         the first sync of a new log, perhaps one of a deleted topic of this name. Raises StorageError if a stray cannot
@@ -227,7 +229,7 @@ class DirectoryLoading:
             return STRAY
         if topic_id is not None:
             manager.topic_ids[key] = topic_id
-        manager.checkpoints.accept(os.path.dirname(path), key, topic_id)
+        manager.checkpoints.accept(root, key, topic_id)
         if manager.cleaner is not None:
             manager.cleaner.accept(key, topic_id)
         return problem

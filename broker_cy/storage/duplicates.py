@@ -21,7 +21,7 @@ from broker_cy.core import uuid as uuids
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, parse_partition, read_topic_id
 
-# A data directory and the names in it.
+# A data directory and the names of the directories in it.
 Listing = tuple[DataDirectory, Sequence[str]]
 
 

@@ -69,7 +69,7 @@ def test_a_start_without_a_directory(tmp_path: Path) -> None:
     manager.crash()
 
 
-@pytest.mark.parametrize("operation", ["listdir", "checkpoint", "unlink"])
+@pytest.mark.parametrize("operation", ["scandir", "checkpoint", "unlink"])
 def test_a_directory_that_fails_during_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
