@@ -8,20 +8,23 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from broker_cy.broker import disk_rooms
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.control.membership.cordons import is_cordoned
 from broker_cy.core.errors import ErrorCode
 from broker_cy.security.acls import Operation
-from broker_cy.storage.data_directory import room
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.storage.moves.replica_moves import Move
+    from broker_cy.storage.rooms import Rooms
 
 Response = messages.DescribeLogDirsResponse
+# Kafka's size of a volume that is not known (KIP-827).
+UNKNOWN = -1
 
 
 @handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), requires="DESCRIBE on the cluster")
@@ -30,6 +33,7 @@ async def describe_log_dirs(
 ) -> messages.DescribeLogDirsResponse:
     if not ctx.allows_cluster(Operation.DESCRIBE):
         return Response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    rooms = await disk_rooms.measured(ctx.broker)
     await ctx.broker.openings.opened(wanted(ctx, request))
     by_directory: dict[str, dict[str, list[Partition]]] = {
         directory: defaultdict(list) for directory in ctx.broker.log_manager.directories
@@ -39,9 +43,10 @@ async def describe_log_dirs(
             directory = os.path.dirname(partition.log.directory)
             by_directory[directory][partition.topic].append(partition)
     futures = futures_of(ctx, request)
-    failed = {each.path for each in ctx.broker.log_manager.data_directories if each.failure is not None}
+    directories = ctx.broker.log_manager.data_directories
+    failed = {each.path for each in directories if each.failure is not None or rooms.is_unreadable(each.path)}
     results = [
-        failure(path) if path in failed else describe(path, topics, futures.get(path, []))
+        failure(path) if path in failed else describe(rooms, path, topics, futures.get(path, []))
         for path, topics in by_directory.items()
     ]
     paths = {os.path.abspath(path): str(path) for path in ctx.broker.config.log_dirs}
@@ -70,13 +75,10 @@ def futures_of(ctx: RequestContext, request: messages.DescribeLogDirsRequest) ->
 
 
 def describe(
-    path: str, topics: dict[str, list[Partition]], futures: list[Move]
+    rooms: Rooms, path: str, topics: dict[str, list[Partition]], futures: list[Move]
 ) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
-    """Describe one directory, or return its error."""
-    try:
-        usable_bytes, total_bytes = room(path)
-    except OSError:
-        return failure(path)
+    """Describe one directory."""
+    usable_bytes, total_bytes = rooms.of(path) or (UNKNOWN, UNKNOWN)
     found: dict[str, list[messages.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {
         name: [
             Response.DescribeLogDirsPartition(partition_index=each.index, partition_size=each.log.size_bytes)

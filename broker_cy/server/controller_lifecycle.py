@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker_cy.connections.listener import Listener
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.network.seams import Seams
+    from broker_cy.storage.data_directory import DataDirectory
     from broker_cy.telemetry.metrics_http import MetricsServer
 
 # Interval at which storage checks whether a checkpoint is due.
@@ -40,7 +41,7 @@ class ControllerServer:
         self.loop = seams.loop
         self.broker = Broker(config, seams)
         self.metrics_server: MetricsServer | None = None
-        self._pools = NodePools(seams)
+        self._pools = NodePools(seams, len(config.log_dirs))
         self._controllers = ControllerListeners(self.broker, seams)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(seams.loop, seams.clock)
@@ -63,8 +64,10 @@ class ControllerServer:
             directories,
             storage_settings(self.config),
             self._pools.background_jobs,
+            room_jobs=self._pools.room_jobs,
             metadata_directory=metadata_directory,
         )
+        broker.log_manager.on_directory_failed = self._on_directory_failed
         broker.controller = ControllerService.open(
             self.config,
             self.clock,
@@ -120,6 +123,10 @@ class ControllerServer:
         if not any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
             return
         self.config.apply_dynamic(image.configs.broker(self.config.node_id), image.configs.broker(""))
+
+    def _on_directory_failed(self, directory: DataDirectory) -> None:
+        if directory is self.broker.log_manager.metadata_directory:
+            self.broker.controller.metadata_directory_failed(str(directory.failure))
 
     def _tick(self) -> None:
         self._timers["storage"] = self.loop.call_later(STORAGE_TICK_S, self._tick)

@@ -462,10 +462,11 @@ class BrokerServer:
 
     def _on_directory_failed(self, directory: DataDirectory) -> None:
         """Other brokers must lead the partitions that this broker can no longer write or read."""
-        self._partitions.lose_directory(directory.path)
-        self.broker.events.note(DirectoryFailed(directory.path, str(directory.failure)))
-        self.broker.share.lost_directory()
-        self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
+        if directory in self.broker.log_manager.data_directories:
+            self._partitions.lose_directory(directory.path)
+            self.broker.events.note(DirectoryFailed(directory.path, str(directory.failure)))
+            self.broker.share.lost_directory()
+            self.broker.controller.directory_failed(directory.directory_id, str(directory.failure))
         if directory is self.broker.log_manager.metadata_directory:
             self.broker.controller.metadata_directory_failed(str(directory.failure))
 

@@ -26,19 +26,25 @@ SYNC_THREADS = 8
 
 
 class NodePools:
-    """The pools of every node."""
+    """The pools of every node; `directories` is the number of its data directories."""
 
-    def __init__(self, seams: Seams) -> None:
+    def __init__(self, seams: Seams, directories: int) -> None:
         pool = seams.workers.pool
         self.background = pool("background", BACKGROUND_WORKERS)
         self.metadata = pool("metadata", METADATA_WORKERS)
+        # Measures the free bytes of disks. A thread for each disk, also for that of the metadata log, because a disk
+        # that hangs keeps its thread.
+        self._rooms = pool("disk-room", directories + 1)
         self.background_jobs = LoopJobs(seams.loop, self.background)
+        self.room_jobs = LoopJobs(seams.loop, self._rooms)
         # For the recovery of logs at a start.
         self.run_all = seams.workers.run_all
 
     def stop(self) -> None:
         """Wait for work that has begun, and drop the rest. Blocks."""
         self.background_jobs.stop()
+        self.room_jobs.stop()
+        self._rooms.shutdown(wait=False, cancel_futures=True)
         self.metadata.shutdown(wait=True, cancel_futures=True)
         self.background.shutdown(wait=True, cancel_futures=True)
 
@@ -47,7 +53,7 @@ class BrokerPools(NodePools):
     """The pools of a broker with these data directories."""
 
     def __init__(self, seams: Seams, directories: Sequence[str]) -> None:
-        super().__init__(seams)
+        super().__init__(seams, len(directories))
         pool = seams.workers.pool
         names = {path: f"-{number}" if len(directories) > 1 else "" for number, path in enumerate(directories)}
         # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
@@ -64,9 +70,8 @@ class BrokerPools(NodePools):
         self._open = pool("open", OPENING_THREADS_MAX)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check = pool("check", 1)
-        # Looks whether a disk has failed: the other workers may all wait for it. A thread for each disk, because a disk
-        # that hangs keeps its thread.
-        self._disk = pool("disk-check", len(directories))
+        # Looks whether a disk has failed: the other workers may all wait for it. A thread for each disk, as above.
+        self._disk = pool("disk-check", len(directories) + 1)
         self.cleaner_jobs = LoopJobs(seams.loop, self._cleaner)
         self.sync_jobs = {path: LoopJobs(seams.loop, each) for path, each in self._syncs.items()}
         self.open_jobs = LoopJobs(seams.loop, self._open)

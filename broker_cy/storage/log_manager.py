@@ -64,9 +64,10 @@ from broker_cy.storage.moves.replica_moves import ReplicaMoves
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.open_directories import usable
 from broker_cy.storage.periodic import PeriodicWork
-from broker_cy.storage.placement import SAMPLE_MS, Placement
+from broker_cy.storage.placement import Placement
 from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
+from broker_cy.storage.rooms import Rooms
 from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.segment_files import DATA_SUFFIXES
 from broker_cy.storage.settings import StorageSettings
@@ -89,13 +90,14 @@ class LogManager:
         note_jobs: Jobs | None = None,
         open_jobs: Jobs | None = None,
         check_jobs: Jobs | None = None,
+        room_jobs: Jobs | None = None,
         metadata_directory: DataDirectory | None = None,
         disk_workers: DiskWorkers | None = None,
         run_all: RunAll = run_inline,
     ) -> None:
         """`disk_workers` are the workers of each disk, otherwise `jobs` and `note_jobs`, a worker that never waits long
         for the disk, for the notes of the flushers; `open_jobs`: workers that open logs; `check_jobs`: those that look
-        whether a disk has failed. `jobs` replaces those that are None.
+        whether a disk has failed; `room_jobs`: those that measure its free bytes. `jobs` replaces those that are None.
         `metadata_directory` has the metadata log, None: the first data directory. `run_all` recovers logs of several
         disks at a start.
         """
@@ -112,9 +114,13 @@ class LogManager:
         self._short_of_room: dict[TopicPartition, str] = {}
         self._reopening: set[TopicPartition] = set()
         self.checkpoints = OffsetCheckpoints([each.path for each in usable(directories)], self.topic_ids)
-        # `on_directory_failed` is called for each data directory whose disk fails, when its logs are offline.
+        # `on_directory_failed` is called for each data directory whose disk fails, when its logs are offline, and for
+        # a separate directory of the metadata log.
         self.failures = DirectoryFailures(
-            directories, check_jobs or jobs, self._directory_failed, self.metadata_directory.path
+            list(dict.fromkeys([*directories, self.metadata_directory])),
+            check_jobs or jobs,
+            self._directory_failed,
+            self.metadata_directory.path,
         )
         self.on_directory_failed: Callable[[DataDirectory], None] = lambda directory: None
         # Compacts logs, if set; it is notified of logs that are truncated or deleted.
@@ -125,6 +131,9 @@ class LogManager:
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
         self.placement = Placement(directories, settings.placement)
+        self.rooms = Rooms(
+            directories, self.metadata_directory, self.placement, room_jobs or jobs, self.failures.suspect
+        )
         workers = self._workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
         self.removal = Removal(workers)
         moves = self._log_moves = LogMoves(self, workers)
@@ -167,9 +176,6 @@ class LogManager:
         # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None
         self._periodic = PeriodicWork(self)
-        # The time of the last measurement of free bytes, and the data directories whose measurement has not ended.
-        self._measured_ms = 0
-        self._measuring: set[str] = set()
 
     def _fail_unreadable(self) -> None:
         """Take the data directories offline whose checkpoints cannot be read. Raises DataDirectoryError if the node
@@ -650,30 +656,7 @@ class LogManager:
         about once a second.
         """
         self._periodic.tick(now_ms, high_watermark_of)
-        self._measure(now_ms)
-
-    def _measure(self, now_ms: int) -> None:
-        """Measure the free bytes of the data directories, in a worker, for the placement of logs."""
-        is_due = now_ms >= self._measured_ms + SAMPLE_MS or now_ms < self._measured_ms
-        if len(self.data_directories) < 2 or not is_due:
-            return
-        self._measured_ms = now_ms
-        for each in usable(self.data_directories):
-            if each.path not in self._measuring:
-                self._measure_one(each.path)
-
-    def _measure_one(self, path: str) -> None:
-        self._measuring.add(path)
-
-        def done(found: tuple[int, int] | None, error: BaseException | None) -> None:
-            self._measuring.discard(path)
-            if found is not None:
-                self.placement.measured(path, *found)
-            elif error is not None:
-                self.failures.suspect(path, error)
-
-        self.placement.begin_measure(path)
-        self._workers.of(path).run(partial(directory_failures.measure, path), done)
+        self.rooms.tick(now_ms)
 
     def flush_old(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms has passed, in a worker. `tick` does this every flush_check_interval_ms; it is

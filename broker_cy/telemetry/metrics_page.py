@@ -13,6 +13,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from broker_cy import __version__
+from broker_cy.broker import disk_rooms
 from broker_cy.control.membership.cordons import is_cordoned
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.tls_version import openssl_version
@@ -20,7 +21,6 @@ from broker_cy.metrics import process
 from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
 from broker_cy.share_service.inspection import GroupFlight, groups_by_cause, most_in_flight
-from broker_cy.storage.data_directory import room
 from broker_cy.telemetry import coordinator_counts
 from broker_cy.telemetry.partition_metrics import FAMILIES, lines
 from broker_cy.wire.api_keys import ApiKey
@@ -81,7 +81,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     await _partitions(page, topics)
     await _coordinators(page, broker)
     _storage(page, broker, core)
-    _directories(page, broker)
+    await _directories(page, broker)
     _quorum(page, broker)
     _process(page, watch)
     return page.encode()
@@ -96,7 +96,7 @@ async def render_controller(broker: Broker, core: ServerCore, watch: LoopWatch) 
     _logins(page, broker.login_counts)
     _quotas(page, broker.quotas, core)
     _tls(page, broker)
-    _directories(page, broker)
+    await _directories(page, broker)
     _quorum(page, broker)
     _process(page, watch)
     return page.encode()
@@ -328,16 +328,11 @@ def _storage(page: Page, broker: Broker, core: ServerCore) -> None:
     page.one("broker_cy_unflushed_bytes", broker.log_manager.totals.unflushed_bytes)
 
 
-def _directories(page: Page, broker: Broker) -> None:
-    rooms = {}
-    for directory in broker.log_manager.directories:
-        try:
-            rooms[directory] = room(directory)
-        except OSError:
-            continue  # it is offline: unknown values are left out
+async def _directories(page: Page, broker: Broker) -> None:
+    sizes_by_path = (await disk_rooms.measured(broker)).known()
     for place, name in enumerate(("broker_cy_log_directory_free_bytes", "broker_cy_log_directory_total_bytes")):
         page.family(name)
-        for directory, sizes in rooms.items():
+        for directory, sizes in sizes_by_path.items():
             page.sample(name, sizes[place], directory)
     data_directories = broker.log_manager.data_directories
     page.family("broker_cy_log_directory_offline")

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker_cy.broker import disk_rooms
 from broker_cy.connections.activity import Activity
 from broker_cy.core.supervision import keep_running
 from broker_cy.events.own_topic import OwnTopic
@@ -18,7 +19,6 @@ from broker_cy.metrics import process
 from broker_cy.metrics.histogram import Snapshot
 from broker_cy.metrics.requests import PHASE_NAMES
 from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic, encode
-from broker_cy.storage.data_directory import room
 from broker_cy.telemetry import coordinator_counts
 from broker_cy.telemetry.metrics_page import api_name, error_name
 from broker_cy.telemetry.partition_metrics import topic_totals
@@ -130,11 +130,7 @@ class MetricsSampler:
         await self._read_topics(sample)
         await self._read_coordinators(sample)
         await self._quotas.read(sample, int(broker.clock.monotonic() * 1000))
-        for directory in broker.log_manager.directories:
-            try:
-                sample.disks[directory] = room(directory)
-            except OSError:
-                continue  # it is offline: unknown values are left out
+        sample.disks.update((await disk_rooms.measured(broker)).known())
         return sample
 
     def _read_process(self, sample: Sample) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,15 @@ import pytest
 from broker_cy.controller.rules import directory_of
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics.events import DirectoryFailed, Event, ReplicaMoved
+from broker_cy.storage import rooms
+from broker_cy.storage.placement import SAMPLE_MS
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.coordinator_services.group_broker import GroupBroker, run, until
 
 LONG = "x" * 230
+# Only a test that fails waits so long.
+PATIENCE_S = 60.0
 
 
 class TwoDisks(GroupBroker):
@@ -238,5 +245,68 @@ def test_the_page_of_metrics_has_a_line_for_each_disk(tmp_path: Path) -> None:
                     f'{name}{{directory="{broker.b}"}} {b}',
                 ]
             other.failure = None
+
+    run(work)
+
+
+def test_a_disk_that_hangs_is_described_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a disk of the network that does not answer holds the whole broker at the next DescribeLogDirs or
+    scrape, or these wait for it, or a stop does.
+    """
+    answers = threading.Event()
+    right = os.statvfs
+    hung: list[str] = []
+
+    def statvfs(path: str) -> os.statvfs_result:
+        if path in hung:
+            answers.wait(PATIENCE_S)
+        return right(path)
+
+    async def work() -> None:
+        async with TwoDisks(tmp_path) as broker:
+            await broker.prepare("t")
+            await broker.produce("t", 5)
+            request = messages.DescribeLogDirsRequest(topics=None)
+            monkeypatch.setattr(os, "statvfs", statvfs)
+            before = await broker.call(request, 5)
+            (there,) = (each for each in before.results if each.log_dir == broker.root("t"))
+            assert there.total_bytes > 0
+            assert any(part.partition_size > 0 for each in there.topics for part in each.partitions)
+            hung.append(there.log_dir)
+            monkeypatch.setattr(rooms, "WAIT_MS", 20)
+            for _ in range(5):
+                after = await broker.call(request, 5)
+                assert [each.error_code for each in after.results] == [0, 0]
+                (found,) = (each for each in after.results if each.log_dir == there.log_dir)
+                assert (found.topics, found.total_bytes) == (there.topics, there.total_bytes)
+                page = (await broker.server.page(None)).decode()
+                for each in after.results:
+                    line = f'broker_cy_log_directory_total_bytes{{directory="{each.log_dir}"}} {each.total_bytes}'
+                    assert line in page.splitlines()
+            # The broker serves meanwhile.
+            await broker.produce("t", 5)
+            assert not answers.is_set()
+        answers.set()
+
+    try:
+        run(work)
+    finally:
+        answers.set()
+
+
+def test_a_removed_directory_of_the_metadata_log_ends_the_node(tmp_path: Path) -> None:
+    """If this fails, a broker whose metadata.log.dir was unmounted stays a voter until its next vote or snapshot: it
+    acknowledges metadata that no start finds.
+    """
+
+    async def work() -> None:
+        async with TwoDisks(tmp_path, **{"metadata.log.dir": str(tmp_path / "m")}) as broker:
+            inner = broker.server.broker
+            shutil.rmtree(tmp_path / "m")
+            inner.log_manager.rooms.tick(inner.clock.wall_ms() + SAMPLE_MS)
+            async with asyncio.timeout(PATIENCE_S):
+                reason = await inner.controller.halted
+            assert f"the data directory {tmp_path / 'm'} failed" in reason
+            assert [each.failure for each in inner.log_manager.data_directories] == [None, None]
 
     run(work)

@@ -166,14 +166,14 @@ def test_free_bytes_are_measured_by_a_worker(tmp_path: Path, monkeypatch: pytest
     jobs.held.clear()
     free = {paths[0]: TB, paths[1]: TB // 2}
     monkeypatch.setattr(directory_failures, "measure", lambda path: (free[path], TB))
-    manager._measure(SAMPLE_MS)
+    manager.rooms.tick(SAMPLE_MS)
     assert len(jobs.held) == 2
     free[paths[0]] = 0
     # Each disk has a measurement of its own, and one at a time.
-    manager._measure(2 * SAMPLE_MS)
+    manager.rooms.tick(2 * SAMPLE_MS)
     assert len(jobs.held) == 2
     jobs.held.pop(0)()
     assert manager.placement.choices(UNASSIGNED_DIRECTORY)[0] == paths[1]
-    manager._measure(3 * SAMPLE_MS)
+    manager.rooms.tick(3 * SAMPLE_MS)
     assert len(jobs.held) == 2
     manager.crash()

@@ -5,7 +5,8 @@ machine makes turns, and its workers do jobs. Between the start and the stop of 
 of ALLOWED, each at most so many times. docs/architecture.md has the same list, with the reasons.
 
 A read that is confined to the page cache (storage.disk.confine_reads) does not block. Every other read may, also of
-bytes that were just written. Bytes of this turn are not known to be in memory either.
+bytes that were just written. Bytes of this turn are not known to be in memory either. A question for free bytes counts
+as a read, because a disk of the network may not answer it.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def _is_one_batch(content: bytes) -> bool:
 @contextmanager
 def installed() -> Iterator[None]:
     """Note reads and parsers, too."""
-    calls = [(os, name, _reading(getattr(os, name))) for name in ("read", "pread")]
+    calls = [(os, name, _reading(getattr(os, name))) for name in ("read", "pread", "statvfs")]
     calls += [(module, name, _parsing(getattr(module, name), position)) for module, name, position in PARSERS]
     system.set_read_watcher(lambda size_bytes: called(READ))
     with replaced(calls):

@@ -10,10 +10,11 @@ import pytest
 
 from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.control.quorum.quorum_driver import QuorumDriver
-from broker_cy.storage import cold_lookup
+from broker_cy.storage import cold_lookup, directory_failures
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.rooms import Rooms
 from tests.sim.world.blocking import PARSE, READ, RENAME, SYNC
-from tests.sim.world.plan import CLUSTER, CLUSTER_SNAPSHOTS, EVERYTHING
+from tests.sim.world.plan import CLUSTER, CLUSTER_JBOD, CLUSTER_SNAPSHOTS, EVERYTHING
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,15 @@ def _segments_of_metadata_are_renamed_on_the_loop(patch: pytest.MonkeyPatch) -> 
     patch.setattr(MetadataLog, "delete_log_before", wrong)
 
 
+def _free_bytes_are_measured_on_the_loop(patch: pytest.MonkeyPatch) -> None:
+    """The loop asks the disks for their free bytes."""
+
+    def wrong(self: Rooms, path: str) -> None:
+        self._known[path] = directory_failures.measure(path)
+
+    patch.setattr(Rooms, "_begin", wrong)
+
+
 BLOCKING: dict[str, Blocking] = {
     "votes are synced on the loop": Blocking(SYNC, _votes_are_synced_on_the_loop, CLUSTER),
     "notes are written on the loop": Blocking(RENAME, _notes_are_written_on_the_loop, EVERYTHING),
@@ -85,5 +95,6 @@ BLOCKING: dict[str, Blocking] = {
         RENAME, _segments_of_metadata_are_renamed_on_the_loop, CLUSTER_SNAPSHOTS
     ),
     "lookups wait for the disk": Blocking(READ, _lookups_wait_for_the_disk, EVERYTHING),
+    "free bytes are measured on the loop": Blocking(READ, _free_bytes_are_measured_on_the_loop, CLUSTER_JBOD),
     "metadata are applied at once": Blocking(PARSE, _metadata_are_applied_at_once, CLUSTER),
 }

@@ -63,8 +63,9 @@ from tests.support.power import replaced, steady_files
 RECOVERY_S, ENDING_S, READING_S = 60, 120, 60
 # The same until all replicas of a cluster are in sync.
 IN_SYNC_S = 30
-# The same until each replica is in one place, which the metadata name. A throttled move of a log takes some seconds.
-IN_PLACE_S = 30
+# The same until each replica is in one place, which the metadata name. Several moves may share the lowest throttle of
+# clients.movers, and copy some 100,000 bytes.
+IN_PLACE_S = 120
 # The same until groups of members that read on are stable. A session, a rebalance, and the refresh of expressions,
 # which takes 10 s, follow each other.
 REST_S = 30
