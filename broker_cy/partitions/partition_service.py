@@ -136,6 +136,7 @@ class PartitionService:
             late=True,
             is_replicated=self._is_replicated,
             directory_id_of=self._directory_id_of,
+            is_spare=self._is_spare,
         )
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
@@ -166,6 +167,11 @@ class PartitionService:
         topic = self._image.topics.by_name(name)
         is_here = self._config.node_id in self._replicas_of(name, index)
         return topic.topic_id if topic is not None and is_here else None
+
+    def _is_spare(self, topic: str, index: int) -> bool:
+        """Whether the replica is neither in sync nor an eligible leader (KIP-966)."""
+        part = self._part_of(topic, index)
+        return part is not None and self._config.node_id not in (*part.isr, *part.elr, *part.last_known_elr)
 
     def _is_replicated(self, topic: str, index: int) -> bool:
         """Whether a partition has replicas on other brokers."""

@@ -43,9 +43,9 @@ class Note(NamedTuple):
 def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> None:
     """Note damage, unless a note exists. If that fails it is only logged.
 
-    Without `sync` the note survives a kill of the process. A power loss may lose it, and the next start, which finds
-    the damage again, may take it for a torn write. So a worker calls the function `sync` soon. With the parameter
-    `sync` this function blocks for the disk.
+    Nothing is written if the directory was removed. Without `sync` the note survives a kill of the process. A power
+    loss may lose it, and the next start, which finds the damage again, may take it for a torn write. So a worker calls
+    the function `sync` soon. With the parameter `sync` this function blocks for the disk.
     """
     path = f"{directory}/{FILE_NAME}"
     if os.path.exists(path):
@@ -54,6 +54,8 @@ def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> Non
     text = f"{note.end_offset} {note.synced_offset}{end}\n{reason[:REASON_MAX]}\n"
     try:
         write_atomically(path, text.encode(), sync=sync)
+    except FileNotFoundError:
+        return  # the directory was removed: a start finds nothing in it
     except OSError as error:
         logger.error("could not write a damage note", extra=facts(path=path, reason=error))
 

@@ -101,12 +101,19 @@ class DirectoryLoading:
         self._may_open_late = may_open_late
 
     def load(
-        self, config_of: ConfigOf, now_ms: int, topic_id_of: IdOf | None, directory_id_of: IdOf, *, late: bool
+        self,
+        config_of: ConfigOf,
+        now_ms: int,
+        topic_id_of: IdOf | None,
+        directory_id_of: IdOf,
+        is_spare: Callable[[str, int], bool],
+        *,
+        late: bool,
     ) -> None:
         """Load the logs, or leave them to the opener. For the arguments and errors see LogManager.load."""
         manager = self._manager
         listings = self._listings()
-        for path in superfluous(listings, topic_id_of, directory_id_of):
+        for path in superfluous(listings, topic_id_of, directory_id_of, is_spare):
             logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
             manager.rename_away(path, "stray", NO_TOPIC_ID, -1)
 

@@ -216,15 +216,16 @@ cpdef bytes read_whole(object path):
 
 
 def sync_file(path):
-    """Sync the content of a file, through a separate descriptor; does nothing if the file does not exist. Raises OSError."""
+    """Sync the content of a file, through a separate descriptor. Returns whether the file exists. Raises OSError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return
+        return False
     try:
         os.fdatasync(fd)
     finally:
         os.close(fd)
+    return True
 
 
 def sync_filesystem(path):

@@ -3,7 +3,9 @@
 That happens if an operator copies a partition to another disk by hand, or if a disk comes back after its partitions
 were created elsewhere. The metadata name the directory of each replica; that copy is kept, and the others are renamed
 to `-stray`. (Kafka refuses to start.) If the metadata do not name one of the directories, either copy may have the
-acknowledged records, so the start ends.
+acknowledged records, so the start ends. But a replica that is neither in sync nor an eligible leader gets all records
+that it lacks from the leader, so the first copy is kept. It has two if its disk failed before the controller knew of
+its log, and it began again on another disk.
 
 A log may also be the old one of a replica that has moved to a directory that is offline now: the process ended before
 the old log was removed. With other replicas that does no harm, because the controller elects no replica whose directory
@@ -29,9 +31,10 @@ def superfluous(
     listings: Sequence[Listing],
     topic_id_of: Callable[[str, int], UUID | None] | None,
     directory_id_of: Callable[[str, int], UUID | None],
+    is_spare: Callable[[str, int], bool],
 ) -> list[str]:
-    """The directories of partitions that are to be renamed. `topic_id_of` as in LogManager.load; `directory_id_of`
-    returns the data directory that the metadata name. Raises DataDirectoryError if they name none.
+    """The directories of partitions that are to be renamed. `topic_id_of` and `is_spare` as in LogManager.load;
+    `directory_id_of` returns the data directory that the metadata name. Raises DataDirectoryError if they name none.
     """
     found: list[str] = []
     for key, places in _of_several(listings).items():
@@ -45,6 +48,9 @@ def superfluous(
             continue
         named = directory_id_of(*key)
         if all(each.directory_id != named for each in own.values()):
+            if is_spare(*key):
+                found += list(own)[1:]
+                continue
             raise DataDirectoryError(
                 f"partition {key[0]}-{key[1]} is in {' and in '.join(own)}, and the metadata of the cluster name none "
                 "of these data directories: remove one of them"

@@ -47,6 +47,8 @@ class FlushJob:
     slot: int = 0
     forgets_other: bool = False
     epochs: bytes = b""
+    # The `paths` that do not exist (log_flush.refuse_missing).
+    missing: list[str] = field(default_factory=list)
     error: OSError | None = None
 
     def run(self) -> None:
@@ -67,8 +69,8 @@ class FlushJob:
         """Sync the files that `run` has written and those that existed before. An OSError is kept in `error`."""
         try:
             for path in self.paths:
-                if not self.log.closed:
-                    self.syncs.file(path)
+                if not self.log.closed and not self.syncs.file(path):
+                    self.missing.append(path)
             for path in dict.fromkeys([self.log.directory, *self.directories]):
                 if not self.log.closed:
                     self.syncs.names(path)

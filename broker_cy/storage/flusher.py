@@ -122,6 +122,8 @@ class Flusher:
         def done(_: None, error: BaseException | None) -> None:
             for log, job in pending:
                 log_flush.complete_note(log, job)
+                if job.error is not None and not log.closed:
+                    self._on_error(log.directory, job.error)
             wanted = self._collect([WRITTEN_POINTS])
             self.note_jobs.run(lambda: self.checkpoints.write(wanted), noted)
 

@@ -5,6 +5,7 @@ These functions change the C attributes of a log, as friends of its class. They 
 
 import os
 
+from libc.errno cimport ENOENT
 from libc.stdint cimport int64_t
 
 from broker_cy.storage.log cimport Log
@@ -94,6 +95,7 @@ def complete_flush(Log log not None, job):
         raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
     if job.generation != log.generation:
         return
+    refuse_missing(log, job)
     log.syncs.names_synced = max(log.syncs.names_synced, job.names)
     log.drop_unflushed(job.unflushed_bytes)
     if log.recovery_point < job.end_offset:
@@ -150,9 +152,24 @@ def complete_sync(Log log not None, job):
     if job.error is not None:
         log.mark_offline(f"a sync failed: {job.error}")
         raise StorageError(f"cannot sync {log.directory}: {job.error.strerror}") from job.error
+    refuse_missing(log, job)
     log.syncs.names_synced = max(log.syncs.names_synced, job.names)
     if job.generation == log.generation and log.synced_end_offset < job.end_offset:
         log.synced_end_offset = job.end_offset
+
+
+cdef int refuse_missing(Log log, job) except -1:
+    """Take the log offline and raise StorageError if a file with records of it, which a job had to sync, was removed. Its other files
+    may be missing, and a segment of it that was deleted meanwhile."""
+    cdef Segment segment
+    if not job.missing or job.generation != log.generation:
+        return 0
+    for segment in log.segments:
+        if segment.path in job.missing and not os.path.exists(segment.path):
+            log.mark_offline(f"{segment.path} was removed")
+            raise StorageError(f"cannot sync {segment.path}: it was removed") from FileNotFoundError(
+                ENOENT, os.strerror(ENOENT), segment.path)
+    return 0
 
 
 def mark_closed(Log log not None):

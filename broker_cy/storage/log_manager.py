@@ -36,7 +36,6 @@ from broker_cy.storage.data_directory import (
     METADATA_TOPIC,
     DataDirectory,
     DataDirectoryError,
-    parse_partition,
     write_topic_id,
 )
 from broker_cy.storage.directory_failures import DirectoryFailures
@@ -59,6 +58,7 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.lost_files import LostFiles, partition_of
 from broker_cy.storage.moves.log_moves import LogMoves
 from broker_cy.storage.moves.replica_moves import ReplicaMoves
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
@@ -109,8 +109,10 @@ class LogManager:
         self._run_all = run_all
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        # Partitions that cannot be served, with the reason; and the directories of those that `reopen` may load again.
+        # Partitions that cannot be served, with the reason; the directories of those that could not be loaded; and of
+        # these, those that `reopen` may load again.
         self.offline: dict[TopicPartition, str] = {}
+        self._unloaded: dict[TopicPartition, str] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self._reopening: set[TopicPartition] = set()
         self.checkpoints = OffsetCheckpoints([each.path for each in usable(directories)], self.topic_ids)
@@ -176,6 +178,7 @@ class LogManager:
         # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None
         self._periodic = PeriodicWork(self)
+        self._lost_files = LostFiles(self.logs, workers)
 
     def _fail_unreadable(self) -> None:
         """Take the data directories offline whose checkpoints cannot be read. Raises DataDirectoryError if the node
@@ -249,11 +252,12 @@ class LogManager:
 
     def place_of(self, topic: str, partition: int) -> UUID | None:
         """The id of the data directory that has the log of a partition, or whose copy of it waits for the controller;
-        LOST_DIRECTORY if a file of the log is damaged on a disk that works, None if no log is known.
+        LOST_DIRECTORY if the log cannot be served on a disk that works, None if no log is known.
         """
         key = (topic, partition)
         log = self.logs.get(key)
-        if log is not None and log.offline is not None and not self.has_failed(os.path.dirname(log.directory)):
+        lost = self._unloaded.get(key) if log is None else log.directory if log.offline is not None else None
+        if lost is not None and not self.has_failed(os.path.dirname(lost)):
             return LOST_DIRECTORY
         if (claim := self.moves.claim(key)) is not None:
             return claim
@@ -307,11 +311,13 @@ class LogManager:
         late: bool = False,
         is_replicated: Callable[[str, int], bool] = lambda topic, partition: False,
         directory_id_of: Callable[[str, int], UUID | None] = lambda topic, partition: None,
+        is_spare: Callable[[str, int], bool] = lambda topic, partition: False,
     ) -> None:
         """Load all logs of the data directories, recovering them if the last stop was unclean. A partition that
         cannot be served goes to `offline`; the others are not affected by that. A data directory that cannot be read
         has failed. Raises StorageError if a partition's directory cannot be renamed, and DataDirectoryError for a
-        partition in two data directories (see duplicates) unless `directory_id_of` names one of them.
+        partition in two data directories (see duplicates) unless `directory_id_of` names one of them, or `is_spare`:
+        the replica is neither in sync nor an eligible leader.
 
         `topic_id_of` returns the id of the topic of a partition, None if this broker has no such partition: the
         topic was deleted, or the partition was moved to other brokers meanwhile. A directory with another id, or
@@ -323,7 +329,7 @@ class LogManager:
         """
         self._loading.is_replicated = is_replicated
         loading = DirectoryLoading(self, self._loading, self._run_all, self._may_open_late)
-        loading.load(config_of, now_ms, topic_id_of, directory_id_of, late=late)
+        loading.load(config_of, now_ms, topic_id_of, directory_id_of, is_spare, late=late)
         if topic_id_of is not None:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
@@ -360,7 +366,7 @@ class LogManager:
         if log is None and is_again and errno_of(error) in SHORTAGES:
             # It was reported when it began. Nothing else is known of the log.
             self.offline[key] = str(error)
-            self._short_of_room[key] = partition.path
+            self._unloaded[key] = self._short_of_room[key] = partition.path
         elif log is None:
             self.take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
         elif self.has_failed(partition.root):
@@ -398,10 +404,13 @@ class LogManager:
         """
         logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
         self.offline[key] = str(error)
+        self._unloaded[key] = path
         if not isinstance(error, CorruptSegment):
             self.failures.suspect(path, error)
         if self.has_failed(os.path.dirname(path)):
             return
+        if late:
+            self._consider_place(path)
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
             root = os.path.dirname(path)
@@ -439,6 +448,7 @@ class LogManager:
         """An access to `path` failed, see `failures`. If only a log goes offline, its place has changed."""
         self.failures.suspect(path, error)
         if path is not None:
+            self._lost_files.suspect(path, error)
             self._consider_place(path)
 
     def _damaged(self, path: str) -> None:
@@ -448,9 +458,15 @@ class LogManager:
 
     def _consider_place(self, path: str) -> None:
         """`path` is the directory of a log, or a file in it."""
-        key = parse_partition(os.path.basename(path)) or parse_partition(os.path.basename(os.path.dirname(path)))
+        key = partition_of(path)
         if key is not None and self.place_of(*key) == LOST_DIRECTORY:
             self.on_placed(*key)
+
+    def consider_lost(self) -> None:
+        """The broker is registered: report the replicas whose logs could not be loaded, or are offline by now."""
+        for key in [*self._unloaded, *(key for key, log in self.logs.items() if log.offline is not None)]:
+            if self.place_of(*key) == LOST_DIRECTORY:
+                self.on_placed(*key)
 
     def may_reopen(self, key: TopicPartition) -> bool:
         """Whether a partition is offline for lack of space, descriptors or memory."""
@@ -462,6 +478,7 @@ class LogManager:
         """
         path = self._short_of_room.pop(key)
         del self.offline[key]
+        del self._unloaded[key]
         self._reopening.add(key)
         context = replace(self.context(os.path.dirname(path), now_ms), clean=False)
         prepare = partial(self._loading.late, key, path, config_of, context, rereads=True)
@@ -542,6 +559,7 @@ class LogManager:
         log = self.logs.pop(key, None)
         reason = self.offline.pop(key, None)
         self._short_of_room.pop(key, None)
+        self._unloaded.pop(key, None)
         self._reopening.discard(key)
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
         self.checkpoints.forget(key)
@@ -589,7 +607,7 @@ class LogManager:
             with self._removed_later() as remove:
                 return bool(log_truncation.truncate_to(log, offset, now_ms, remove))
         except OSError as error:
-            self.failures.suspect(log.directory, error)
+            self.suspect(log.directory, error)
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
         finally:
             # Also if it failed on the way: it may end earlier than before.
@@ -607,7 +625,7 @@ class LogManager:
             with self._removed_later() as remove:
                 log_truncation.restart_at(log, offset, now_ms, remove)
         except OSError as error:
-            self.failures.suspect(log.directory, error)
+            self.suspect(log.directory, error)
             raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
         self.truncations.add(log, partial(self._settled, log, done))
 

@@ -26,15 +26,18 @@ class SyncJob:
     directories: list[str] = field(default_factory=list)
     # `names_changed` of LogSyncs when the job was created, if it has directories.
     names: int = 0
+    # The `paths` that do not exist (log_flush.refuse_missing).
+    missing: list[str] = field(default_factory=list)
     error: OSError | None = None
 
     def run(self) -> SyncJob:
-        """Sync the files, then the directories; those that were deleted since need no sync. An OSError is kept in
+        """Sync the files, then the directories. Files that do not exist are in `missing` then. An OSError is kept in
         `error`.
         """
         try:
             for path in self.paths:
-                self.syncs.file(path)
+                if not self.syncs.file(path):
+                    self.missing.append(path)
             for path in self.directories:
                 with suppress(FileNotFoundError):
                     self.syncs.names(path)

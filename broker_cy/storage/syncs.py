@@ -20,7 +20,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk
@@ -30,6 +30,7 @@ from broker_cy.storage.segment_files import SEGMENT_SUFFIXES
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+T = TypeVar("T")
 # Kafka ignores a file of this name.
 FAILED_MARK = "sync-failed"
 BLOCK_BYTES = 1 << 20
@@ -53,20 +54,20 @@ class LogSyncs:
         self.names_synced = 0
         self._lock = threading.Lock()
 
-    def run(self, sync: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
-        """Call `sync`, which syncs a part of the log."""
+    def run(self, sync: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Call `sync`, which syncs a part of the log, and return its result."""
         with self._lock:
             self.check()
             try:
-                sync(*args, **named)
+                return sync(*args, **named)
             except OSError as error:
                 if error.errno not in _NOT_TRIED:
                     self._failed(error)
                 raise
 
-    def file(self, path: str) -> None:
-        """Sync the content of a file; does nothing if the file does not exist."""
-        self.run(disk.sync_file, path)
+    def file(self, path: str) -> bool:
+        """Sync the content of a file. Returns whether the file exists."""
+        return self.run(disk.sync_file, path)
 
     def names(self, path: str) -> None:
         """Sync the names in a directory."""

@@ -190,6 +190,7 @@ DISK_MODULES = {
             "duplicates",
             "flush_job",
             "lookups",
+            "lost_files",
             "flusher",
             "index_file",
             "log",

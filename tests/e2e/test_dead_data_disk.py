@@ -1,7 +1,8 @@
-"""Three nodes whose metadata logs are on separate disks; the data disk of one of them dies."""
+"""Three nodes whose metadata logs are on separate disks; the data disk of one of them dies, or loses one directory."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from tests.support import needs
-from tests.support.cluster import ClusterNode, create_topic, in_sync, running, topics
+from tests.support.cluster import ClusterNode, cluster, create_topic, in_sync, running, topics
 from tests.support.dead_disk import DyingDirectory, DyingFileSystem
 from tests.support.steady_client import SteadyClient
 from tests.support.wait import until
@@ -55,6 +56,12 @@ def others_lead(nodes: Sequence[ClusterNode], victim: ClusterNode, topic: str) -
     return all(part.leader_id not in (-1, victim.node_id) for partitions in found for part in partitions)
 
 
+def led_by(leader: ClusterNode, nodes: Sequence[ClusterNode]) -> set[int]:
+    """The partitions that `leader` leads according to some node."""
+    found = [part for node in nodes for part in topics(node.port)["t"].partitions]
+    return {part.partition_index for part in found if part.leader_id == leader.node_id}
+
+
 def survives_a_dead_disk(disks: list[Disk], make: Callable[[Path, Path], Disk], directory: Path) -> None:
     nodes = nodes_on(disks, make, directory)
     with running(nodes):
@@ -96,3 +103,37 @@ def test_clients_go_on_when_a_data_disk_dies(disks: list[Disk], tmp_path: Path) 
 def test_clients_go_on_when_the_kernel_shuts_a_file_system_down(disks: list[Disk], tmp_path: Path) -> None:
     """The same with the errors of a real file system."""
     survives_a_dead_disk(disks, DyingFileSystem, tmp_path)
+
+
+@pytest.mark.full
+def test_clients_go_on_when_the_directory_of_a_partition_is_removed(tmp_path: Path) -> None:
+    """If this fails, a broker goes on to lead a partition whose files somebody removed, and acknowledged records are
+    lost; or it gives up its other partitions, too.
+    """
+    # So that the broker soon has to write a file there.
+    settings = {**SETTINGS, "log.flush.offset.checkpoint.interval.ms": "500"}
+    with cluster(tmp_path, settings=settings) as nodes:
+        assert create_topic(nodes[0].port, "t", 2 * PARTITIONS, 3) is ErrorCode.NONE
+        for node in nodes:
+            until(lambda node=node: in_sync(node.port, "t", 3), "a topic", WAIT_S)  # type: ignore[misc]
+        client = SteadyClient("librdkafka", ",".join(node.bootstrap for node in nodes), "t", 2 * PARTITIONS, tmp_path)
+        try:
+            client.go_on(WAIT_S)
+            lost = topics(nodes[0].port)["t"].partitions[0]
+            index, victim = lost.partition_index, nodes[lost.leader_id - 1]
+            kept = led_by(victim, nodes) - {index}
+            shutil.rmtree(victim.data_dir / f"t-{index}")
+            until(lambda: index not in led_by(victim, nodes), "another leader", WAIT_S)
+            client.go_on(WAIT_S)
+            assert led_by(victim, nodes) == kept
+            client.finish()
+            assert client.reported == []
+            leaders = sorted(topics(nodes[0].port)["t"].partitions, key=lambda part: part.partition_index)
+            client.check([nodes[part.leader_id - 1].port for part in leaders])
+            # The next start finds no log, and copies that of the new leader.
+            assert not (victim.data_dir / f"t-{index}").exists()
+            victim.stop()
+            victim.start()
+            until(lambda: in_sync(nodes[0].port, "t", 3), "all replicas in sync", WAIT_S)
+        finally:
+            client.close()

@@ -22,6 +22,7 @@ from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.errors import errno_of
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.lost_files import LostFiles
 from broker_cy.storage.moves import replica_moves
 from broker_cy.storage.moves.future_replica import FutureReplica, Part
 from broker_cy.storage.moves.log_moves import LogMoves
@@ -29,6 +30,7 @@ from broker_cy.storage.moves.log_relocation import relocate
 from broker_cy.storage.moves.replica_moves import Move, ReplicaMoves, State
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.placement import Placement
+from broker_cy.storage.syncs import LogSyncs
 from tests.sim.defects import Patch, Planter
 
 
@@ -87,6 +89,39 @@ def mount_points_count_as_disks(patch: Patch) -> None:
 def damaged_logs_lead(patch: Patch) -> None:
     """The place of a log that is offline on a good disk is not reported as lost."""
     patch.setattr(LogManager, "_consider_place", lambda self, path: None)
+
+
+def unloaded_logs_lead(patch: Patch) -> None:
+    """A log that was damaged at the start, or when it was opened, is in no place, and so it is not reported as lost."""
+    right = LogManager.take_offline
+
+    def take_offline(self: LogManager, key: tuple[str, int], *more: Any, **named: Any) -> None:
+        right(self, key, *more, **named)
+        self._unloaded.pop(key, None)
+
+    patch.setattr(LogManager, "take_offline", take_offline)
+
+
+def removed_files_are_not_looked_for(patch: Patch) -> None:
+    """A log whose directory was removed is served: each write fails, or is in a file without a name."""
+    patch.setattr(LostFiles, "suspect", lambda self, path, error: None)
+
+
+def removed_files_count_as_synced(patch: Patch) -> None:
+    """A sync does nothing for a file that was removed, as for a segment that was deleted."""
+    right = LogSyncs.file
+    patch.setattr(LogSyncs, "file", lambda self, path: right(self, path) or True)
+
+
+def deleted_segments_condemn_a_log(patch: Patch) -> None:
+    """A file that was missing for a moment, because the loop gave it another name, takes its log offline."""
+
+    def looked(self: LostFiles, key: Any, log: Log, directory: str, found: Any, error: Any) -> None:
+        self._looking.discard(key)
+        if found and log.offline is None:
+            log.mark_offline(f"{found[0]} was removed")
+
+    patch.setattr(LostFiles, "_looked", looked)
 
 
 def failed_disks_are_written_to_first(patch: Patch) -> None:
@@ -221,6 +256,10 @@ JBOD_DEFECTS: dict[Planter, str] = {
         "storage/test_directory_failures.py::test_a_file_that_was_removed_does_not_condemn_a_disk"
     ),
     damaged_logs_lead: "storage/test_directory_failures.py::test_a_damaged_log_on_a_good_disk_is_lost",
+    unloaded_logs_lead: "storage/test_damage.py::test_damage_outlives_a_restart",
+    removed_files_are_not_looked_for: "storage/test_lost_files.py::test_a_removed_directory_takes_one_log_offline",
+    removed_files_count_as_synced: "storage/test_lost_files.py::test_records_in_a_removed_file_are_not_synced",
+    deleted_segments_condemn_a_log: "storage/test_lost_files.py::test_an_intact_log_stays",
     mount_points_count_as_disks: "storage/test_directory_failures.py::test_a_directory_that_is_gone_has_failed",
     failed_disks_are_written_to_first: "storage/test_directory_failures.py::test_a_dead_disk_is_noticed_once",
     moves_hold_the_cleaner_twice: ("storage/moves/test_replica_moves.py::test_compacted_log_is_not_cleaned_meanwhile"),

@@ -47,6 +47,8 @@ class Managed(Protocol):
     on_placed: Callable[[str, int], None]
     on_relocated: Callable[[Log, str], None]
 
+    def suspect(self, path: str | None, error: BaseException) -> None: ...
+
 
 class LogMoves:
     """See Host. Errors of the old disk after the swap change nothing: the next start finds two logs, and the metadata
@@ -86,7 +88,7 @@ class LogMoves:
             self._manager.removal.directory(renamed, 0)
 
     def suspect(self, path: str | None, error: BaseException) -> None:
-        self._manager.failures.suspect(path, error)
+        self._manager.suspect(path, error)
 
     def on_placed(self, topic: str, partition: int) -> None:
         self._manager.on_placed(topic, partition)

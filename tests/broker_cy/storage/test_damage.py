@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.core.uuid import LOST_DIRECTORY
 from broker_cy.storage import damage, disk, log_loader, log_loading
+from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.errors import CorruptSegment, StorageError
 from broker_cy.storage.log_config import LogConfig
 
 from .batches import contents, fill, overwrite
-from .managing import TOPIC_ID, open_manager
+from .managing import DIRECTORY_ID, TOPIC_ID, open_manager
 
 KEY = ("t", 0)
 SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300)
@@ -30,9 +32,12 @@ def damaged(directory: Path, *, flushed: bool) -> tuple[Path, bytes, bytes]:
     path = Path(log.active.path)
     before = path.read_bytes()
     overwrite(path, b"\xff" * 61, (290 - log.active.base_offset) // 2 * 121)
+    placed: list[TopicPartition] = []
+    manager.on_placed = lambda topic, index: placed.append((topic, index))
     with pytest.raises(CorruptSegment):
         log.read_slice(290)
     assert log.offline is not None
+    assert (placed, manager.place_of(*KEY)) == ([KEY], LOST_DIRECTORY), "others must lead it"
     manager.stop()
     return path, before, data
 
@@ -44,17 +49,24 @@ def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
     """
     path, before, data = damaged(tmp_path, flushed=flushed)
     size = path.stat().st_size
+    lost: list[TopicPartition] = []
     for _ in range(3):
         assert not (tmp_path / CLEAN_MARK).exists()
         again = open_manager(tmp_path, config=SMALL)
         assert again.get("t", 0) is None
         assert "is corrupt at byte" in again.offline[KEY]
         assert path.stat().st_size == size
+        # The broker may lead it still, if the controller has not noticed the restart.
+        again.on_placed = lambda topic, index: lost.append((topic, index))
+        again.consider_lost()
+        assert again.place_of(*KEY) == LOST_DIRECTORY
         again.stop()
+    assert lost == [KEY] * 3
     # Restored from a copy: all of it is read, and then it is served.
     path.write_bytes(before)
     again = open_manager(tmp_path, config=SMALL)
     assert contents(again.logs[KEY]) == data
+    assert again.place_of(*KEY) == DIRECTORY_ID
     fill(again.logs[KEY], 1)
     again.stop()
     assert (tmp_path / CLEAN_MARK).exists()

@@ -30,7 +30,12 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def start(
-    paths: tuple[Path, Path], number: int | None, topic_id: UUID | None = TOPIC_ID, *, replicated: bool = False
+    paths: tuple[Path, Path],
+    number: int | None,
+    topic_id: UUID | None = TOPIC_ID,
+    *,
+    replicated: bool = False,
+    is_spare: bool = False,
 ) -> Manager:
     """The metadata name the directory `number`, or one that does not exist."""
     manager = open_manager(*paths, load=False)
@@ -43,6 +48,7 @@ def start(
             lambda *_: topic_id,
             is_replicated=lambda *_: replicated,
             directory_id_of=lambda *_: named,
+            is_spare=lambda *_: is_spare,
         )
     except BaseException:
         manager.crash()
@@ -73,6 +79,18 @@ def test_two_copies_without_a_decision_are_refused(paths: tuple[Path, Path]) -> 
     with pytest.raises(DataDirectoryError, match="partition t-0 is in"):
         open_manager(*paths)
     assert [len(list(path.glob("t-0*"))) for path in paths] == [1, 1]
+
+
+def test_one_of_two_copies_of_a_replica_out_of_sync_is_kept(paths: tuple[Path, Path]) -> None:
+    """If this fails, a broker does not start whose disk failed before the controller knew of a new log there, and comes
+    back after the replica began again on another disk.
+    """
+    manager = start(paths, None, replicated=True, is_spare=True)
+    assert manager.logs["t", 0].directory == str(paths[0] / "t-0")
+    manager.crash()
+    (other,) = paths[1].glob("t-0*")
+    assert other.name.endswith("-stray")
+    start(paths, 1, replicated=True, is_spare=True).crash()
 
 
 def test_a_copy_of_another_topic_decides_nothing(paths: tuple[Path, Path]) -> None:

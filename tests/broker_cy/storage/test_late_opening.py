@@ -15,6 +15,7 @@ import pytest
 
 from broker_cy.core.clock import MACHINE_CLOCK
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
+from broker_cy.core.uuid import LOST_DIRECTORY
 from broker_cy.storage import disk, log_loader, log_loading, written_points
 from broker_cy.storage.checkpoints import (
     CLEANED_OFFSETS,
@@ -299,12 +300,15 @@ def test_a_log_that_is_damaged_is_offline_when_it_is_opened(tmp_path: Path) -> N
     manager = open_late(tmp_path, jobs)
     opened: list[TopicPartition] = []
     manager.on_opened = opened.append
+    placed: list[TopicPartition] = []
+    manager.on_placed = lambda topic, index: placed.append((topic, index))
     os.rename(tmp_path / "t-1", tmp_path / "elsewhere")
     (tmp_path / "t-1").write_bytes(b"no directory")
     manager.opener.start()
     run_held(jobs)
     assert sorted(opened) == KEYS
     assert (sorted(manager.logs), list(manager.offline)) == ([KEYS[0], *KEYS[2:]], [KEYS[1]])
+    assert (placed, manager.place_of(*KEYS[1])) == ([KEYS[1]], LOST_DIRECTORY), "others must lead it"
     os.unlink(tmp_path / "t-1")
     os.rename(tmp_path / "elsewhere", tmp_path / "t-1")
     manager.stop()

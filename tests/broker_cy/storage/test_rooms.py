@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from broker_cy.core import uuid as uuids
 from broker_cy.storage.data_directory import DataDirectory, room
-from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.open_directories import open_directories, open_metadata_directory
 from broker_cy.storage.placement import SAMPLE_MS, Placement, PlacementRule
 from broker_cy.storage.rooms import WAIT_MS, Rooms
-
-
-class HeldJobs(InlineJobs):
-    """Workers that end when the test lets them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[Callable[[], None]] = []
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        run = super().run
-        self.held.append(lambda: run(work, done))
-
-    def end(self, number: int = 0) -> None:
-        """The measurement `number` of those that run ends."""
-        self.held.pop(number)()
+from tests.broker_cy.storage.managing import HeldJobs
 
 
 class Node:
@@ -54,6 +37,10 @@ class Node:
         )
         self.told: list[str] = []
 
+    def end(self, number: int = 0) -> None:
+        """The measurement `number` of those that run ends."""
+        self.jobs.held.pop(number)()
+
     def measure(self, name: str) -> None:
         self.rooms.measure(lambda: self.told.append(name))
 
@@ -70,9 +57,9 @@ def test_a_caller_waits_for_all_disks(node: Node) -> None:
     """If this fails, DescribeLogDirs and metrics show no sizes, or old ones."""
     assert node.rooms.of(node.a) is None
     node.measure("first")
-    node.jobs.end()
+    node.end()
     assert node.told == []
-    node.jobs.end()
+    node.end()
     assert node.told == ["first"]
     sizes = node.rooms.known()
     assert list(sizes) == [node.a, node.b]
@@ -89,10 +76,10 @@ def test_a_disk_that_hangs_holds_one_worker_and_no_caller(node: Node) -> None:
     """
     node.measure("first")
     while node.jobs.held:
-        node.jobs.end()
+        node.end()
     known = node.rooms.of(node.a)
     node.measure("second")
-    node.jobs.end(1)
+    node.end(1)
     assert node.told == ["first"], "the disk may answer soon"
     assert {delay_ms for delay_ms, _ in node.jobs.due} == {WAIT_MS}
     node.jobs.run_due()
@@ -102,10 +89,10 @@ def test_a_disk_that_hangs_holds_one_worker_and_no_caller(node: Node) -> None:
     for name in ("third", "fourth"):
         node.measure(name)
         assert len(node.jobs.held) == 2
-        node.jobs.end(1)
+        node.end(1)
         assert node.told[-1] == name
     # It answers, and so it is measured like the others.
-    node.jobs.end()
+    node.end()
     node.measure("fifth")
     assert (len(node.jobs.held), node.told[-1]) == (2, "fourth")
 
@@ -128,7 +115,7 @@ def test_a_directory_that_cannot_be_measured_is_told(node: Node) -> None:
     os.mkdir(node.b)
     node.measure("first")
     while node.jobs.held:
-        node.jobs.end()
+        node.end()
     assert node.told == ["first"]
     assert (node.errors, node.rooms.is_unreadable(node.b), node.rooms.of(node.b)) == ([node.b], True, None)
     assert list(node.rooms.known()) == [node.a]
@@ -144,7 +131,7 @@ def test_a_separate_directory_of_the_metadata_log_is_looked_at(node: Node) -> No
     shutil.rmtree(node.m)
     node.rooms.tick(SAMPLE_MS)
     while node.jobs.held:
-        node.jobs.end()
+        node.end()
     assert node.errors == [node.m]
     assert list(node.rooms.known()) == [node.a, node.b]
 
