@@ -6,6 +6,7 @@ from typing_extensions import Buffer
 from broker_cy.core.writer import Writer
 from broker_cy.wire.layout import Message as Message
 from broker_cy.wire.layout import make_class as make_class
+from broker_cy.wire.layout import structures as structures
 
 __all__ = [
     "EncodedElements",
@@ -19,6 +20,7 @@ __all__ = [
     "encode_into",
     "encode_versioned",
     "make_class",
+    "structures",
 ]
 
 M = TypeVar("M", bound=Message)

@@ -15,10 +15,11 @@ from broker_cy.wire.layout cimport Layout, layout_of
 from broker_cy.core.errors import WireError
 from broker_cy.wire.decoder import Part, struct_parts
 from broker_cy.wire.encoder import EncodedElements
-from broker_cy.wire.layout import Message, make_class
+from broker_cy.wire.layout import Message, make_class, structures
 
 __all__ = [
     "EncodedElements", "Message", "decode", "decode_parts", "decode_prefix", "decode_request", "decode_versioned", "encode", "encode_into", "encode_versioned", "make_class",
+    "structures",
 ]
 
 

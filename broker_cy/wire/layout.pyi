@@ -1,4 +1,5 @@
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, TypeVar
 
 from broker_cy.schemas.tables import MessageSpec
 
@@ -14,4 +15,7 @@ class Message:
     _unknown_tags: tuple[tuple[int, bytes], ...]
     def __eq__(self, other: object) -> bool: ...
 
+M = TypeVar("M", bound=Message)
+
+def structures(cls: type[M], *columns: Iterable[Any]) -> list[M]: ...
 def make_class(spec: MessageSpec, module: str) -> type[Message]: ...

@@ -80,6 +80,21 @@ def test_a_message_can_be_copied() -> None:
     assert pickle.loads(pickle.dumps(request)) == request
 
 
+def test_structures_of_columns_are_those_of_the_constructor() -> None:
+    """If this fails, the partitions of a member in records and answers are those of another topic."""
+    cls = ConsumerGroupHeartbeatResponse.TopicPartitions
+    ids, partitions = [UUID(int=1), UUID(int=2)], [[0, 3], [1]]
+    made = codec.structures(cls, iter(ids), map(sorted, partitions))
+    assert made == [cls(topic_id=ids[0], partitions=[0, 3]), cls(topic_id=ids[1], partitions=[1])]
+    assert codec.structures(cls, [], []) == []
+    with pytest.raises(TypeError, match="TopicPartitions has the fields topic_id, partitions; there are 1 columns"):
+        codec.structures(cls, ids)
+    with pytest.raises(ValueError, match="the columns of TopicPartitions differ in length"):
+        codec.structures(cls, ids, partitions[:1])
+    with pytest.raises(TypeError, match="is not a message class"):
+        codec.structures(codec.Message)
+
+
 def test_a_misspelt_field_is_refused() -> None:
     with pytest.raises(TypeError, match="FetchRequest has no field 'topcs'; it has cluster_id, "):
         FetchRequest(topcs=[])  # type: ignore[call-arg]
