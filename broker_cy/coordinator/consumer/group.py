@@ -175,9 +175,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         for topic_id, partitions in held.items():
             if before and before.get(topic_id) is partitions:
                 continue
-            owners, new = self.owners.get(topic_id), dict.fromkeys(partitions, member_id)
-            if owners is None:
-                self.owners[topic_id] = new
+            new = dict.fromkeys(partitions, member_id)
+            # One look-up, as a member may gain 1,000 topics.
+            owners = self.owners.setdefault(topic_id, new)
+            if owners is new:
                 self.held_total += len(new)
             else:
                 self.held_total -= len(owners)

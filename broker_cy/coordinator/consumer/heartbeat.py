@@ -36,7 +36,7 @@ from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
 from broker_cy.metrics.events import Trigger
-from broker_cy.wire import messages
+from broker_cy.wire import codec, messages
 
 Request = messages.ConsumerGroupHeartbeatRequest
 Response = messages.ConsumerGroupHeartbeatResponse
@@ -190,6 +190,7 @@ def replace_static(
             records.current_record(group_id, new),
         ],
     )
+    group.journal.replaced(old.member_id, member_id)
     return new
 
 
@@ -256,10 +257,7 @@ def _is_full(request: Request) -> bool:
 
 def _assignment(assigned: AssignedEpochs) -> Response.Assignment:
     return Response.Assignment(
-        topic_partitions=[
-            Response.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
-            for topic_id, partitions in assigned.items()
-        ]
+        topic_partitions=codec.structures(Response.TopicPartitions, assigned, map(sorted, assigned.values()))
     )
 
 

@@ -6,8 +6,8 @@ holds any more. So a partition never has two holders. Values in, a new value out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -18,17 +18,26 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 # Partitions by topic id, as a member reports them; None if its request has none.
 Owned = Mapping[UUID, Iterable[int]] | None
 _NOTHING: Final[Mapping[int, int]] = {}
+# The partitions of one topic.
+V = TypeVar("V")
+
+
+class Topics(Protocol):
+    """The topics that a member reads."""
+
+    def part_of(self, held: Mapping[UUID, V]) -> Mapping[UUID, V]:
+        """Those of these topics that it reads; the same object if it reads all of them."""
 
 
 class Wanted(NamedTuple):
-    """The target of a member. `topics` are the ids of those that it reads; partitions of other topics are not wanted.
-    `owners` has the partitions that any member holds.
+    """The target of a member. `topics` are those that it reads; partitions of other topics are not wanted. `owners` has
+    the partitions that any member holds, by topic; no topic without partitions.
     """
 
     epoch: int
     target: Assignment
-    topics: Container[UUID]
-    owners: Mapping[UUID, Collection[int]]
+    topics: Topics
+    owners: Mapping[UUID, Mapping[int, Any]]
 
 
 def reconciled(
@@ -56,32 +65,39 @@ def reconciled(
 
 
 def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> ConsumerMember:
+    target = wanted.topics.part_of(wanted.target)
     kept: dict[UUID, Mapping[int, int]] = {}
     added: dict[UUID, Mapping[int, int]] = {}
+    # Most topics get one of few values, if they have few partitions.
+    known: dict[frozenset[int], Mapping[int, int]] = {}
     has_unreleased = False
     # The number of topics whose partitions all stay: their values are the same as before.
     unchanged = 0
-    for topic_id, target in wanted.target.items():
-        if topic_id not in wanted.topics:
-            continue
-        current = member.assigned.get(topic_id) if member.assigned else None
-        if current is None:
-            stays, missing = _NOTHING, target
-        else:
-            stays, missing = current, target - current.keys()
-            if current.keys() <= target:
-                unchanged += 1
-            else:
-                stays = {partition: at for partition, at in current.items() if partition in target}
-            if stays:
-                kept[topic_id] = stays
-        if missing:
-            held = wanted.owners.get(topic_id)
-            comes = _free(missing, held, member.revoking.get(topic_id, _NOTHING)) if held else sorted(missing)
-            if len(comes) < len(missing):
-                has_unreleased = True
-            if comes:
-                added[topic_id] = dict.fromkeys(comes, wanted.epoch)
+    # The hash of a topic id takes most of the time of a look-up; a difference uses the hashes that the set has.
+    is_free = len(set(target).difference(wanted.owners).difference(member.assigned)) == len(target)
+    for topic_id, partitions in target.items():
+        comes = partitions
+        if not is_free:
+            current = member.assigned.get(topic_id) if member.assigned else None
+            if current is not None:
+                comes = partitions.difference(current)
+                stays = current
+                if current.keys() <= partitions:
+                    unchanged += 1
+                else:
+                    stays = {partition: at for partition, at in current.items() if partition in partitions}
+                if stays:
+                    kept[topic_id] = stays
+            held = wanted.owners.get(topic_id) if comes else None
+            if held and not held.keys().isdisjoint(comes):
+                missing = comes
+                comes = _free(missing, held, member.revoking.get(topic_id, _NOTHING))
+                has_unreleased = has_unreleased or len(comes) < len(missing)
+        if comes:
+            new = known.get(comes)
+            if new is None:
+                new = known[comes] = dict.fromkeys(sorted(comes), wanted.epoch)
+            added[topic_id] = new
     revoking: dict[UUID, Mapping[int, int]] = {}
     if unchanged < len(member.assigned):
         revoking = _gone(member.assigned, kept)
@@ -105,9 +121,9 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
     )
 
 
-def _free(partitions: Iterable[int], held: Collection[int], own: Collection[int]) -> list[int]:
+def _free(partitions: frozenset[int], held: Collection[int], own: Collection[int]) -> frozenset[int]:
     """Those of the partitions that a member can have. One that it still has to give up itself is free for it."""
-    return [partition for partition in sorted(partitions) if partition in own or partition not in held]
+    return frozenset([partition for partition in partitions if partition in own or partition not in held])
 
 
 def _gone(assigned: AssignedEpochs, kept: AssignedEpochs) -> dict[UUID, Mapping[int, int]]:
@@ -122,10 +138,10 @@ def _gone(assigned: AssignedEpochs, kept: AssignedEpochs) -> dict[UUID, Mapping[
 
 def _without_unsubscribed(member: ConsumerMember, wanted: Wanted, owned: Owned) -> ConsumerMember:
     """The member without partitions of topics that it no longer reads, in the same epoch."""
-    gone = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in wanted.topics}
-    if not gone:
+    kept = wanted.topics.part_of(member.assigned)
+    if len(kept) == len(member.assigned):
         return member
-    kept = {topic_id: held for topic_id, held in member.assigned.items() if topic_id in wanted.topics}
+    gone = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in kept}
     revoking: dict[UUID, Mapping[int, int]] = dict(member.revoking)
     for topic_id, held in gone.items():
         revoking[topic_id] = {**revoking.get(topic_id, {}), **held}

@@ -157,10 +157,7 @@ def group_tombstones(group: ConsumerGroup) -> list[Record]:
 
 
 def _partitions(held: AssignedEpochs) -> list[CurrentValue.TopicPartitions]:
-    return [
-        CurrentValue.TopicPartitions(topic_id=topic_id, partitions=partitions, assignment_epochs=epochs)
-        for topic_id, partitions, epochs in with_epochs(in_order(held), held)
-    ]
+    return codec.structures(CurrentValue.TopicPartitions, *with_epochs(in_order(held), held))
 
 
 def _epochs(topics: Iterable[CurrentValue.TopicPartitions], member_epoch: int) -> AssignedEpochs:

@@ -11,7 +11,7 @@ of streams groups are in tasks: their rebalances have no moves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
@@ -66,6 +66,14 @@ class _Gained(NamedTuple):
     stall_ms: int
 
 
+class _First(NamedTuple):
+    """Partitions without an owner before the rebalance, which `target` got when it had none."""
+
+    target: str
+    held: Held
+    total: int
+
+
 class _Lost(NamedTuple):
     """The last owner before the rebalance, since when the partition has none (monotonic), and an earlier stall."""
 
@@ -80,11 +88,11 @@ class _Lost(NamedTuple):
 
 class Journal:
     """Invariants: `_began` is None if and only if no rebalance is in progress; then all other parts are empty. A
-    partition in `_lost` has no holder, one in `_gained` has another one than before the rebalance, or was without one
-    for a while.
+    partition in `_lost` has no holder, one in `_gained` or `_first` has another one than before the rebalance, or was
+    without one for a while.
     """
 
-    __slots__ = ("_assigned_ms", "_before", "_began", "_gained", "_lost", "_pending", "_triggers")
+    __slots__ = ("_assigned_ms", "_before", "_began", "_first", "_gained", "_lost", "_pending", "_triggers")
 
     def __init__(self) -> None:
         self._forget()
@@ -98,6 +106,9 @@ class Journal:
         self._pending: set[str] | None = None
         self._lost: dict[Place, _Lost] = {}
         self._gained: dict[Place, _Gained] = {}
+        # By the member that holds them. A member may gain 10,000 partitions at once: they are noted as one value, and
+        # each of its own only when the member loses some of them.
+        self._first: dict[str, _First] = {}
 
     @property
     def is_open(self) -> bool:
@@ -131,10 +142,14 @@ class Journal:
         """A member holds other partitions, or (nothing after) is gone: it read until `at_ms`, monotonic."""
         if self._began is None:
             return
+        if after and not before and not self._lost and member_id not in self._first:
+            self._first[member_id] = _First(member_id, after, sum(map(len, after.values())))
+            return
         for topic_id, old in before.items():
             new = after.get(topic_id, _NONE)
             if new is not old:
                 for place in [(topic_id, partition) for partition in old if partition not in new]:
+                    self._spread(member_id)
                     earlier = self._gained.pop(place, None)
                     self._lost[place] = (
                         _Lost(member_id, at_ms, -1)
@@ -151,6 +166,21 @@ class Journal:
                         place = topic_id, partition
                         found = self._lost.pop(place, None) if self._lost else None
                         self._gained[place] = first if found is None else found.gained_by(member_id, at_ms)
+
+    def _spread(self, member_id: str) -> None:
+        """Note each partition of `_first` of its own."""
+        found = self._first.pop(member_id, None)
+        if found is not None:
+            gained = _Gained(None, found.target, -1)
+            self._gained.update(
+                {(topic_id, partition): gained for topic_id, each in found.held.items() for partition in each}
+            )
+
+    def replaced(self, old: str, new: str) -> None:
+        """A static member came back with another id: it holds what the old one did."""
+        found = self._first.pop(old, None)
+        if found is not None:
+            self._first[new] = found
 
     def reconciled(self, group: Observed, member_id: str) -> None:
         """A member has moved towards its target, or is gone."""
@@ -171,6 +201,7 @@ class Journal:
         if began is None or (group.members and (self._pending is None or self._pending)):
             return
         assigned_ms = now.mono_ms if self._assigned_ms is None else self._assigned_ms
+        gained = len(self._gained) + sum(each.total for each in self._first.values())
         event = Rebalance(
             group=group.group_id,
             generation=group.epoch,
@@ -185,12 +216,12 @@ class Journal:
             triggers=self._triggers,
             moves=[],
             moves_total=0,
-            kept=max(0, held_total - len(self._gained)),
+            kept=max(0, held_total - gained),
             stall_max_ms=0,
             group_type=group.group_type.value,
         )
-        found = (self._gained, self._lost, now.mono_ms)
-        is_large = len(self._gained) + len(self._lost) > MOVES_PER_TURN
+        found = (list(self._first.values()), self._gained, self._lost, now.mono_ms)
+        is_large = gained + len(self._lost) > MOVES_PER_TURN
         self._forget()
         if is_large:
             step.work.append(Work(_ordered, found, moves_ordered, (event, machine.undoings)))
@@ -211,10 +242,16 @@ class _Moves(NamedTuple):
     lost: Mapping[UUID, int]
 
 
-def _ordered(gained: Mapping[Place, _Gained], lost: Mapping[Place, _Lost], mono_ms: int) -> _Moves:
+def _ordered(
+    first: Iterable[_First], gained: Mapping[Place, _Gained], lost: Mapping[Place, _Lost], mono_ms: int
+) -> _Moves:
     found: list[tuple[int, Place, str | None, str | None]] = [
-        (each.stall_ms, place, each.source, each.target) for place, each in gained.items()
+        (-1, (topic_id, partition), None, each.target)
+        for each in first
+        for topic_id, partitions in each.held.items()
+        for partition in partitions
     ]
+    found += [(each.stall_ms, place, each.source, each.target) for place, each in gained.items()]
     found += [(mono_ms - each.since_ms, place, each.source, None) for place, each in lost.items()]
     found.sort(key=itemgetter(0), reverse=True)
     return _Moves(found, Counter(topic_id for topic_id, _ in lost))

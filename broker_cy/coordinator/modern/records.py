@@ -5,7 +5,7 @@ and partitions are sorted; Kafka has them in no order.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -17,9 +17,10 @@ from broker_cy.coordinator.step import Record
 from broker_cy.wire import codec, messages
 
 # A structure of a record, or of an answer.
-P = TypeVar("P")
+P = TypeVar("P", bound=codec.Message)
 # A topic by its id, or a subtopology by its name.
 K = TypeVar("K", UUID, str)
+V = TypeVar("V")
 
 KEY_TYPES: Final[dict[type[Any], KeyType]] = {
     messages.ConsumerGroupMetadataKey: KeyType.CONSUMER_GROUP_METADATA,
@@ -108,8 +109,17 @@ def in_order(topics: Iterable[UUID]) -> list[UUID]:
     return sorted(topics, key=_by_number)
 
 
-def topic_partitions(structure: Callable[..., P], assignment: Assignment) -> list[P]:
-    return [structure(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in in_order(assignment)]
+def topic_partitions(structure: type[P], assignment: Assignment) -> list[P]:
+    """Structures of the fields `topic_id` and `partitions`, with the topics in order."""
+    topic_ids = in_order(assignment)
+    return codec.structures(structure, topic_ids, map(sorted, values_of(topic_ids, assignment)))
+
+
+def values_of(keys: Sequence[K], found: Mapping[K, V]) -> Iterable[V]:
+    """The values of all keys of a mapping, in the order of `keys`. Topics are often in their order already: then their
+    ids, whose hashes take most of the time of a look-up, are not looked up.
+    """
+    return found.values() if keys == list(found) else map(found.__getitem__, keys)
 
 
 def assignment_of(topics: Iterable[Any]) -> Assignment:
@@ -117,13 +127,23 @@ def assignment_of(topics: Iterable[Any]) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
 
 
-def with_epochs(names: Iterable[K], held: Mapping[K, Mapping[int, int]]) -> Iterator[tuple[K, list[int], list[int]]]:
-    """The partitions of each topic or subtopology, which are in order, and the epoch in which each was assigned."""
-    for name in names:
-        epochs = held[name]
-        # Most topics of a member that has 1,000 of them have one partition.
-        partitions = list(epochs) if len(epochs) == 1 else sorted(epochs)
-        yield name, partitions, [epochs[partition] for partition in partitions]
+def with_epochs(
+    names: Sequence[K], held: Mapping[K, Mapping[int, int]]
+) -> tuple[Sequence[K], list[list[int]], list[list[int]]]:
+    """The names of all topics or subtopologies, which are in order, the partitions of each, and the epochs in which
+    these were assigned. Topics that have one value in common get one list: a member may have 1,000.
+    """
+    partitions: list[list[int]] = []
+    epochs: list[list[int]] = []
+    known: dict[int, tuple[list[int], list[int]]] = {}
+    for value in values_of(names, held):
+        pair = known.get(id(value))
+        if pair is None:
+            ordered = sorted(value)
+            pair = known[id(value)] = (ordered, [value[partition] for partition in ordered])
+        partitions.append(pair[0])
+        epochs.append(pair[1])
+    return names, partitions, epochs
 
 
 def epochs_of(structure: Any, member_epoch: int) -> dict[int, int]:

@@ -29,7 +29,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metrics.events import Trigger
-from broker_cy.wire import messages
+from broker_cy.wire import codec, messages
 
 Request = messages.ShareGroupHeartbeatRequest
 Response = messages.ShareGroupHeartbeatResponse
@@ -142,10 +142,7 @@ def _next_heartbeat_ms(machine: GroupTable, group: ShareGroup, now: Now) -> int:
 
 def _assignment(assigned: Assignment) -> Response.Assignment:
     return Response.Assignment(
-        topic_partitions=[
-            Response.TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
-            for topic_id, partitions in assigned.items()
-        ]
+        topic_partitions=codec.structures(Response.TopicPartitions, assigned, map(sorted, assigned.values()))
     )
 
 
@@ -188,9 +185,7 @@ def _reconcile(
     found = member
     if is_bumped or epoch != member.epoch:
         read = TopicsRead(member.topics, machine.image)
-        target = group.target_of(member.member_id)
-        assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
-        found = member._replace(assigned=assigned)
+        found = member._replace(assigned=read.part_of(group.target_of(member.member_id)))
     if epoch != member.epoch:
         found = found._replace(state=MemberState.STABLE, epoch=epoch, previous_epoch=member.epoch)
     if found != member:

@@ -163,10 +163,7 @@ def _ids(tasks: Tasks) -> list[CurrentValue.TaskIds]:
 
 
 def _active_ids(tasks: ActiveTasks) -> list[CurrentValue.TaskIds]:
-    return [
-        CurrentValue.TaskIds(subtopology_id=subtopology, partitions=partitions, assignment_epochs=epochs)
-        for subtopology, partitions, epochs in with_epochs(sorted(tasks), tasks)
-    ]
+    return codec.structures(CurrentValue.TaskIds, *with_epochs(sorted(tasks), tasks))
 
 
 def _active(ids: Iterable[CurrentValue.TaskIds], member_epoch: int) -> ActiveTasks:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker_cy.coordinator import group_machine
 from broker_cy.coordinator.consumer import records, regex
 from broker_cy.coordinator.consumer.group import ResolvedRegex
-from broker_cy.coordinator.modern import assigning, epochs, metadata_hash
+from broker_cy.coordinator.modern import assigning, epochs, journal, metadata_hash
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.coordinator.step import GroupStep
@@ -267,9 +268,42 @@ class Counted(dict[Any, Any]):
         super().__init__(known)
         self._noted = noted
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def setdefault(self, key: Any, default: Any = None) -> Any:
         self._noted.append(key)
-        super().__setitem__(key, value)
+        return super().setdefault(key, default)
+
+
+@pytest.mark.parametrize(("assignor", "hashed_max"), [("uniform", 3), ("range", 4)])
+def test_a_member_that_gains_very_many_topics_looks_each_up_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, assignor: str, hashed_max: int
+) -> None:
+    """If this fails, the heartbeat of a member that gains 1,000 topics, its own or each with other members, holds
+    producers up for more than 5 ms: the hashes of their ids take most of its time.
+    """
+    # As with 1,000 topics, the moves of the rebalance are ordered in the background.
+    monkeypatch.setattr(journal, "MOVES_PER_TURN", 0)
+    topics = Topics(**{f"t{number}": 2 for number in range(TOPICS)})
+    h = ConsumerHarness(topics, consumer=ConsumerGroupSettings(assignment_interval_ms=0, assigned_at_once_max=0))
+    for member_id in "AB":
+        h.beat(f"{member_id} joins", member_id, 0, regex=".*", assignor=assignor, owned={}, rebalance_ms=REBALANCE_MS)
+    h.works_end()
+    h.beat("assign", "A", h.consumers().members["A"].epoch, owned={})
+    h.works_end()
+    gains = {member_id: len(h.consumers().target[member_id]) for member_id in "AB"}
+    assert not h.consumers().owners
+    assert sum(gains.values()) == (TOPICS if assignor == "uniform" else 2 * TOPICS)
+    hashed: list[UUID] = []
+
+    def counted(topic_id: UUID) -> int:
+        hashed.append(topic_id)
+        return hash(topic_id.int)
+
+    monkeypatch.setattr(UUID, "__hash__", counted)
+    for member_id in "AB":
+        hashed.clear()
+        h.beat(f"{member_id} gains", member_id, h.consumers().members[member_id].epoch, owned={})
+        assert len(h.consumers().members[member_id].assigned) == gains[member_id]
+        assert len(hashed) <= hashed_max * gains[member_id]
 
 
 # ---- expressions ----

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -21,6 +22,14 @@ CASES = 3_000
 TOPICS, PARTITIONS, EPOCH = ("1", "2", "3"), 4, 9
 
 Numbers = Mapping[str, Mapping[int, int]]  # topic -> partition -> epoch
+V = TypeVar("V")
+
+
+class Read(frozenset[UUID]):
+    """The ids of the topics that a member reads."""
+
+    def part_of(self, held: Mapping[UUID, V]) -> Mapping[UUID, V]:
+        return {topic_id: value for topic_id, value in held.items() if topic_id in self}
 
 
 @needs.java
@@ -94,7 +103,7 @@ def ours(line: str) -> str:
     wanted = Wanted(
         int(target_epoch),
         {topic_id: frozenset(numbers) for topic_id, numbers in parsed(target).items()},
-        frozenset(map(topic_id_of, filter("-".__ne__, topics.split(",")))),
+        Read(map(topic_id_of, filter("-".__ne__, topics.split(",")))),
         anyones,
     )
     reported = None if owned == "?" else parsed(owned)

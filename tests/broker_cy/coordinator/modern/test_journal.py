@@ -50,6 +50,9 @@ class Journaled(ConsumerHarness):
     def come(self, member_id: str, **how: Any) -> Any:
         return self.tell(member_id, 0, names=["t"], owned={}, rebalance_ms=REBALANCE_MS, **how)
 
+    def join_other(self, member_id: str, **how: Any) -> Any:
+        return self.tell(member_id, 0, names=["other"], owned={}, rebalance_ms=REBALANCE_MS, **how)
+
     def settle(self, *member_ids: str) -> None:
         """Let members report what they have until nothing is left to move."""
         for _ in range(3):
@@ -143,6 +146,32 @@ def test_a_rebalance_tells_what_moved_and_for_how_long_nothing_was_read() -> Non
     moved = [number for number in range(4) if number not in kept[topic_id("t")]]
     assert event.moves == [Move("t", number, "a", "b", 1_000) for number in moved]
     assert (event.moves_total, event.stall_max_ms) == (2, 1_000)
+
+
+def test_first_partitions_of_members_that_lose_them_in_the_same_rebalance() -> None:
+    """If this fails, partitions that had several owners in a rebalance are reported twice, or as those of others."""
+    h = Journaled()
+    h.come("a")
+    h.settle("a")
+    h.events.clear()
+    # The rebalance stays open until `a` has given up two partitions.
+    h.come("b")
+    h.join_other("static", instance_id="i")
+    h.join_other("c")
+    assert h.consumers().owners.keys() == {topic_id("t"), topic_id("other")}
+    h.tell("static", -2, instance_id="i")
+    h.join_other("came back", instance_id="i")
+    h.tell("came back", -1, instance_id="i")
+    h.advance(INTERVAL_MS)
+    h.settle("a", "b", "c")
+    (event,) = h.of(Rebalance)
+    kept = h.consumers().members["a"].assigned[topic_id("t")]
+    moved = [number for number in range(4) if number not in kept]
+    assert event.moves == [
+        *(Move("t", number, "a", "b", 0) for number in moved),
+        Move("other", 0, None, "c", -1),
+    ]
+    assert (event.moves_total, event.kept) == (3, 2)
 
 
 def test_the_longest_stalls_of_very_many_moves_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
