@@ -16,9 +16,12 @@ from broker_cy.metadata.topics import TopicImage
 
 _VERSION = 0
 _I32 = struct.Struct("<i")
-_ID = struct.Struct(">qq")
-_HEAD = struct.Struct("<bqq")
+_HEAD = struct.Struct("<bQQ")
+_HALF = (1 << 64) - 1
 _LENGTHS = struct.Struct("<ii")
+# The indexes of most partitions, as they are hashed.
+_INDEXES_MAX = 128
+_INDEXES = [_I32.pack(index) for index in range(_INDEXES_MAX)]
 NO_TOPICS_HASH = 0
 
 
@@ -31,15 +34,16 @@ def topic_hashes(topics: Iterable[TopicImage], image: MetadataImage) -> dict[str
 
 def _topic_hash(topic: TopicImage, image: MetadataImage, of_brokers: dict[tuple[int, ...], bytes]) -> int:
     units = topic.name.encode("utf-16-le", "surrogatepass")
-    most, least = _ID.unpack(topic.topic_id.bytes)
-    count = len(topic.partitions)
-    parts = [_HEAD.pack(_VERSION, most, least), units, _LENGTHS.pack(len(units) // 2, count)]
+    number = topic.topic_id.int
+    partitions, count = topic.partitions, len(topic.partitions)
+    parts = [_HEAD.pack(_VERSION, number >> 64, number & _HALF), units, _LENGTHS.pack(len(units) // 2, count)]
     for index in range(count):
-        replicas = topic.partitions[index].replicas
+        replicas = partitions[index].replicas
         racks = of_brokers.get(replicas)
         if racks is None:
             racks = of_brokers[replicas] = _racks(replicas, image)
-        parts += (_I32.pack(index), racks)
+        parts.append(_INDEXES[index] if index < _INDEXES_MAX else _I32.pack(index))
+        parts.append(racks)
     return _signed(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
 

@@ -131,8 +131,10 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     def call_begins(self, topic_ids: Iterable[UUID]) -> None:
         """The share coordinator is asked about partitions of these topics."""
-        for topic_id in topic_ids:
-            self.under_way[topic_id] = self.under_way.get(topic_id, 0) + 1
+        counts = dict.fromkeys(topic_ids, 1)
+        for topic_id in set(counts).intersection(set(self.under_way)):
+            counts[topic_id] += self.under_way[topic_id]
+        self.under_way.update(counts)
 
     def call_ends(self, topic_ids: Iterable[UUID]) -> None:
         """It has answered, or it is not asked."""

@@ -6,7 +6,14 @@ from typing import Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.records import GroupRecords, assignment_of, in_order, record, topic_partitions
+from broker_cy.coordinator.modern.records import (
+    GroupRecords,
+    assignment_of,
+    in_order,
+    record,
+    topic_partitions,
+    values_of,
+)
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import SharePartitions
@@ -36,12 +43,11 @@ member_tombstones = RECORDS.member_tombstones
 
 def share_partitions_record(group_id: str, state: SharePartitions) -> Record:
     def infos(partitions: Assignment) -> list[StateValue.TopicPartitionsInfo]:
-        return [
-            StateValue.TopicPartitionsInfo(
-                topic_id=topic_id, topic_name=state.names[topic_id], partitions=sorted(partitions[topic_id])
-            )
-            for topic_id in in_order(partitions)
-        ]
+        topic_ids = in_order(partitions)
+        names = map(state.names.__getitem__, topic_ids)
+        return codec.structures(
+            StateValue.TopicPartitionsInfo, topic_ids, names, map(sorted, values_of(topic_ids, partitions))
+        )
 
     value = StateValue(
         initializing_topics=infos(state.initializing),
@@ -68,8 +74,10 @@ def share_partitions_of(value: bytes) -> SharePartitions:
         for each in infos
     }
     deleting = frozenset(each.topic_id for each in data.deleting_topics)
-    kept = {topic_id: names[topic_id] for topic_id in (*initializing, *initialized, *deleting)}
-    return SharePartitions(initializing, initialized, deleting, kept)
+    topic_ids = frozenset(initializing).union(initialized, deleting)
+    if len(topic_ids) < len(names):
+        names = {topic_id: names[topic_id] for topic_id in topic_ids}
+    return SharePartitions(initializing, initialized, deleting, names)
 
 
 # ---- the target assignment ----

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+import pytest
+
+from broker_cy.coordinator.settings import ShareGroupSettings
+from broker_cy.coordinator.share import initialization
 from broker_cy.coordinator.share.state_calls import DeleteState, InitializeState
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import CallFailed
@@ -12,6 +18,7 @@ from tests.broker_cy.coordinator.share_harness import ShareHarness
 
 ALL = {("t", partition) for partition in range(4)}
 RETRY_MS = 30_000
+MANY = 60
 
 
 def starts(request: object) -> set[tuple[int, int]]:
@@ -374,3 +381,48 @@ def test_a_deletion_that_cannot_be_written_is_refused_and_undone() -> None:
     h.delete_share_groups("again", GROUP)
     h.serve()
     assert h.answers["again"] == {GROUP: ErrorCode.NONE}
+
+
+# ---- very many topics ----
+
+
+def test_the_state_of_very_many_topics_is_requested_in_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the first heartbeat of a member that names 1,000 topics holds producers up for more than 5 ms: the
+    hashes of their ids take most of its time.
+    """
+    monkeypatch.setattr(initialization, "TOPICS_PER_HEARTBEAT", MANY - 1)
+    names = [f"t{number}" for number in range(MANY)]
+    h = ShareHarness(Topics(**dict.fromkeys(names, 2)), share=ShareGroupSettings(assigned_at_once_max=0))
+    hashed: list[UUID] = []
+
+    def counted(topic_id: UUID) -> int:
+        hashed.append(topic_id)
+        return hash(topic_id.int)
+
+    monkeypatch.setattr(UUID, "__hash__", counted)
+    h.enter("first", "A", *names)
+    h.enter("second", "B", *names)
+    (work,) = [each for each in h.works if each.then is initialization.began]
+    assert (hashed, h.calls) == ([], [])
+    h.run(work.then, *work.about, work.function(*work.arguments))
+    assert len(hashed) <= 11 * MANY
+    assert len(h.initializing()) == 2 * MANY
+    h.serve()
+    assert len(h.initialized()) == 2 * MANY
+
+
+def test_a_group_that_goes_before_the_turn_of_its_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, share partitions of a group that was deleted keep their state for ever."""
+    monkeypatch.setattr(initialization, "TOPICS_PER_HEARTBEAT", 0)
+    h = ShareHarness()
+    h.enter("join", "A")
+    number = h.sharers().number
+    h.beat("leave", "A", -1)
+    h.works_end()
+    assert (h.calls, h.initializing()) == ([], set())
+    h.delete_share_groups("delete", GROUP)
+    for group_id, of in ((GROUP, number), ("unknown", number)):
+        h.run(initialization.began, group_id, of, None)
+    h.enter("join again", "A")
+    h.run(initialization.began, GROUP, number, None)
+    assert (h.calls, h.initializing()) == ([], set())
