@@ -5,6 +5,7 @@ A code has the status in its first three digits; 404, 409, 422 and 500 without m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -47,15 +48,16 @@ STATUS_DIGITS: Final = 3
 
 class RegistryError(Exception):
     """An answer that is an error. `code` is one of Code, or the status itself for general errors; `retry_s` is when the
-    client may try again, if the answer says so.
+    client may try again, if the answer says so; `methods` are those of the resource, if the request has another one.
     """
 
-    def __init__(self, code: int, message: str, retry_s: int | None = None) -> None:
+    def __init__(self, code: int, message: str, retry_s: int | None = None, methods: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.code = int(code)
         # Messages show parts of schemas, whose escapes may be half of a surrogate pair.
         self.message = message.encode("utf-8", "replace").decode()
         self.retry_s = retry_s
+        self.methods = tuple(methods)
 
     @property
     def status(self) -> int:

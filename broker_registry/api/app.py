@@ -27,8 +27,8 @@ V1: Final = "application/vnd.schemaregistry.v1+json"
 # The types that answers may have, the preferred one first.
 TYPES: Final = (V1, "application/vnd.schemaregistry+json", "application/json")
 _READ_TYPES: Final = (*TYPES, "application/octet-stream")
-# The answers to these are logged.
-_REFUSED: Final = (401, 403, 429)
+# The answers to these are logged, or have more headers.
+_REFUSED: Final = (401, 403, 405, 429)
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +83,8 @@ class App:
                 more.append((b"www-authenticate", self._guard.challenge.encode()))
             if error.retry_s is not None:
                 more.append((b"retry-after", str(error.retry_s).encode()))
+            if error.methods:
+                more.append((b"allow", ", ".join(error.methods).encode()))
         except ConnectionResetError:
             return
         except Exception:

@@ -57,18 +57,18 @@ class Router:
 
     def find(self, request: Request) -> Route:
         """Return the route, and set the variables of the path. Raises RegistryError."""
-        is_known = False
+        known: set[str] = set()
         for parts, routes in self._routes.get(len(request.segments), ()):
             if not all(part[:1] == "{" or part == each for part, each in zip(parts, request.segments, strict=True)):
                 continue
-            is_known = True
+            known |= routes.keys() | ({"HEAD"} if "GET" in routes else set())
             route = routes.get("GET" if request.method == "HEAD" else request.method)
             if route is not None:
                 pairs = zip(parts, request.segments, strict=True)
                 request.path = {part[1:-1]: each for part, each in pairs if part[:1] == "{"}
                 return route
-        if is_known:
-            raise RegistryError(405, "HTTP 405 Method Not Allowed")
+        if known:
+            raise RegistryError(405, "HTTP 405 Method Not Allowed", methods=sorted(known))
         raise RegistryError(404, "HTTP 404 Not Found")
 
 

@@ -14,8 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 from confluent_kafka import Producer
 
+from broker_registry.security.access import EVERYTHING
 from broker_registry.store.keys import Key, KeyType, schema_key
+from broker_registry.store.state import State
 from broker_registry.store.values import SchemaContent, SchemaValue
+from tests.broker_registry.api.support import app_of, call
 from tests.broker_registry.operations.support import record_of
 from tests.support.broker import BrokerProcess
 from tests.support.registry import Registry, RegistryProcess, Reply, running_registry
@@ -193,6 +196,20 @@ def test_bad_paths_have_clear_errors(registry: RegistryProcess, request_line: tu
     reply = registry.call(method, path, bodies.get(method))
     assert reply.body["error_code"] == BAD_REQUESTS[request_line], reply
     assert reply.status == int(str(BAD_REQUESTS[request_line])[:3])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PATCH", "/config", "DELETE, GET, HEAD, PUT"),
+        ("GET", "/compatibility/subjects/none/versions", "POST"),
+        ("PUT", "/subjects/none/versions/1", "DELETE, GET, HEAD"),
+    ],
+)
+def test_the_methods_of_a_resource_are_named(method: str, path: str, allowed: str) -> None:
+    """If this fails, a tool that tries a wrong method does not learn the right ones (RFC 9110, section 15.5.6)."""
+    reply = call(app_of(State(), EVERYTHING), method, path)
+    assert (reply.error, reply.headers[b"allow"].decode()) == ((405, 405), allowed)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,6 @@ TARGETS = [
     b"/config",
     b"/mode/orders-value",
     b"/config/orders-value?defaultToGlobal=true",
-    b"/compatibility/subjects/x/versions",
     b"/nowhere",
     b"/",
     b"//",
