@@ -74,6 +74,11 @@ class GroupInFlight(NamedTuple):
         return sum(run.records for run in self.runs if run.is_last_attempt)
 
     @property
+    def out_of_order(self) -> int:
+        """Finished records. The start offset is before them, because it waits for unfinished ones."""
+        return sum(run.records for run in self.runs if not run.is_unfinished)
+
+    @property
     def throttled(self) -> int:
         """Records whose next delivery is in smaller parts."""
         return sum(run.records for run in self.runs if run.is_throttled)

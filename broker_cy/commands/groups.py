@@ -210,6 +210,7 @@ async def in_flight(target: Target, client: AdminClient, group: str) -> int:
             "by_deliveries": flight.by_deliveries,
             "last_attempts": flight.last_attempts,
             "throttled": flight.throttled,
+            "out_of_order": flight.out_of_order,
         }
         print_json({"group_id": group, **totals, **flight._asdict()})
         return 0

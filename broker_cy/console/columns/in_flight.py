@@ -55,6 +55,8 @@ def in_flight_facts(flight: GroupInFlight) -> list[Fact]:
         for name, causes in (("archived", flight.archived), ("returned", flight.returned))
         if causes
     ]
+    if flight.out_of_order:
+        facts.append(Fact("finished out of order", count(flight.out_of_order)))
     if flight.throttled:
         facts.append(Fact("throttled", count(flight.throttled), Tone.WARN))
     if flight.blocked:

@@ -49,5 +49,5 @@ def test_records_at_their_last_attempt_and_throttled_ones_are_told_apart(monkeyp
     assert flight.brokers == (1,)
     assert [each.first_offset for each in flight.runs if each.is_last_attempt] == [0]
     assert [each.first_offset for each in flight.runs if each.is_throttled] == [4]
-    assert (flight.last_attempts, flight.throttled) == (2, 2)
+    assert (flight.last_attempts, flight.throttled, flight.out_of_order) == (2, 2, 2)
     assert flight.by_deliveries == {2: 2, 3: 2, 4: 2, 5: 2}

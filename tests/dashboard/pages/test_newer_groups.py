@@ -90,7 +90,7 @@ def test_a_share_group_shows_its_records_in_flight(groups: FakeGroups, monkeypat
         assert facts["in flight"] == "6"
         assert facts["by deliveries"] == "1: 2, 3: 2, 5: 2"
         assert facts["last attempt"] == "2"
-        assert facts["throttled"] == "2"
+        assert (facts["throttled"], facts["finished out of order"]) == ("2", "2")
         assert facts["archived"] == "3 rejected, 1 at the limit of deliveries"
         assert facts["returned"] == "40 released"
         assert facts["blocked partitions"] == "payments-1"
