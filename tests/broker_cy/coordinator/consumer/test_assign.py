@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -239,7 +240,12 @@ def test_a_part_asks_no_member_for_its_state(h: ConsumerHarness, monkeypatch: py
 
     def noted(cls: type, name: str) -> None:
         right = getattr(cls, name)
-        monkeypatch.setattr(cls, name, lambda *given: (asked.append(name), right(*given))[1])
+
+        def call(*given: Any) -> Any:
+            asked.append(name)
+            return right(*given)
+
+        monkeypatch.setattr(cls, name, call)
 
     noted(ConsumerMember, "is_reconciled_to")
     noted(ConsumerGroup, "target_of")
