@@ -61,8 +61,8 @@ class LogDirectories(OfBroker, TableChannel[Directory]):
         table_column(log_dirs.BROKER.of(_info)),
         table_column(log_dirs.DIRECTORY.of(_info), is_flex=True),
         table_column(log_dirs.STATE.of(_info)),
-        table_column(log_dirs.REPLICAS.by(lambda row: row.replicas)),
-        table_column(log_dirs.SIZE.by(lambda row: row.size_bytes)),
+        table_column(log_dirs.REPLICAS.by(lambda row: None if row.info.error else row.replicas)),
+        table_column(log_dirs.SIZE.by(lambda row: None if row.info.error else row.size_bytes)),
         table_column(log_dirs.FREE.of(_info)),
         table_column(log_dirs.VOLUME.of(_info)),
     )

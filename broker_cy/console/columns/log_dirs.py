@@ -42,8 +42,13 @@ def _state_tone(row: LogDir) -> Tone:
 BROKER: Final = Column[LogDir]("broker", "Broker", lambda row: row.broker_id, Kind.NUMBER, width=6)
 DIRECTORY: Final = Column[LogDir]("path", "Directory", lambda row: row.path, width=20)
 STATE: Final = Column[LogDir]("state", "State", _state, tone=_state_tone, width=8)
-REPLICAS: Final = Column[LogDir]("replicas", "Replicas", lambda row: len(row.replicas), Kind.COUNT, width=8)
-SIZE: Final = Column[LogDir]("logs", "Size", lambda row: row.size_bytes, Kind.BYTES, hint="Bytes of the replicas")
+# A broker does not know what is in a directory that is offline.
+REPLICAS: Final = Column[LogDir](
+    "replicas", "Replicas", lambda row: None if row.error else len(row.replicas), Kind.COUNT, width=8
+)
+SIZE: Final = Column[LogDir](
+    "logs", "Size", lambda row: None if row.error else row.size_bytes, Kind.BYTES, hint="Bytes of the replicas"
+)
 FREE: Final = Column[LogDir](
     "free", "Free", lambda row: row.usable_bytes, Kind.BYTES, text=_free, tone=_free_tone, width=15
 )

@@ -38,6 +38,8 @@ def test_the_name_of_a_command_may_be_left_out(bare: Cli, disks: FakeCluster) ->
     assert [(each["broker_id"], each["path"], each["error"]) for each in named if each["error"]] == [
         (2, "/disk2", "KAFKA_STORAGE_ERROR")
     ]
+    (row,) = (line.split() for line in bare("log-dirs", "--broker", "2").out.splitlines() if "/disk2" in line)
+    assert row == ["2", "/disk2", "offline", "-", "-", "-", "-"], "the broker does not know what is there"
     assert bare("log-dirs", "--broker", "1").out == bare("log-dirs", "list", "--broker", "1").out
     assert "balance" in bare("log-dirs", "--help").out
 

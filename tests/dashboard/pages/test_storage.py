@@ -59,7 +59,7 @@ def test_directories_that_are_full_or_away(broker: Target) -> None:
         assert cells[0][5] == {"t": "50 B (5%)", "tone": "BAD"}
         assert cells[1][5] == "100 B (10%)"
         assert cells[2][2] == {"t": "no answer within 8 s", "tone": "BAD"}
-        assert [row[4] for row in cells] == ["1000 B", "350 B", "0 B"]
+        assert [row[4] for row in cells] == ["1000 B", "350 B", "-"]
         only = await desk.state("log-directories", broker="2")
         assert [row["cells"][1] for row in only["rows"]] == ["/data-2"]
 
