@@ -42,7 +42,7 @@ FEW, MANY, MEMORY_SCHEMAS = 1_000, 100_000, 10_000
 CONNECTIONS, SCHEMAS, PAIRS = 16, 200, 3
 GETS, REGISTRATIONS = 20_000, 1_500
 RATE, SECONDS = 200, 5.0
-WARM_MAX, WARM_RATIO = 10, 1.05
+WARM_MAX, WARM_LOST_MAX, WARM_RATIO = 10, 2, 1.05
 START_S_MAX, FIRST_S_MAX = 300.0, 60.0
 GOALS = Goals(
     at_least={"ours_gets_a_core": 15_000.0, "ours_registrations_per_s": 1_000.0},
@@ -225,10 +225,18 @@ class Study:
 
 
 def warm(side: Side, work: str, count: int) -> None:
-    """Work until two windows are alike: a JVM compiles while it runs."""
-    rate = 0.0
+    """Work until two windows are alike: a JVM compiles while it runs. At most WARM_LOST_MAX windows may time out:
+    Apicurio 3.3.3 now and then leaves a request of a new connection without an answer.
+    """
+    rate, lost = 0.0, 0
     for _ in range(WARM_MAX):
-        before, rate = rate, getattr(side, work)(count)[0]
+        try:
+            before, rate = rate, getattr(side, work)(count)[0]
+        except TimeoutError:
+            lost += 1
+            if lost > WARM_LOST_MAX:
+                raise TargetError(f"{side.node.name} left requests of {lost} windows without an answer") from None
+            continue
         if before and max(before, rate) < WARM_RATIO * min(before, rate):
             return
 

@@ -18,7 +18,7 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from broker_registry.store.values import SchemaContent, SchemaValue
 
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 30.0
 FIELDS: Final = 5
 BATCH_BYTES: Final = 500_000
 MESSAGES, FIELDS_OF_A_MESSAGE = 100, 13
