@@ -185,7 +185,6 @@ DISK_MODULES = {
             "cleaner.swap",
             "damage",
             "directory_failures",
-            "directory_loading",
             "disk",
             "duplicates",
             "flush_job",
