@@ -6,9 +6,13 @@ killed process has a proof as well, as long as the machine has not restarted: th
 wrote, and it acknowledged no others. It noted its epoch (written_points.note_epoch) after it had registered, so a note
 of this start of the machine proves that all writes of that epoch went to this page cache.
 
+No proof:
+    a log is missing that a clean shutdown has flushed    its directory was removed; Kafka does not notice that
+
 No proof, unless the shutdown was clean:
     the machine restarted, or the directory is a copy    the note has another boot id, device or inode
     a sync failed, or damage was found                    the content of the cache may be lost: FAILED_MARK, damage-note
+    the directory of a log was removed                    the note is removed (written_points.forget_epoch)
     another directory has another epoch, or none          it was missing, or was replaced
     another directory is offline                          a replica there may be eligible, and count as online
     the disk failed, and the metadata log is elsewhere     the note is removed (directory_failures.distrust)
@@ -18,25 +22,42 @@ Logs are repaired, and these marks removed, only after the broker has registered
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker_cy.storage import damage, syncs, written_points
+from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import DataDirectory, DirectoryUnavailable
 
 NO_EPOCH = -1
 
 
-def previous_epoch(directories: Sequence[DataDirectory], ends: Mapping[str, int | None]) -> int:
+def previous_epoch(
+    directories: Sequence[DataDirectory],
+    ends: Mapping[str, int | None],
+    flushed_logs: Callable[[str], Iterable[TopicPartition]],
+) -> int:
     """The broker epoch of the last process, NO_EPOCH without a proof that it lost no records. `ends` has the results of
-    `clean_broker_epoch` by directory, without those that are offline.
+    `clean_broker_epoch` by directory, without those that are offline; `flushed_logs` returns the logs that the last
+    process has flushed in a directory.
     """
     if any(directory.path not in ends for directory in directories):
         return NO_EPOCH
     found = set()
     for directory in directories:
         end = ends[directory.path]
-        found.add(_killed_epoch(directory) if end is None else end)
+        if end is None:
+            found.add(_killed_epoch(directory))
+        else:
+            found.add(_clean_epoch(directory, end, flushed_logs(directory.path)))
     return found.pop() or NO_EPOCH if len(found) == 1 else NO_EPOCH
+
+
+def _clean_epoch(directory: DataDirectory, epoch: int, logs: Iterable[TopicPartition]) -> int:
+    try:
+        names = frozenset(directory.names())
+    except DirectoryUnavailable:
+        return NO_EPOCH
+    return epoch if all(f"{topic}-{index}" in names for topic, index in logs) else NO_EPOCH
 
 
 def _killed_epoch(directory: DataDirectory) -> int:

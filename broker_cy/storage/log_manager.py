@@ -72,7 +72,7 @@ from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.segment_files import DATA_SUFFIXES
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.truncations import Truncations
-from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot, note_epoch
+from broker_cy.storage.written_points import WRITTEN_POINTS, forget_epoch, is_same_boot, note_epoch
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class LogManager:
         ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
         self.clean = {path: epoch is not None for path, epoch in ends.items()}
         # The broker epoch of the last process, -1 if it may have lost something.
-        self.previous_broker_epoch = previous_epoch(directories, ends)
+        self.previous_broker_epoch = previous_epoch(directories, ends, self.checkpoints.flushed_logs)
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self.has_failed)
@@ -452,8 +452,12 @@ class LogManager:
             self._consider_place(path)
 
     def _damaged(self, path: str) -> None:
-        """The log in this directory is offline, because it is damaged."""
+        """The log in this directory is offline, because it is damaged, or the directory was removed."""
         self.flusher.sync_note(path)
+        if not os.path.isdir(path):
+            # Nothing was noted there. The next start makes the log again, empty.
+            root = os.path.dirname(path)
+            self._workers.of(root).run(partial(forget_epoch, root), lambda _, error: None)
         self._consider_place(path)
 
     def _consider_place(self, path: str) -> None:

@@ -136,6 +136,13 @@ class OffsetCheckpoints:
                     self.log_starts[key] = max(offset, self.log_starts.get(key, 0))
                     self._missing[key] = (root, topic_id)
 
+    def flushed_logs(self, root: str) -> list[TopicPartition]:
+        """The logs that the last process flushed in a data directory: after a clean stop, all of them. Only before
+        `loaded`.
+        """
+        entries = self._read[root].get(RECOVERY_POINTS, Entries({}, {}))
+        return [key for key in entries.offsets if key[0] != METADATA_TOPIC]
+
     def loaded(self) -> None:
         """Drop the content that was read at the start: every partition that existed then has been accepted."""
         for entries in self._read.values():

@@ -20,6 +20,7 @@ inode in one line, then the text of a checkpoint (storage.checkpoints). Kafka ig
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from uuid import UUID
 
 from broker_cy.core.logs import facts
@@ -88,6 +89,12 @@ def note_epoch(root: str, epoch: int) -> None:
     if boot_id():
         path = f"{root}/{RUNNING_EPOCH}"
         write_atomically(path, lambda fd: b"%s\n%d\n" % (_origin(os.fstat(fd)), epoch), sync=False)
+
+
+def forget_epoch(root: str) -> None:
+    """Remove the note: this process has lost records that it acknowledged. Raises OSError."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{root}/{RUNNING_EPOCH}")
 
 
 def noted_epoch(root: str) -> int:

@@ -11,6 +11,7 @@ from broker_cy.storage import damage, syncs, written_points
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.written_points import RUNNING_EPOCH
 
+from .batches import fill
 from .managing import TOPIC_ID, format_directory, open_manager
 
 
@@ -75,6 +76,24 @@ def test_what_the_disk_refused_is_no_proof(tmp_path: Path) -> None:
     syncs.mark_failed(str(refused / "t-0"))
     damage.write(str(damaged / "t-0"), damage.Note(0, 0), "wrong checksum")
     assert [epoch_after(refused), epoch_after(damaged)] == [-1, -1]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_process_whose_log_was_removed_proves_nothing(tmp_path: Path, is_clean: bool) -> None:
+    """If this fails, a broker is an eligible leader of a partition whose log it has just created again, empty."""
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    fill(log, 10)
+    manager.create("t", 1, TOPIC_ID, LogConfig(), 0)
+    manager.note_broker_epoch(41)
+    if is_clean:
+        manager.close(lambda topic, partition: 0, 41)
+        shutil.rmtree(tmp_path / "t-0")
+    else:
+        shutil.rmtree(tmp_path / "t-0")
+        manager.flusher.start()
+        manager.crash()
+    assert epoch_after(tmp_path) == -1
 
 
 @pytest.mark.parametrize("content", [b"", b"\n41\n", b"nonsense", b"ORIGIN\nnonsense\n", b"ORIGIN\n"])
