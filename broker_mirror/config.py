@@ -18,12 +18,12 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.core.config_def import providers
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
-from broker_mirror.merged import PROVIDERS, Pair
+from broker_mirror.merged import PROVIDERS
 from broker_mirror.settings import Scope, Support, is_known, is_unsupported_security, places, setting_of, table
 
 CLUSTERS: Final = "clusters"
-CLUSTERS_MAX: Final = 100
-"""A pair of clusters is a possible flow; more aliases are an error in the file."""
+CLUSTERS_MAX: Final = 50
+"""Each pair of clusters may be a flow: 2,450 flows."""
 _PAIR: Final = re.compile(r"(.+?)->(.+?)\.")
 _ALIAS: Final = re.compile(r"[^\s,]+")
 
@@ -53,10 +53,9 @@ def parse_config(given: Mapping[str, str], where: str) -> MirrorConfig:
     """Return the settings of `given`. Raises ConfigError, which names the setting."""
     properties = _resolved(given)
     clusters = _clusters(properties)
-    pairs = [Pair(source, target) for source in clusters for target in clusters if source != target]
     warnings = []
     for name, text in properties.items():
-        if (warning := _checked(name, text, clusters, pairs)) is not None:
+        if (warning := _checked(name, text, clusters)) is not None:
             warnings.append(f"{where}: {warning}")
     return MirrorConfig(where, clusters, properties, tuple(warnings))
 
@@ -90,9 +89,9 @@ def _clusters(properties: Mapping[str, str]) -> tuple[str, ...]:
     return found
 
 
-def _checked(name: str, text: str, clusters: tuple[str, ...], pairs: list[Pair]) -> str | None:
+def _checked(name: str, text: str, clusters: tuple[str, ...]) -> str | None:
     """Check one setting. Return a warning; None if it has an effect. Raises ConfigError."""
-    found = places(name, clusters, pairs)
+    found = places(name, clusters)
     place = next((each for each in found if is_known(each)), None)
     if place is None:
         if any(map(is_unsupported_security, found)):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker_cy.client.errors import ClientError
 from broker_cy.client.security import NAMES as SECURITY_NAMES
-from broker_cy.client.security import protocol_of
+from broker_cy.client.security import PROTOCOL, WITH_SASL, WITH_TLS, protocol_of
 from broker_cy.core.config_def.types import ConfigError, Password
 from broker_mirror.config import MirrorConfig
 from broker_mirror.filters import NameFilter, PropertyFilter, pattern_of
@@ -138,6 +138,19 @@ def chosen(flows: Iterable[Flow], targets: Sequence[str], config: MirrorConfig) 
     return found
 
 
+def cautions(flow: Flow) -> list[str]:
+    """Return warnings about settings of a flow that have no effect without another one, as in MirrorMaker 2."""
+    found = []
+    for name, needed in (
+        ("emit.checkpoints.enabled", "emit.offset-syncs.enabled"),
+        ("sync.group.offsets.enabled", "emit.checkpoints.enabled"),
+        ("sync.group.offsets.enabled", "emit.offset-syncs.enabled"),
+    ):
+        if flow.copies and flow.kind is FlowKind.COPY and flow.values[name] and not flow.values[needed]:
+            found.append(f"{flow.pair.prefix}{name} has no effect without {needed}=true")
+    return found
+
+
 def _flow(config: MirrorConfig, pair: Pair) -> Flow:
     connector = connector_properties(config.properties, pair, flow_names())
     worker = worker_properties(config.properties, pair)
@@ -162,7 +175,9 @@ def _flow(config: MirrorConfig, pair: Pair) -> Flow:
             values["use.defaults.from"] == "source",
         ),
         values=values,
-        clients={(side, role): _client(connector, pair, side, role) for side in Side for role in Role},
+        clients={
+            (side, role): _client(connector, config.properties, pair, side, role) for side in Side for role in Role
+        },
     )
     if values["exactly.once.support"].lower() == "required" and not flow.is_exactly_once:
         raise ConfigError(
@@ -187,7 +202,16 @@ def _names(values: Mapping[str, Any], pair: Pair, name: str) -> NameFilter:
     return NameFilter(included, excluded)
 
 
-def _client(connector: Mapping[str, str], pair: Pair, side: Side, role: Role) -> ClientSettings:
+def _fitting(security: Mapping[str, str], top: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings without those of all clusters (`top`) that the protocol of this one does not use."""
+    protocol = security.get(PROTOCOL, "PLAINTEXT").upper()
+    unused = [prefix for prefix, used in (("sasl.", WITH_SASL), ("ssl.", WITH_TLS)) if protocol not in used]
+    return {
+        name: text for name, text in security.items() if not (name.startswith(tuple(unused)) and top.get(name) == text)
+    }
+
+
+def _client(connector: Mapping[str, str], top: Mapping[str, str], pair: Pair, side: Side, role: Role) -> ClientSettings:
     alias = pair.source if side is Side.SOURCE else pair.target
     properties = client_properties(connector, side, role)
     if (side, role) == (Side.TARGET, Role.PRODUCER):
@@ -197,7 +221,7 @@ def _client(connector: Mapping[str, str], pair: Pair, side: Side, role: Role) ->
     bootstrap = ",".join(part.strip() for part in properties.get(BOOTSTRAP, "").split(",") if part.strip())
     if not bootstrap:
         raise ConfigError(f"{alias}.{BOOTSTRAP} is not set")
-    security = {name: text for name, text in properties.items() if name in SECURITY_NAMES}
+    security = _fitting({name: text for name, text in properties.items() if name in SECURITY_NAMES}, top)
     try:
         protocol_of(security, f"{alias}.{role.value}")
     except ClientError as error:

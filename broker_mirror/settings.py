@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from broker_cy.client.security import PREFIXES as SECURITY_PREFIXES
 from broker_cy.core.config_def.definitions import Definition, read_rows
-from broker_mirror.merged import CONNECTION_NAMES, WORKER_PREFIXES, Pair, Role, Side
+from broker_mirror.merged import CONNECTION_NAMES, WORKER_PREFIXES, Role, Side
 
 OVERRIDE: Final = "producer.override."
 _TABLE: Final = Path(__file__).with_name("settings.tsv")
@@ -118,15 +118,17 @@ def is_unsupported_security(place: Place) -> bool:
     )
 
 
-def places(name: str, clusters: Sequence[str], pairs: Sequence[Pair]) -> list[Place]:
+def places(name: str, clusters: Sequence[str]) -> list[Place]:
     """Return the possible meanings of a name in the file, in the order in which they are tried."""
     found = list(_of_top(name))
     for alias in clusters:
         if name.startswith(f"{alias}."):
             found += _of_cluster(name[len(alias) + 1 :])
-    for pair in pairs:
-        if name.startswith(pair.prefix):
-            found += _of_pair(name.removeprefix(pair.prefix))
+    source, arrow, rest = name.partition("->")
+    if arrow and source in clusters:
+        for alias in clusters:
+            if alias != source and rest.startswith(f"{alias}."):
+                found += _of_pair(rest[len(alias) + 1 :])
     return sorted(found, key=lambda place: not place.counts)
 
 

@@ -17,6 +17,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
+from broker_mirror.formats.offset_syncs import OffsetSync
+
 PARTITION_RANGES_MAX: Final = 65_536
 """Ranges of one partition. A range has 24 bytes, so a partition has at most 1.5 MiB. In exactly-once flows, each
 transaction ends a range, because its marker has an offset of the target.
@@ -74,7 +76,7 @@ class PartitionRanges:
 
     def translate(self, offset: int) -> int | None:
         """Return the offset in the target at which a group continues that has committed `offset`; None if it is not
-        known. Each copied record from `offset` on is there or later.
+        known. No copied record from `offset` on has a smaller offset in the target.
         """
         index = bisect_right(self._sources, offset) - 1
         if index < 0:
@@ -147,6 +149,11 @@ class Translation:
         if self._count > self._max:
             self._thin()
 
+    def apply(self, sync: OffsetSync) -> None:
+        """Add the range of an offset sync, such as one that was read from their topic."""
+        first = sync.count - 1
+        self.add(sync.topic, sync.partition, sync.source_offset - first, sync.target_offset - first, sync.count)
+
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the offset in the target; None if it is not known. See PartitionRanges.translate."""
         ranges = self._partitions.get((topic, partition))
@@ -159,7 +166,7 @@ class Translation:
             self._count += len(ranges) - before
 
     def forget(self, topic: str, partition: int) -> None:
-        """Forget a partition that is no longer mirrored."""
+        """Forget a partition, because its mirroring has ended."""
         if (ranges := self._partitions.pop((topic, partition), None)) is not None:
             self._count -= len(ranges)
 

@@ -19,7 +19,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker_cy.security.java_regex import as_python, expanded, wrong_with
+from broker_cy.security.java_pattern import NotTranslatable, compiled
+from broker_cy.security.java_replacement import expanded, wrong_with
 
 _NAME: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _RULE: Final = re.compile(
@@ -100,8 +101,8 @@ def _parse(text: str) -> _Rule:
         if not number or int(number) > parts:
             raise RuleError(f"Invalid rule: {text}: ${number} is outside of the valid range 0 to {parts}")
     try:
-        match, find = (None if each is None else re.compile(as_python(each), re.ASCII) for each in found.group(4, 5))
-    except re.error as error:
+        match, find = (None if each is None else compiled(each) for each in found.group(4, 5))
+    except NotTranslatable as error:
         raise RuleError(f"Invalid rule: {text}: {error}") from None
     if find is not None and (wrong := wrong_with(replacement, find)) is not None:
         raise RuleError(f"Invalid rule: {text}: {wrong}")

@@ -79,6 +79,34 @@ def decode_offset(value: bytes | None) -> int | None:
     return offset
 
 
+class ReachedOffsets:
+    """The offsets that one flow has reached, from the records of the topic in their order. It has one number for each
+    partition of the flow.
+    """
+
+    def __init__(self, cluster: str, connector: str = CONNECTOR) -> None:
+        """`cluster` is the alias of the source."""
+        self._cluster = cluster
+        self._connector = connector
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Take a record; those of other flows are skipped. Raises DamagedRecord, and is unchanged then."""
+        partition = decode_key(key)
+        if partition is None or (partition.cluster, partition.connector) != (self._cluster, self._connector):
+            return
+        offset = decode_offset(value)
+        if offset is None:
+            self._offsets.pop((partition.topic, partition.partition), None)
+        else:
+            self._offsets[partition.topic, partition.partition] = offset
+
+    def next_offset(self, topic: str, partition: int) -> int | None:
+        """Return the offset of the next record to copy; None if nothing was copied yet."""
+        reached = self._offsets.get((topic, partition))
+        return None if reached is None else reached + 1
+
+
 def _json(part: str, data: bytes | None) -> Any:
     if data is None:
         raise DamagedRecord(f"{part} is null")

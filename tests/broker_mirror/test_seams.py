@@ -10,7 +10,7 @@ MIRROR = Path(__file__).resolve().parents[2] / "broker_mirror"
 
 
 def pure_files() -> list[Path]:
-    names = ("filters.py", "flows.py", "merged.py", "policy.py", "translation.py")
+    names = ("filters.py", "flows.py", "merged.py", "pacing.py", "policy.py", "translation.py")
     return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py")]
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from broker_cy.security.java_regex import as_python, expanded, numbers
+from broker_cy.security.java_pattern import NotTranslatable, compiled
+from broker_cy.security.java_replacement import expanded, numbers
 from broker_cy.security.tls.certificate import read_certificate
 
 PRINCIPALS_MAX: Final = 1_000
@@ -90,11 +91,11 @@ def _parse(text: str) -> list[_Rule]:
             rules.append(_Rule(None, "", ""))
         elif parsed.group(2) is not None:
             try:
-                pattern = re.compile(as_python(parsed.group(2)))
+                pattern = compiled(parsed.group(2))
                 for number in numbers(parsed.group(4)):
                     if pattern.groups == 0 and number > 0:
                         raise MappingError(f"Invalid rule: {rule}: its pattern has no group {number}")
-            except re.error as error:
+            except NotTranslatable as error:
                 raise MappingError(f"Invalid rule: {rule}: {error}") from None
             rules.append(_Rule(pattern, parsed.group(4), parsed.group(6)))
     return rules

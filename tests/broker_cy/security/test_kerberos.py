@@ -78,7 +78,7 @@ def test_principals_that_are_nobody(principal: str, rules: tuple[str, ...], erro
         ("RULE:[1:$2]", "$2 is outside of the valid range 0 to 1"),
         ("RULE:[1:$]", "is outside"),
         ("RULE:[1:$1](*)", "nothing to repeat"),
-        ("RULE:[1:$1]s/[/x/", "unterminated"),
+        ("RULE:[1:$1]s/[/x/", "has no closing ]"),
         ("RULE:[1:$1]s/a/$1/", "has no group 1"),
         ("RULE:[1:$1]s/a/${b}/", "has no group b"),
         ("RULE:[1:$1]s/a/$x/", "neither a number nor a name"),

@@ -1,4 +1,4 @@
-"""Java's regular expressions and replacements, as settings of Kafka have them, for Python's `re`."""
+"""Java's replacements of regular expressions, as settings of Kafka have them, for Python's `re`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import re
 from typing import Final
 
 _REFERENCE: Final = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\}|(.?))", re.DOTALL | re.ASCII)
-
-
-def as_python(pattern: str) -> str:
-    """Java writes the name of a group as (?<name>...)."""
-    return re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", pattern)
 
 
 def numbers(replacement: str) -> list[int]:
