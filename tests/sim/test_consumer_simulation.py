@@ -15,9 +15,10 @@ from tests.sim.consumer_world import ConsumerWorld
 from tests.sim.defects import Planter, must_find
 from tests.sim.real_partitions import new_directory
 from tests.sim.seeds import repeatable
+from tests.support.tiers import by_tier
 
 STEPS = 1_000
-SEEDS = [int(os.environ["CONSUMER_SIM_SEED"])] if "CONSUMER_SIM_SEED" in os.environ else list(range(1, 5))
+SEEDS = [int(os.environ["CONSUMER_SIM_SEED"])] if "CONSUMER_SIM_SEED" in os.environ else list(range(1, by_tier(3, 5)))
 
 # In every fourth world, from 3 on, each group is assigned in the background.
 PARTS_SEED = 3

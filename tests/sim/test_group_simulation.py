@@ -14,9 +14,10 @@ from tests.sim.group_defects import RARE
 from tests.sim.group_world import World
 from tests.sim.real_partitions import new_directory
 from tests.sim.seeds import repeatable
+from tests.support.tiers import by_tier
 
 STEPS = 3_000
-SEEDS = [int(os.environ["GROUP_SIM_SEED"])] if "GROUP_SIM_SEED" in os.environ else list(range(1, 5))
+SEEDS = [int(os.environ["GROUP_SIM_SEED"])] if "GROUP_SIM_SEED" in os.environ else list(range(1, by_tier(3, 5)))
 
 
 def run(seed: int, steps: int = STEPS) -> World:

@@ -17,12 +17,13 @@ from tests.sim.real_partitions import new_directory
 from tests.sim.seeds import repeatable
 from tests.sim.share_members_defects import DEFECTS, SEEDS_OF
 from tests.sim.share_members_world import ShareMembersWorld
+from tests.support.tiers import by_tier
 
 STEPS = 1_000
 # Its groups are assigned in the background.
 PARTS_SEED = 7
 NAME = "SHARE_MEMBERS_SIM_SEED"
-SEEDS = [int(os.environ[NAME])] if NAME in os.environ else list(range(1, 5))
+SEEDS = [int(os.environ[NAME])] if NAME in os.environ else list(range(1, by_tier(3, 5)))
 
 
 def run(seed: int, steps: int = STEPS) -> ShareMembersWorld:

@@ -15,9 +15,10 @@ from tests.sim.real_partitions import new_directory
 from tests.sim.seeds import repeatable
 from tests.sim.streams_defects import DEFECTS
 from tests.sim.streams_world import StreamsWorld
+from tests.support.tiers import by_tier
 
 STEPS = 1_000
-SEEDS = [int(os.environ["STREAMS_SIM_SEED"])] if "STREAMS_SIM_SEED" in os.environ else list(range(1, 5))
+SEEDS = [int(os.environ["STREAMS_SIM_SEED"])] if "STREAMS_SIM_SEED" in os.environ else list(range(1, by_tier(3, 5)))
 
 # So many seeds find a planted defect.
 DEFECT_SEEDS = 20

@@ -15,10 +15,11 @@ from tests.sim.real_partitions import new_directory
 from tests.sim.seeds import repeatable
 from tests.sim.txn_defects import RARE
 from tests.sim.txn_world import World
+from tests.support.tiers import by_tier
 
-# 40,000 steps over all seeds. After each step, the state is compared with what a restart would find.
+# 40,000 steps over all seeds of `make test-all`. After each step, the state is compared with what a restart would find.
 STEPS = 4_000
-SEEDS = [int(os.environ["TXN_SIM_SEED"])] if "TXN_SIM_SEED" in os.environ else list(range(1, 11))
+SEEDS = [int(os.environ["TXN_SIM_SEED"])] if "TXN_SIM_SEED" in os.environ else list(range(1, by_tier(6, 11)))
 
 # Defects that more seeds are needed for: markers must arrive after two moves and the begin of another transaction.
 LATE = {"markers_of_an_old_coordinator_are_accepted": 12}

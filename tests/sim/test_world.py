@@ -65,7 +65,7 @@ from tests.support.power import Disk
 from tests.support.tiers import by_tier
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = int(os.environ.get("WORLD_SEEDS", by_tier("40", "200")))
+SEEDS = int(os.environ.get("WORLD_SEEDS", by_tier("24", "200")))
 FIRST_SEED = int(os.environ.get("WORLD_FIRST_SEED", "0"))
 SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 # The seeds are divided into parts so that test workers can share them.
@@ -73,7 +73,7 @@ PARTS = min(5, SEEDS)
 # The seeds of each profile other than that of the whole world.
 PROFILE_SEEDS = max(1, SEEDS // 20)
 # The seeds of the profile `cluster`, in which three nodes run.
-CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("20", "200")))
+CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("12", "200")))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
 CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
 # The other profiles of clusters, and the seeds of each.
@@ -92,9 +92,9 @@ OTHER_CLUSTERS = (
 )
 OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
 # The profile `cluster-jbod`, which has the faults of all disks, and a seed takes 2 s.
-JBOD_SEEDS = max(1, min(by_tier(4, 40), CLUSTER_SEEDS))
+JBOD_SEEDS = max(1, min(by_tier(2, 40), CLUSTER_SEEDS))
 # The profiles `cluster-consumers`, `cluster-shares` and `cluster-streams`.
-GROUP_SEEDS = max(1, min(by_tier(3, 20), CLUSTER_SEEDS))
+GROUP_SEEDS = max(1, min(by_tier(2, 20), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
 TWICE_EVERY = 100
 # In the profile `cluster`, the first so many seeds run twice.
