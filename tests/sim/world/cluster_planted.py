@@ -366,6 +366,8 @@ SLOW = frozenset(
         empty_epochs_are_not_cut,
         diverging_logs_are_not_noticed,
         rights_outlive_the_rules,
+        # tests/broker_cy/security/test_authorizer.py finds it in each `make test`.
+        prefixes_are_not_looked_at,
         ended_tokens_log_in,
         quotas_are_forgotten_by_a_start,
     )
