@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -22,6 +21,7 @@ from tests.broker_cy.storage.cleaning import (
     make_cleaner,
     stored,
 )
+from tests.sim.real_partitions import new_directory
 
 KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c", b"key-8byt", b"a longer key than eight"]))
 VALUES = st.one_of(st.none(), st.sampled_from([b"", b"v", b"x" * 40]))
@@ -74,7 +74,7 @@ def play(written: Written, step: Step) -> None:
 @given(STEPS, st.sampled_from([200, 700, 1 << 20]), st.sampled_from([128, 1 << 16]))
 def test_what_is_left_is_what_the_model_says(steps: list[Step], segment_bytes: int, buffer_bytes: int) -> None:
     """If this fails, valid records are lost, or deleted ones come back."""
-    with tempfile.TemporaryDirectory() as root:
+    with new_directory() as root:
         config = compacted_config(segment_bytes=segment_bytes, index_interval_bytes=100)
         log = Log.create(f"{root}/t-0", "t", 0, config, 0)
         written = Written(log)
