@@ -10,8 +10,8 @@ INSTALL = $(BIN)/python tools/install.py
 unexport PYTHONDONTWRITEBYTECODE
 # cython-lint runs pycodestyle by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Tests run in parallel over this many workers. Four for two cores: many tests wait for a program that they started.
-WORKERS ?= 4
+# Tests run in parallel over this many workers. Five for two cores: many tests wait for a program that they started.
+WORKERS ?= 5
 
 .PHONY: run demo dashboard test test-all build broker checks lint lint-deploy types unit unit-all instructions system-packages soak \
 	bench bench-check asan clean lock wheelhouse lab lab-test
