@@ -24,13 +24,24 @@ from tests.support.broker import BrokerProcess
 from tests.support.registry import Registry, RegistryProcess, Reply, running_registry
 
 INT = record_of("x:int")
-MANY_FIELDS = ",".join(f'{{"name":"field_{number}","type":["null","int"],"default":null}}' for number in range(190_000))
-LARGE = {
-    "AVRO": f'{{"type":"record","name":"R","fields":[{MANY_FIELDS}]}}',
-    "JSON": json.dumps({"properties": {f"property_{number}": {"type": "string"} for number in range(270_000)}}),
-    "PROTOBUF": "".join(f"message Message{number} {{ string text_of_it = 1; }}\n" for number in range(230_000)),
-}
 MEMORY_BYTES_MAX = 1 << 30
+
+
+def large_avro() -> str:
+    fields = (f'{{"name":"field_{number}","type":["null","int"],"default":null}}' for number in range(190_000))
+    return f'{{"type":"record","name":"R","fields":[{",".join(fields)}]}}'
+
+
+def large_json() -> str:
+    return json.dumps({"properties": {f"property_{number}": {"type": "string"} for number in range(270_000)}})
+
+
+def large_protobuf() -> str:
+    return "".join(f"message Message{number} {{ string text_of_it = 1; }}\n" for number in range(230_000))
+
+
+# Each worker collects this module: it makes no text meanwhile.
+LARGE = {"AVRO": large_avro, "JSON": large_json, "PROTOBUF": large_protobuf}
 
 
 def answered_meanwhile(registry: Registry, call: Callable[[], Reply]) -> tuple[Reply, int]:
@@ -58,8 +69,9 @@ def test_ten_megabytes_of_text_are_refused_while_others_are_served(
     registry: RegistryProcess, subject: str, kind: str
 ) -> None:
     """If this fails, one client with a huge schema keeps all others waiting, or ends the registry."""
-    assert len(LARGE[kind]) > 10_000_000
-    reply, count = answered_meanwhile(registry, lambda: registry.register(subject, LARGE[kind], schemaType=kind))
+    text = LARGE[kind]()
+    assert len(text) > 10_000_000
+    reply, count = answered_meanwhile(registry, lambda: registry.register(subject, text, schemaType=kind))
     # Too large for a record of the topic, or to be checked in time.
     assert (reply.status, reply.body["error_code"]) in {(422, 42209), (422, 42201), (500, 50002)}, reply
     assert count > 0
