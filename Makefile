@@ -120,6 +120,8 @@ unit:
 
 # The serial tests run and are reported even if others failed. The time limit of a test is longer than in `make test`: a
 # search for a planted defect took over 300 s on a busy machine. Some have limits of their own, of at most half an hour.
+# Many of its tests start clusters of JVMs.
+unit-all: WORKERS = 4
 unit-all:
 	@status=0; export BROKER_CY_TESTS=all; hangs="--timeout 1200 -o faulthandler_timeout=1900"; \
 	BROKER_CY_TEST_SUMMARY=$(SUMMARY)/all.md \
