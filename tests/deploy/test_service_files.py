@@ -21,7 +21,7 @@ from broker_cy.client.quantities import parse_time
 from broker_cy.commands.alerts import command as alerts
 from broker_cy.metrics import definitions
 from broker_registry.cli import command as registry
-from broker_registry.config import load_config
+from broker_registry.config import RegistryConfig, load_config
 from dashboard.security.users import load_users
 from tests.deploy.playbooks import COLLECTION
 
@@ -87,28 +87,48 @@ def rendered(name: str, **variables: Any) -> str:
     return text
 
 
-@pytest.mark.parametrize("is_plaintext", [False, True])
-def test_the_registry_accepts_its_settings(tmp_path: Path, is_plaintext: bool) -> None:
-    """If this fails, the service of the registry does not start, or serves clients without TLS and a login."""
-    path = tmp_path / "schema-registry.properties"
+def registry_config(directory: Path, settings: dict[str, Any], *, is_plaintext: bool) -> RegistryConfig:
+    """What the registry reads from the file of the role."""
+    path = directory / "schema-registry.properties"
     text = rendered(
         "schema-registry.properties.j2",
         broker_plaintext=is_plaintext,
+        registry_hosts=["n1", "10.66.0.11"],
         registry_listen="0.0.0.0:8081",
         registry_topic="_schemas",
         registry_replication_factor=3,
         registry_compatibility="full",
-        registry_settings={"schema.validate.fields": True, "kafkastore.timeout.ms": 5000},
+        registry_settings=settings,
     )
     path.write_text(text)
     config = load_config(path)
     assert config.warnings == ()
+    return config
+
+
+@pytest.mark.parametrize("is_plaintext", [False, True])
+def test_the_registry_accepts_its_settings(tmp_path: Path, is_plaintext: bool) -> None:
+    """If this fails, the service of the registry does not start, or serves clients without TLS and a login."""
+    settings = {"schema.validate.fields": True, "kafkastore.timeout.ms": 5000}
+    config = registry_config(tmp_path, settings, is_plaintext=is_plaintext)
+    assert config.election is None
     assert [each.is_tls for each in config.listeners] == [not is_plaintext]
     assert (config.tls is None) == is_plaintext
     assert (config.defaults.level, config.defaults.validates_fields, config.timeout_s) == ("FULL", True, 5.0)
     method = "NONE" if is_plaintext else "BASIC"
     assert config.security.method.value == method
     assert config.security.uses_acls == (not is_plaintext)
+
+
+@pytest.mark.parametrize("is_plaintext", [False, True])
+def test_elected_instances_reach_each_other(tmp_path: Path, is_plaintext: bool) -> None:
+    """If this fails, instances forward changes to an address that does not answer, or trust no certificate of it."""
+    config = registry_config(tmp_path, {"brokercy.leader.election": True}, is_plaintext=is_plaintext)
+    assert config.election is not None
+    own = config.election.own
+    assert (own.scheme, own.host) == ("http" if is_plaintext else "https", "n1")
+    trusted = None if config.tls is None else config.tls.stores.truststore_location
+    assert trusted == (None if is_plaintext else "/etc/broker-cy/registry/authority.pem")
 
 
 def test_the_service_of_the_registry_logs_in_to_the_cluster() -> None:

@@ -135,8 +135,8 @@ def test_logins_and_renewed_certificates(broker: TlsBroker, of_topic: dict[str, 
 
 
 def test_certificates_of_instances(broker: TlsBroker, of_topic: dict[str, str], tmp_path: Path) -> None:
-    """If this fails, an instance that asks for certificates refuses the others, or one that is no super user changes
-    what its clients may not.
+    """If this fails, an instance that asks for certificates refuses the others, or takes changes from an instance
+    without the permissions of a super user.
     """
     authority = Authority()
     listeners = of_https(tmp_path, authority, authority.issue("registry"))
