@@ -115,7 +115,9 @@ def worker_properties(properties: Mapping[str, str], pair: Pair) -> dict[str, st
 def connector_properties(properties: Mapping[str, str], pair: Pair, names: frozenset[str]) -> dict[str, str]:
     """Return the settings of the connectors of a pair; `names` are those that connectors know."""
     found = {
-        name: text for name, text in properties.items() if name in names or name.startswith((PROVIDERS, POLICY_PREFIX))
+        name: text
+        for name, text in properties.items()
+        if name in names or name in SECURITY_NAMES or name.startswith((PROVIDERS, POLICY_PREFIX))
     }
     for side, alias in ((Side.SOURCE, pair.source), (Side.TARGET, pair.target)):
         for name, text in cluster_properties(properties, alias).items():

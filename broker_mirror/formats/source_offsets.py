@@ -10,6 +10,7 @@ other forms into the same topic.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ CONNECTOR: Final = "MirrorSourceConnector"
 """The name of the connector, unless `A->B.name` is set."""
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
+_SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 _SHOWN_BYTES: Final = 200
 # The escapes of Jackson: short ones, and others with capital digits.
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
@@ -125,4 +127,10 @@ def _shown(data: bytes | None) -> str:
 
 
 def _text(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
+    return f'"{_SUPPLEMENTARY.sub(_surrogates, text.translate(_ESCAPES))}"'
+
+
+def _surrogates(found: re.Match[str]) -> str:
+    """Jackson writes a character beyond 16 bits as two escapes."""
+    data = found[0].encode("utf-16-be").hex().upper()
+    return f"\\u{data[:4]}\\u{data[4:]}"

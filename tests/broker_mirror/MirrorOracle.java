@@ -1,5 +1,6 @@
 /* MirrorMaker 2's own classes, for comparison: a JSON request a line, a JSON answer a line.
  *
+ *   {"op": "many", "requests"}                              the answers to several requests
  *   {"op": "defs"}                                          the settings by scope: [name, type, default, valid]
  *   {"op": "policy", "class", "props", "calls"}             the results of methods of a replication policy
  *   {"op": "encode", "kind", "fields"}                      key and value of a record, in hexadecimal
@@ -283,8 +284,24 @@ public final class MirrorOracle {
         return found;
     }
 
+    private static Object checked(JsonNode request) {
+        try {
+            return answer(request);
+        } catch (Throwable error) {
+            return Map.of("error", error.getClass().getSimpleName(), "message", String.valueOf(error.getMessage()));
+        }
+    }
+
+    private static Object many(JsonNode request) {
+        List<Object> found = new ArrayList<>();
+        for (JsonNode each : request.get("requests"))
+            found.add(checked(each));
+        return found;
+    }
+
     private static Object answer(JsonNode request) throws Throwable {
         switch (request.get("op").asText()) {
+            case "many": return many(request);
             case "defs": return defs();
             case "policy": return policy(request);
             case "encode": return encode(request);
@@ -302,13 +319,7 @@ public final class MirrorOracle {
     public static void main(String[] none) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            Object found;
-            try {
-                found = answer(JSON.readTree(line));
-            } catch (Throwable error) {
-                found = Map.of("error", error.getClass().getSimpleName(), "message", String.valueOf(error.getMessage()));
-            }
-            System.out.write(JSON.writeValueAsBytes(found));
+            System.out.write(JSON.writeValueAsBytes(checked(JSON.readTree(line))));
             System.out.println();
             System.out.flush();
         }
