@@ -8,5 +8,12 @@ policy.py        names of remote topics, internal topics and cycles             
 filters.py       filters of topics, groups and settings of topics                         pure
 formats/         the records of MirrorMaker 2's internal topics                           pure
 pacing.py        which offset syncs are written                                           pure
+service.py       the flows of one process, and their restarts
+flow_run.py      one run of a flow: connections, share, copying and tasks
+member.py        a process as a member of the group of a flow
+listener.py      the pages /status, /metrics and /healthz
+tasks/           topics, settings, ACLs, groups, checkpoints and heartbeats
+sharing.py       how several processes divide the partitions of a flow                     pure
+status.py        the state of the flows for people and metrics
 translation.py   offsets of the source as offsets of the target                           pure
 """

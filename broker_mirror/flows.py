@@ -93,6 +93,10 @@ class Flow:
             return Verdict.INTERNAL
         return Verdict.CYCLE if self.policy.is_cycle(topic, self.target) else Verdict.COPIED
 
+    def copies_topic(self, topic: str) -> bool:
+        """Whether a topic of the source is copied."""
+        return self.verdict(topic) is Verdict.COPIED
+
     def remote_topic(self, topic: str) -> str:
         return self.policy.remote_topic(self.source, topic)
 

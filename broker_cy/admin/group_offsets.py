@@ -105,8 +105,10 @@ class GroupOffsetCalls:
         )
         return problem_of(answer.error_code) or _committed(answer.topics, {})
 
-    async def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int]:
-        """Commit `offsets` for a group without members; the offsets that were committed.
+    async def alter(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+    ) -> Outcome[TopicPartition, int]:
+        """Commit `offsets`, with the texts of `metadata`, for a group without members; the offsets that were committed.
 
         A group that does not exist is created. Refused with UNKNOWN_MEMBER_ID while the group has members.
         """
@@ -114,9 +116,12 @@ class GroupOffsetCalls:
             if offset < 0:
                 raise ClientError(Failure.INVALID, f"offset {offset}: must be 0 or more", what=f"partition {partition}")
         by_topic: dict[str, list[messages.OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+        texts = metadata or {}
         for partition, offset in offsets.items():
             part = messages.OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=partition.partition, committed_offset=offset, committed_metadata=""
+                partition_index=partition.partition,
+                committed_offset=offset,
+                committed_metadata=texts.get(partition, ""),
             )
             by_topic.setdefault(partition.topic, []).append(part)
         topics = [

@@ -10,8 +10,9 @@ MIRROR = Path(__file__).resolve().parents[2] / "broker_mirror"
 
 
 def pure_files() -> list[Path]:
-    names = ("filters.py", "flows.py", "merged.py", "pacing.py", "policy.py", "translation.py")
-    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py")]
+    names = ("filters.py", "flows.py", "merged.py", "pacing.py", "policy.py", "sharing.py", "translation.py")
+    tasks = (MIRROR / "tasks" / name for name in ("acls.py", "checkpoints.py", "groups.py", "topics.py"))
+    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks]
 
 
 def test_pure_files_use_nothing_of_the_machine() -> None:
