@@ -114,6 +114,8 @@ class MixedWork(Work):
         )
         assert {found.error_code, *(part.error_code for topic in found.responses for part in topic.partitions)} == {0}
         self._see(lambda part: list(part.replica_nodes[:1]), {place: [first] for place, first in wanted.items()})
+        # A replica that lags behind on a busy machine cannot be elected yet.
+        self._see(lambda part: sorted(part.isr_nodes), {place: [1, 2, 3] for place in wanted})
         tool = ToolSession(self.nodes, self.directory)
         elected = [{"topic": topic, "partition": index} for topic, index in wanted]
         path = tool.json_file("elections.json", {"partitions": elected})
