@@ -14,7 +14,16 @@ from tests.deploy.lab import REPOSITORY, Lab
 BUILD_S = 900.0
 PROGRAM = REPOSITORY / "deploy" / "wheelhouse.py"
 # The contents of the wheel.
-PARTS = ("broker_cy", "broker_registry", "bench", "admin_tui", "dashboard", "loadgen", "spark_analytics")
+PARTS = (
+    "broker_cy",
+    "broker_registry",
+    "broker_mirror",
+    "bench",
+    "admin_tui",
+    "dashboard",
+    "loadgen",
+    "spark_analytics",
+)
 FILES = ("setup.cfg", "setup.py", "requirements.lock", "deploy/wheelhouse.py", "tools/openssl.sh")
 
 
