@@ -4,11 +4,12 @@ Kafka has no such events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker_cy.admin.own_topics import OwnTopic
 from broker_cy.admin.records import Start
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics.events import Accesses, Stamped, prefix_of
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.security.explain import Asked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.cluster import BrokerInfo, ClusterCalls
@@ -14,6 +13,7 @@ from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.placement import BrokerSlot, Placed
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.client.errors import ClientError, Failure, problem_of
+from broker_cy.core.classes import dataclass
 from broker_cy.wire import messages
 
 CORDONED = "cordoned.log.dirs"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
 from broker_cy.client.errors import Problem, problem_of
+from broker_cy.core.classes import dataclass
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome
 from broker_cy.admin.metadata import Metadata
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.wire import messages
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 from broker_cy.admin.caller import Outcome
@@ -18,6 +17,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.move_run import MoveRun, Pace
 from broker_cy.admin.throttles import SetThrottle, ThrottleCalls
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import enum
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from broker_cy.admin.log_dirs import BrokerReplica, LogDir
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import size
 
 # Directories that differ from their share by less than this are left alone: a fraction of the share.

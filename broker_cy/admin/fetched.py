@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.metadata import TopicPartition
@@ -12,6 +11,7 @@ from broker_cy.client.aborted import AbortedTransactions
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import problem_of, refused
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.group_values import (
@@ -30,6 +30,7 @@ from broker_cy.client.consumer_protocol import PROTOCOL_TYPE, assignment_of, sub
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import Problem, problem_of
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.group_offsets import Committed
@@ -21,6 +20,7 @@ from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.share_offsets import ShareOffsets
 from broker_cy.client.errors import ClientError
 from broker_cy.client.turns import Turns
+from broker_cy.core.classes import NamedTuple, dataclass
 
 
 class PartitionLag(NamedTuple):

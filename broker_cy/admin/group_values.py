@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.core.classes import NamedTuple, dataclass
 
 # Kafka's names of the group types. Classic and consumer are also the protocols of a consumer group's members.
 CLASSIC = "classic"

@@ -8,10 +8,10 @@ may be shorter than the time between two commits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
-from typing import NamedTuple
+
+from broker_cy.core.classes import NamedTuple, dataclass
 
 
 class Status(IntEnum):

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome, every_broker
 from broker_cy.admin.metadata import Metadata, TopicPartition
@@ -15,6 +14,7 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Problem, problem_of, refused
 from broker_cy.client.pool import Peer
 from broker_cy.client.turns import Turns
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

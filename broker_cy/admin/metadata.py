@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.admin.address import Address
@@ -13,6 +11,7 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
 from broker_cy.client.pool import Peer, Pool
 from broker_cy.client.turns import Turns
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
 from broker_cy.metrics import topics as own_topics

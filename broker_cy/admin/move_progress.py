@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError
+from broker_cy.core.classes import dataclass
 
 # Time over which the rate is measured.
 RATE_WINDOW_S: Final = 15.0

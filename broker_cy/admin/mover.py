@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Unpack
 
 from broker_cy.admin.caller import Outcome
@@ -17,6 +16,7 @@ from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.admin.throttles import SetThrottle, ThrottleCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 
 # After so many misses of a move, no other one is started. A complete move is missing as well, until brokers know it.
 MISSING_SUSPECT: Final = 2

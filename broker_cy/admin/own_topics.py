@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import RecordCalls, Span, Start
 from broker_cy.client.errors import ClientError
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics import events, sample
 from broker_cy.metrics.events import Stamped

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from broker_cy.admin.caller import Caller, Outcome
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
+from broker_cy.core.classes import dataclass
 from broker_cy.wire import messages
 
 _MIN_ISR = "min.insync.replicas"

@@ -14,10 +14,10 @@ Every plan keeps these invariants, which tests/broker_cy/admin/test_placement.py
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 
 # Passes over all replicas of a plan that balances. Each pass only makes moves that even out the brokers, so that the

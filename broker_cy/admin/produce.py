@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.caller import Caller, Leaders
@@ -18,6 +17,7 @@ from broker_cy.client.partitioner import partition_of
 from broker_cy.client.pool import Peer
 from broker_cy.client.transaction import Batch, ProducerCore, State, produce_message
 from broker_cy.client.transaction_errors import code_of
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec

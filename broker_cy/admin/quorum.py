@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.admin.address import Address
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.cluster import UPGRADE, finalize_features
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.uuid import to_text
 from broker_cy.wire import messages
 

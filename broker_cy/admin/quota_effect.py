@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity, QuotaEntry
+from broker_cy.core.classes import dataclass
 
 # Users without a login.
 ANONYMOUS: Final = "ANONYMOUS"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.caller import Caller
 from broker_cy.client.errors import Problem, problem_of
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics.events import entity_text
 from broker_cy.wire import messages
 

@@ -8,7 +8,6 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.caller import Caller, Leaders
@@ -18,6 +17,7 @@ from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, problem_of, refused
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

@@ -5,7 +5,6 @@ and elections of partition leaders (KIP-460).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from broker_cy.admin.caller import Caller, Controller, Outcome
@@ -13,6 +12,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Problem, problem_of, refused
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

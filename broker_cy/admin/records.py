@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from broker_cy.admin.caller import Caller, Leaders, Outcome
@@ -16,6 +15,7 @@ from broker_cy.admin.reader import FETCH_BYTES_MAX, PARTITION_BYTES_MAX, Reader
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import dataclass
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from broker_cy.admin.caller import Outcome
@@ -15,6 +15,7 @@ from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import plural
 

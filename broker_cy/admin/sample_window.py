@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics.sample import Api, Sample, Times, Topic
 
 TOTAL = "total"

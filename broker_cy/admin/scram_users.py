@@ -7,14 +7,14 @@ store.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.caller import Caller, Controller, Outcome
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.client.pool import Peer
 from broker_cy.core import scram
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 from broker_cy.core.scram import Mechanism

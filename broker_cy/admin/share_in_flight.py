@@ -9,12 +9,13 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.metrics_listener import pages_of
+from broker_cy.core.classes import NamedTuple
 
 
 class InFlightRun(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from broker_cy.admin.caller import Caller, Outcome, Send
 from broker_cy.admin.coordinators import Coordinators
@@ -12,6 +12,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire import messages
 
 V = TypeVar("V")

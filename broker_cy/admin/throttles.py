@@ -9,11 +9,11 @@ the plan's replicas are removed from a topic's list.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.configs import AlterOp, ConfigCalls, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.placement import Move
+from broker_cy.core.classes import dataclass
 from broker_cy.core.configs import ConfigSource
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.admin.caller import Caller
 from broker_cy.client.errors import ClientError, Failure, problem_of
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from uuid import UUID
@@ -24,6 +23,7 @@ from broker_cy.admin.reader import Reader
 from broker_cy.admin.topics import NewTopic, TopicCalls
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire.records import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from broker_cy.admin.reassignments import ReassignmentCalls
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import dataclass
 from broker_cy.core.configs import ConfigSource
 from broker_cy.wire import messages
 

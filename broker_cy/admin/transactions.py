@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from broker_cy.admin.caller import Brokers, Caller, Leaders, Outcome, every_broker
 from broker_cy.admin.coordinators import Coordinators
@@ -11,6 +10,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of
 from broker_cy.client.pool import Peer
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_cy.broker.context import RequestContext
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire.frame import ApiKey
 
 HandlerFunction = Callable[[RequestContext, Any], Any]

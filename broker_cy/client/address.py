@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from broker_cy.core.classes import NamedTuple
 
 DEFAULT_PORT = 9092
 

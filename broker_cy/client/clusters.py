@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +42,7 @@ from broker_cy.client.security import (
 )
 from broker_cy.client.toml_file import Table, read
 from broker_cy.client.toml_values import boolean, text
+from broker_cy.core.classes import dataclass
 
 if TYPE_CHECKING:
     import ssl

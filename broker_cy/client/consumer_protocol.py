@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.codec import Message

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire.records import Record
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 
 

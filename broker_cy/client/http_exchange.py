@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.address import Address
+from broker_cy.core.classes import NamedTuple
 
 if TYPE_CHECKING:
     import h11

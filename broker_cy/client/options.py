@@ -15,7 +15,7 @@ import argparse
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from broker_cy.client import program
 from broker_cy.client.clusters import (
@@ -27,6 +27,7 @@ from broker_cy.client.clusters import (
     Wanted,
 )
 from broker_cy.client.security import parse_settings
+from broker_cy.core.classes import NamedTuple
 
 if TYPE_CHECKING:
     import click

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.login import ClientLogin
+from broker_cy.core.classes import dataclass
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 
 if TYPE_CHECKING:

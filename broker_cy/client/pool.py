@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from broker_cy.client import versions
 from broker_cy.client.address import Address
@@ -16,6 +16,7 @@ from broker_cy.client.exchange import ANSWER_BYTES_MAX
 from broker_cy.client.outgoing import Outgoing
 from broker_cy.client.turns import TURN_S, Turns
 from broker_cy.client.versions import Negotiation, UnsupportedApi, Versions, offered_versions
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey

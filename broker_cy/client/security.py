@@ -25,13 +25,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin, KerberosMissing
 from broker_cy.client.oauth import TokenSource
 from broker_cy.client.secrets import first_line
 from broker_cy.core import fetch
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 from broker_cy.security import jaas

@@ -13,8 +13,9 @@ import os
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.tls.stores import ClientSettings, Identity, Read, StoreError, load_identity, load_trusted
 from broker_cy.security.tls.suites import name_in_openssl
 

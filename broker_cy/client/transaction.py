@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker_cy.client.consumer_protocol import Partition, by_topic
@@ -34,6 +33,7 @@ from broker_cy.client.transaction_errors import (
     code_of,
     verdict_on,
 )
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

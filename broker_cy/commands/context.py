@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -30,6 +29,7 @@ from broker_cy.client.clusters import (
 )
 from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED, exit_code_of
 from broker_cy.commands.output import print_error
+from broker_cy.core.classes import dataclass
 
 P = ParamSpec("P")
 K = TypeVar("K")

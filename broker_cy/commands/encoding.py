@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client import options
 from broker_cy.client.clusters import ClusterEntry
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire.records import Record
 
 if TYPE_CHECKING:

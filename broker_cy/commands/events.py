@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import click
@@ -17,6 +16,7 @@ from broker_cy.client.event_text import by_of, line_of, subject_of, topics_of
 from broker_cy.client.quantities import TIME_HELP
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics
 from broker_cy.commands.values import COUNT, TIME
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics.events import EVENTS, ROUTINE, Commits, Event, Stamped, prefix_of
 from broker_cy.reporting.foreign_text import escaped
 

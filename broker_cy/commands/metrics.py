@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -19,6 +19,7 @@ from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.output import plain, print_json
 from broker_cy.commands.values import COUNT, DURATION
 from broker_cy.console.columns import brokers, requests
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metrics.sample import Api, Sample, Times
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.foreign_text import escaped

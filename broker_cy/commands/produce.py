@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -21,6 +21,7 @@ from broker_cy.commands.encoding import SIDES, Encoding, Line, SchemaOfLine, enc
 from broker_cy.commands.feeder import feed, split
 from broker_cy.commands.output import print_json, progress
 from broker_cy.commands.values import DELIMITER, HEADER, TIME
+from broker_cy.core.classes import NamedTuple
 from broker_cy.reporting.numbers import plural
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record

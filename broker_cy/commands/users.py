@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -17,6 +17,7 @@ from broker_cy.commands.values import Parsed
 from broker_cy.console.columns import access
 from broker_cy.console.values import parse_int
 from broker_cy.core import scram
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.scram import Mechanism
 from broker_cy.reporting.numbers import plural
 from broker_cy.reporting.terminal import print_rows

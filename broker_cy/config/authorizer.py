@@ -6,8 +6,9 @@ Kafka has no definition of the latter, so DescribeConfigs shows them as Kafka do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.configs import ConfigType
 

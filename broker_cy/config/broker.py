@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_cy.config import dynamic, findings, startup, tls
 from broker_cy.config.authorizer import authorizer_settings
 from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, BROKER_INTERNAL, BROKER_QUOTAS, Support
 from broker_cy.config.listeners import Listener
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def import providers
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.logs import Event, facts

@@ -17,11 +17,11 @@ listener).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.config_def.definitions import Definition, read_rows
 from broker_cy.core.config_def.types import invalid
 from broker_cy.core.config_def.validators import from_column

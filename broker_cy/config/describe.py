@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from broker_cy.config import dynamic, startup
 from broker_cy.config.broker import BrokerConfig
@@ -22,6 +21,7 @@ from broker_cy.config.definitions import (
 )
 from broker_cy.config.group import CLIENT_METRICS_TYPES, client_metrics_settings, group_settings
 from broker_cy.config.topic import topic_settings
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import to_text
 from broker_cy.core.configs import ConfigSource, ConfigType
 

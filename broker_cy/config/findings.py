@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.config import authorizer, foreign, sasl
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support
@@ -22,6 +22,7 @@ from broker_cy.config.startup import (
     refusal,
     setting_of,
 )
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def import providers
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.configs import ConfigType

@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.config.authorizer import SETTINGS as AUTHORIZER_SETTINGS
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, TOPIC_SYNONYMS, Support, rows_of
+from broker_cy.core.classes import NamedTuple
 
 # A name that is at least this similar to a known one is a typing error; `difflib`'s ratio.
 NEAR: Final = 0.85

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 
 # Kafka's SecurityProtocol, by its id.

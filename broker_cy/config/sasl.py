@@ -11,12 +11,13 @@ They are read at the start, from the file alone. Changes at run time are refused
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.config import oauth
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
 from broker_cy.config.oauth import HANDLER, LOGIN_HANDLER
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security import jaas
 from broker_cy.security.jaas import JaasError

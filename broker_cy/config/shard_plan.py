@@ -7,13 +7,14 @@ and only the role of a broker. All of them have directories of their own below t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.checks import EVERY_DIR
 from broker_cy.config.listeners import PORT_MAX, Listener
 from broker_cy.config.startup import Place
 from broker_cy.core import shard_ids
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 
 METRICS: Final = "brokercy.metrics.listener"

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_cy.config import foreign, sasl, tls
 from broker_cy.config.definitions import BROKER, BROKER_INTERNAL, BROKER_QUOTAS, Setting
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError, parse
 from broker_cy.core.logs import Event
 from broker_cy.core.properties import lines_of, read_properties_file

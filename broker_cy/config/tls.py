@@ -8,10 +8,11 @@ listeners with SASL_SSL only `ssl.client.auth` with the prefix counts (KIP-684).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.listeners import Listener
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError, Password
 from broker_cy.security.tls.principal import MappingError, PrincipalMapper
 from broker_cy.security.tls.stores import NAMES as STORE_NAMES

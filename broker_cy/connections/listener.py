@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.connections.answers import ServerCore
 from broker_cy.connections.connection import Connection
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.logs import facts
 from broker_cy.quotas.connections import AT_ONCE, Arrival
 

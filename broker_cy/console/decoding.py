@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.client.decoded import Decoder, Part, Seen, matching, undecoded
 from broker_cy.client.turns import Turns
 from broker_cy.console.payload import Format, line
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.console.scan import Match, Row
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire.records import Record
 
 LINES_MAX: Final = 10_000

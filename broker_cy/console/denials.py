@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from broker_cy.client.event_text import acl_text, why_denied
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metrics.events import AccessDenied, LoginFailed, Stamped
 from broker_cy.security.acl_words import resource_text
 from broker_cy.security.acls import ResourceType

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.directory_mover import seen_in
 from broker_cy.admin.log_dirs import BrokerReplica, LogDir
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import size
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.group_values import GroupDescription
@@ -12,6 +10,7 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.share_in_flight import GroupInFlight
 from broker_cy.admin.transactions import TransactionListing
+from broker_cy.core.classes import NamedTuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)

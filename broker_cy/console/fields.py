@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from broker_cy.client.quantities import is_zoneless
+from broker_cy.core.classes import dataclass
 
 # Checks all values together; returns (name of a field, problem), or None if they are consistent.
 Check = Callable[[Mapping[str, Any]], tuple[str, str] | None]

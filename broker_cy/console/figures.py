@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.sample_window import TOTAL, merged
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.metrics.sample import Connection, Sample, Times, Topic
 from broker_cy.reporting.numbers import count, duration, micros, percent, size
 from broker_cy.reporting.tone import Tone

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.group_values import STREAMS, GroupDescription
 from broker_cy.client.event_text import cause_of, status_text
 from broker_cy.console.figures import Fact
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metrics.events import GroupEpoch, GroupStatus, Stamped, StreamsStatus
 from broker_cy.reporting.tone import Tone
 

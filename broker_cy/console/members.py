@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from broker_cy.admin.group_values import CLASSIC, CONSUMER, GroupDescription, GroupMember, Task
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.console.figures import Fact
 from broker_cy.console.rows import assignment_text, ranges
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.reporting.numbers import count, plural
 from broker_cy.reporting.tone import Tone
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reassignments import Reassignment
 from broker_cy.admin.throttles import Throttle
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import duration, plural, size
 
 NO_THROTTLE = Throttle({}, {})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.admin.quota_effect import ANONYMOUS, Effect, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import Entity, QuotaEntry
 from broker_cy.console.values import parse_bytes
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics.events import entity_text
 from broker_cy.metrics.sample import Sample
 from broker_cy.reporting.numbers import count, size

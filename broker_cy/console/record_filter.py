@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.console.payload import parse_json
+from broker_cy.core.classes import dataclass
 from broker_cy.wire.records import Record
 
 # Longer patterns are refused.

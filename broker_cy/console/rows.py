@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
@@ -17,6 +16,7 @@ from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.console.feed_values import GroupSummary, GroupView
 from broker_cy.console.figures import busiest, newest_of
 from broker_cy.console.hosts import by_host
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.metrics.sample import Sample
 from broker_cy.reporting.numbers import count, duration
 from broker_cy.reporting.tone import Tone

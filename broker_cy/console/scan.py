@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk
@@ -19,6 +18,7 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span
 from broker_cy.client.errors import ClientError
 from broker_cy.console.record_filter import RecordFilter
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire.records import Record
 
 # Records of a page, and their total size; a scan that reaches either pauses until it is resumed.

@@ -8,10 +8,10 @@ about 10 ms with 100,000 ACLs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.authors import NOBODY, Author, Tags, tag_of
 from broker_cy.metadata.image import MetadataImage

@@ -7,10 +7,9 @@ written when a directory is formatted or first used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from broker_cy.controller.feature_ops import one_min_isr
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
+from broker_cy.core.classes import dataclass
 from broker_cy.metadata import features, releases
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord

@@ -8,7 +8,6 @@ taken for the one that had them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.controller.broker_records import check_epoch
@@ -16,6 +15,7 @@ from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import RECOVERED, RECOVERING
 from broker_cy.controller.rules import Rules
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import MetadataImage, PartitionImage
 from broker_cy.metadata.topics import TopicImage

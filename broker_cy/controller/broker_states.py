@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from broker_cy.controller import elections
@@ -23,6 +23,7 @@ from broker_cy.controller.broker_records import check_epoch, fence_record
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.rules import Rules, directory_of
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.metadata import features
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, MetadataImage

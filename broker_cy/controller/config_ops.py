@@ -7,9 +7,7 @@ the checks that only a broker can make (whether dynamic broker settings are vali
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 from broker_cy.config import (
     BrokerConfig,
@@ -21,6 +19,7 @@ from broker_cy.config import (
 from broker_cy.config.definitions import BROKER, GROUP, TOPIC
 from broker_cy.config.group import InvalidSubscriptionError
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, topic_names

@@ -9,10 +9,11 @@ drops those that will never be committed, all of them if this node no longer lea
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from broker_cy.controller.heartbeats import Heartbeats
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import VersionedRecord

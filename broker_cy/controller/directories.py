@@ -6,7 +6,6 @@ leadership of the partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election
 from broker_cy.controller.rules import Rules, has_online_directory
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.image import BrokerImage, MetadataImage

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from broker_cy.metadata.records import VersionedRecord

@@ -13,11 +13,11 @@ later records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.rules import MIN_ISR, topic_setting
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, releases
 from broker_cy.metadata.image import RESOURCE_BROKER, MetadataImage

@@ -11,9 +11,9 @@ in the answer of `expired`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import field
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.metadata.image import BrokerImage
 
 SESSION_TIMEOUT_MS = 9_000  # Kafka's default of broker.session.timeout.ms

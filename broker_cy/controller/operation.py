@@ -11,10 +11,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from broker_cy.controller.heartbeats import Heartbeats
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Step
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord

@@ -16,11 +16,11 @@ fail together. Within a rack, a follower is placed on the leader's lane if anoth
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.controller.rules import default_directory
 from broker_cy.core import shard_ids
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.image import BrokerImage, MetadataImage

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord

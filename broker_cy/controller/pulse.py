@@ -15,7 +15,9 @@ intervals is never silent.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 # The software name of the node that asks; nodes of this kind answer it with a feature of this name.
 LIVENESS: Final = "broker-cy-liveness"

@@ -14,11 +14,11 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import quotas
 from broker_cy.metadata.authors import NOBODY, Author, tag_of

@@ -8,7 +8,6 @@ replicas.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.controller import placement
@@ -16,6 +15,7 @@ from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import MetadataImage, PartitionImage
 from broker_cy.metadata.partition_index import is_reassigning

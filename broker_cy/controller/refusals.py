@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.placement import host_of
+from broker_cy.core.classes import dataclass
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 
 # How long the controller's connections must be refused if no other host can report.

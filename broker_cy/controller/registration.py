@@ -5,7 +5,6 @@ A broker epoch is the offset of the first record of the step that registers an i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.controller import elections
@@ -13,6 +12,7 @@ from broker_cy.controller.broker_records import registration_record
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.controller.rules import Rules
 from broker_cy.core import uuid as uuids
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage

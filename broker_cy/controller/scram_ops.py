@@ -12,11 +12,11 @@ each node and after each restart, like the credentials of users; it is written w
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core import scram
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.metadata.authors import NOBODY, Author, tag_of

@@ -13,12 +13,12 @@ HMAC in O(tokens).
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core import tokens
 from broker_cy.core import uuid as uuids
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import features
 from broker_cy.metadata.authors import CLUSTER, Author, tag_of

@@ -7,10 +7,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, Self, TypeVar, TypeVarTuple
+from typing import Any, Generic, Self, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.step import CoordinatorStep
 from broker_cy.coordinator.timers import Timers
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Awaited, Before, Now
 from broker_cy.metadata.image import ImageDelta, MetadataImage

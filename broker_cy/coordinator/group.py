@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.base import StateMachine
@@ -21,6 +21,7 @@ from broker_cy.coordinator.settings import ConsumerGroupConfig, GroupSettings, S
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.subscribers import Subscribers
 from broker_cy.coordinator.timers import TimerKey
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Work
 from broker_cy.metadata.image import RESOURCE_GROUP

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator import expiry, records
 from broker_cy.coordinator.classic.group import ClassicGroup
@@ -30,6 +30,7 @@ from broker_cy.coordinator.share import replay as share_replay
 from broker_cy.coordinator.step import GroupStep, append_error
 from broker_cy.coordinator.streams import replay as streams_replay
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import UNCHANGED, Before, Now
 from broker_cy.metadata.image import ImageDelta, MetadataImage

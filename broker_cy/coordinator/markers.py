@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import GroupStep, OffsetsCommitted
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 

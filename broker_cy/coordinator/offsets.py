@@ -6,10 +6,11 @@ Only the `replay_` functions, and `restore` with what they return, change it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.step import Place
+from broker_cy.core.classes import NamedTuple
 
 
 class Groups(Protocol):

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.config.group import effective_group_settings, group_bounds
+from broker_cy.core.classes import NamedTuple
 
 _KAFKAS_LIMITS: Final[Mapping[str, Any]] = MappingProxyType(
     group_bounds({name: setting.default for name, setting in BROKER.items()})

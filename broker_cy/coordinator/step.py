@@ -5,9 +5,10 @@ changes. See `core.step`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Step, Token, Work
 from broker_cy.metrics.events import Event

@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
+
+from broker_cy.core.classes import NamedTuple
 
 
 class TimerKind(IntEnum):

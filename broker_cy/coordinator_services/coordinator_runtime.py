@@ -17,11 +17,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import Call, CallFailed, CoordinatorStep
 from broker_cy.coordinator_services.record_writer import RecordWriter, size_bytes
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.logs import facts
 from broker_cy.core.step import Now, Work, WorkFailed

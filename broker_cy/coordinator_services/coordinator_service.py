@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from broker_cy.control.topics.internal_topics import creatable_topic
 from broker_cy.controller.create_topics import CreateTopics
@@ -26,6 +26,7 @@ from broker_cy.coordinator_services.coordinator_runtime import (
     Service,
     ignore,
 )
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.coordinator.share.state_calls import DeleteState, InitializeState, Outcomes
 from broker_cy.coordinator.share_state.answers import Outcome, SummaryRead, message_of
 from broker_cy.coordinator.share_state.state import NO_COUNT, NO_START_OFFSET, SharePartitionKey
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.replica.replica import Role

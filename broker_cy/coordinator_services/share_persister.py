@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.share_state import answers
 from broker_cy.coordinator.share_state.answers import Outcome, StateRead, SummaryRead
 from broker_cy.coordinator.share_state.state import NO_EPOCH, SharePartitionKey, ShareState, StateBatch
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.network.broker_calls import Batches, Caller
 from broker_cy.wire import messages as m

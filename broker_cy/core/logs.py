@@ -9,7 +9,8 @@ import json
 import logging
 import sys
 import time
-from typing import NamedTuple
+
+from broker_cy.core.classes import NamedTuple
 
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@+,[]*%")
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 
 class Mechanism(NamedTuple):

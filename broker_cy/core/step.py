@@ -13,9 +13,10 @@ events of its disk and of other nodes, and says in which order they must happen 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from dataclasses import field, replace
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 
 # A record of the log.

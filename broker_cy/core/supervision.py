@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from broker_cy.core.classes import NamedTuple, dataclass
 
 # Short at first, because a heartbeat must not miss its session.
 BACKOFF_MS_MIN: Final = 100

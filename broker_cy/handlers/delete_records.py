@@ -9,11 +9,12 @@ Omissions: none.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.control.image.metadata_view import absent_partition_error
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metrics.events import RecordsDeleted
 from broker_cy.replica.replica import Role

@@ -7,13 +7,14 @@ coordinator's topic. A coordinator that is suspected to be gone is named only af
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_cy.access.authorization import MESSAGES
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator_services.coordinator_service import CoordinatorService
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import NO_LEADER
 from broker_cy.security.acls import Operation, ResourceType

@@ -10,12 +10,12 @@ written.
 from __future__ import annotations
 
 from asyncio import Future
-from typing import NamedTuple
 
 from broker_cy.broker.context import RequestContext
 from broker_cy.broker.registry import handler
 from broker_cy.coordinator import fetch
 from broker_cy.coordinator_services.group_runtime import GroupRuntime
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.uuid import ZERO
 from broker_cy.security.acls import Operation, ResourceType

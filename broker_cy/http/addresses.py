@@ -7,11 +7,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import NamedTuple
 
 PATH_BYTES_MAX: Final = 4_096
 QUERY_BYTES_MAX: Final = 16_384

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import NamedTuple
 
 _STATUS = {Failure.REFUSED: 403, Failure.INVALID: 400, Failure.TIMED_OUT: 504, Failure.UNREACHABLE: 502}
 

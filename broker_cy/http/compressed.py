@@ -12,10 +12,10 @@ import gzip
 import hashlib
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.http.own_requests import collected, get_scope, no_body
 
 _LOG = logging.getLogger(__name__)

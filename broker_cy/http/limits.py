@@ -10,8 +10,9 @@ import ipaddress
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from broker_cy.core.classes import dataclass
 
 KEYS_MAX: Final = 20_000
 # Failures without a delay; then 1, 2, 4, ... s.

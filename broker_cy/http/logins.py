@@ -18,8 +18,9 @@ import binascii
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.http.limits import Failures, address_key
 from broker_cy.security.sasl.oauthbearer import Accepted, Rejected
 

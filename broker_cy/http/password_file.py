@@ -20,9 +20,10 @@ import logging
 import os
 import stat
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.client.tls import file_version
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 from broker_cy.http.logins import User

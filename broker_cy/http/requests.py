@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import field
+from typing import Final
 
 from starlette.types import Scope
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.http.addresses import Host, Network, client_address, parse_host
 
 Headers = list[tuple[bytes, bytes]]

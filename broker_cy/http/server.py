@@ -10,12 +10,13 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.core.classes import NamedTuple
 from broker_cy.http.bounds import HEAD_BYTES_MAX
 from broker_cy.http.tls import ReloadingContext, server_context
 from broker_cy.security.tls.stores import StoreError

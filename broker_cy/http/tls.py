@@ -13,9 +13,10 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.client.tls import VERSIONS, file_version, known_cipher, read_file, show
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.tls.stores import StoreError, StoreSettings, files_of, load_identity, load_trusted
 
 LOOK_S: Final = 1.0

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 # The tagged field of AccessControlEntryRecord, UserScramCredentialRecord, DelegationTokenRecord and the records that
 # remove them, and of ClientQuotaRecord.

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metadata import features
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.overlay import ABSENT, Overlay, changes_of, forget, merge

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
+
+from broker_cy.core.classes import NamedTuple
 
 NO_LEADER: Final = -1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from broker_cy.core.classes import NamedTuple
 
 
 class MetadataLogError(Exception):

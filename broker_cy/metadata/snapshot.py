@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.metadata import features, framing
 from broker_cy.metadata.fence_reasons import tag_of
 from broker_cy.metadata.image import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.overlay import ABSENT, Overlay, changes_of
 from broker_cy.metadata.partition import PartitionImage

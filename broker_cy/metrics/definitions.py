@@ -6,7 +6,9 @@ names of the Prometheus client libraries.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from broker_cy.core.classes import NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram"]
 

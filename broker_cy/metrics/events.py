@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics import topics
 
 if TYPE_CHECKING:

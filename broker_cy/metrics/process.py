@@ -6,7 +6,8 @@ import os
 import resource
 import time
 from pathlib import Path
-from typing import NamedTuple
+
+from broker_cy.core.classes import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -7,9 +7,10 @@ fields; a change of meaning raises `version`. Fields that are 0 or empty are omi
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, TypeVar
 
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics import topics
 
 TOPIC = topics.SAMPLES

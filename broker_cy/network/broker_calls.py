@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from broker_cy.client.address import Address
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.pool import Peer, Pool
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 

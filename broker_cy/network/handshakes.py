@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.openssl import FAILED, SHAKEN, WANTS_READ, TlsContext, TlsSession
 from broker_cy.network.tls_transport import TlsTransport
 

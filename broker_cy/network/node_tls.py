@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.tls import context_and_identity, file_version, read_file
 from broker_cy.config.broker import TLS_STORES
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.security.tls.stores import ClientSettings, Identity, StoreError, StoreSettings, check_exchange, files_of
 

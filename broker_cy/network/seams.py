@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.clock import MACHINE_CLOCK, Clock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS, Randomness
 from broker_cy.network.sockets import Buffers, SocketNetwork

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.client import outgoing
+from broker_cy.core.classes import NamedTuple
 from broker_cy.network.transport import SocketTransport
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ their stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.client.tls import read_file
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.openssl import TlsContext, TlsError
 from broker_cy.network.handshakes import Failure, Handshake, Handshakes

@@ -7,11 +7,11 @@ the log instead, and the file also contains the directory id of the vote.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from broker_cy.core import uuid as uuids
+from broker_cy.core.classes import dataclass
 
 FILE_NAME = "quorum-state"
 NO_LEADER = -1

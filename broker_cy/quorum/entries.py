@@ -4,8 +4,7 @@ them from and to Kafka's record batches.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from broker_cy.core.classes import NamedTuple
 from broker_cy.quorum.voters import ReplicaKey, VoterSet
 
 

@@ -5,8 +5,8 @@ a truncation goes back to the one before it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.quorum.entries import Control, KRaftVersion
 from broker_cy.quorum.voters import VoterSet
 

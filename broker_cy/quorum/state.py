@@ -5,11 +5,11 @@ decide on them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker_cy.core import uuid as uuids
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.quorum.election_state import NO_LEADER, NOT_VOTED, ElectionState
 from broker_cy.quorum.entries import Batch, Control, KRaftVersion, Leadership, OffsetAndEpoch

@@ -6,10 +6,10 @@ in the log (VotersRecord, KIP-853).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.core import uuid as uuids
+from broker_cy.core.classes import NamedTuple
 
 MIN_KRAFT_VERSION = 0
 MAX_KRAFT_VERSION = 1

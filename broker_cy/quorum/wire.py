@@ -8,8 +8,9 @@ with the response to send. The machine checks all that depends on its state (epo
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.quorum.messages import address_on, endpoints_of, leader_of, part_of
 from broker_cy.quorum.voters import ReplicaKey

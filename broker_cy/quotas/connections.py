@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metadata.quotas import CLIENT_ID
 from broker_cy.quotas.entities import Entities
 from broker_cy.quotas.rate import Rate

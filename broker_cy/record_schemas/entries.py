@@ -17,9 +17,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.client.aborted import AbortedTransactions
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import WireError
 from broker_cy.record_schemas.known import AliasSet, Entry, SchemaVersion, VersionGone, VersionsGone
 from broker_cy.wire import messages

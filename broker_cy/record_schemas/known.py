@@ -8,7 +8,9 @@ Server, because a topic has no context.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 VERSIONS_MAX: Final = 1_000_000
 """Versions that are kept, at about 300 bytes each. Further ones are not known, so their records are refused."""

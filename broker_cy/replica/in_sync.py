@@ -13,8 +13,9 @@ Invariants, between calls:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.silence import FollowerSilence

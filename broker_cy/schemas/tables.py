@@ -10,9 +10,11 @@ use is instead defined at the end of the block, as `struct Name: versions`. Sour
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Final
+
+from broker_cy.core.classes import dataclass
 
 FOLDERS: Final = ("api", "metadata", "group", "transaction", "share", "storage", "raft")
 """The folders of the tables; a file in `api` has two messages, a file in the others one."""

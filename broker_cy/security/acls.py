@@ -9,8 +9,9 @@ the protocol; as in Kafka, a number that Kafka 4.3.1 does not know is UNKNOWN, a
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # The name of a literal pattern for all resources, and the host of an entry for all hosts.

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, ServerExchange, ServerStep, Work, shown
 from broker_cy.wire import codec, frame, messages

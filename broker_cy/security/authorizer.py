@@ -19,8 +19,9 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.acls import ANY_PRINCIPAL, WILDCARD, Binding, Operation, PatternType, Permission, ResourceType
 
 MASKS_MAX: Final = 100_000

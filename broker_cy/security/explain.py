@@ -7,10 +7,10 @@ which no cluster shows: the caller has to know them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import nlargest
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.security.acls import (
     ANY_PRINCIPAL,
     WILDCARD,

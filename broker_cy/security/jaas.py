@@ -14,8 +14,9 @@ password the name of an option.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.sasl.exchange import KerberosLogin, Login, Passwords, shown
 
 # Bounds of one setting.

@@ -14,12 +14,13 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.sasl.exchange import shown
 from broker_cy.security.sasl.oauthbearer import Accepted, Rejected
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.java_pattern import NotTranslatable, compiled
 from broker_cy.security.java_replacement import expanded, wrong_with
 

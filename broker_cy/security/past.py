@@ -6,8 +6,8 @@ Pure, for commands and consoles. The current ACLs are tried on past accesses, re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.acls import Binding
 from broker_cy.security.authorizer import Authorizer, Explanation
 from broker_cy.security.explain import Asked, authorizer_of

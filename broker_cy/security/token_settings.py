@@ -5,9 +5,10 @@ and which claims a token must have. A listener of a broker has them, and so has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.core import fetch
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 
 URL: Final = "sasl.oauthbearer.jwks.endpoint.url"

@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import (
     Action,

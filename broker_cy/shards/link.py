@@ -15,8 +15,9 @@ import socket
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.shards.messages import Kind, Ticks, frame, read, receive

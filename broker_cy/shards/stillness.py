@@ -18,7 +18,9 @@ Time in which the parent itself stood still does not count: each check adds LOOK
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 LOOK_MS: Final = 100
 LOOK_LATE_MS: Final = 2 * LOOK_MS

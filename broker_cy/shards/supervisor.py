@@ -11,9 +11,10 @@ monotonic clock. `core.supervision` starts, watches, restarts and stops them. Th
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.core import supervision
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.supervision import Clock, Greeted, Kill, Limits, Slot, Terminate
 
 # The limit for a new process: an interpreter starts in less than a second, and even on a loaded machine in much less

@@ -7,9 +7,10 @@ connection stays. A session that ends tells which share partitions have to relea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # Two epochs of a request have another meaning: it opens a session, or closes one.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker_cy.config.group import effective_group_settings, group_bounds
+from broker_cy.core.classes import NamedTuple
 
 READ_COMMITTED: Final = "read_committed"
 

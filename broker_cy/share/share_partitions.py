@@ -7,8 +7,9 @@ or a start offset that moved, new records, the end of loading, or a share partit
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.share import acknowledging
 from broker_cy.share.sessions import Closed, TopicPartition
 from broker_cy.share.share_partition import SharePartition

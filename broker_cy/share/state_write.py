@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.share.share_partition import SharePartition
 from broker_cy.share.share_partitions import ShareKey
 from broker_cy.share_service.counts import GroupCounts, add_archived

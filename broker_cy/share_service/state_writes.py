@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.share_state.state import SharePartitionKey, StateBatch
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.share import acknowledging
 from broker_cy.share.state_write import client_error

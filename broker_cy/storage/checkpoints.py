@@ -12,10 +12,10 @@ entries up by partition, ignores this entry, and drops it when it writes the fil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.core import uuid as kafka_uuid
+from broker_cy.core.classes import NamedTuple
 from broker_cy.storage.atomic import read_whole, write_atomically
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 from broker_cy.storage.disk import sync_file

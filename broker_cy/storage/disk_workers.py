@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.storage.jobs import Jobs
 
 

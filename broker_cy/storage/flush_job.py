@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from broker_cy.core.classes import dataclass
 from broker_cy.storage import epochs, noted_state, snapshots
 from broker_cy.storage.atomic import write_atomically
 

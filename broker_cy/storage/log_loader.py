@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from uuid import UUID
 
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
 from broker_cy.storage import (

@@ -9,9 +9,9 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import sync_directory, write_atomically
 from broker_cy.storage.checkpoints import (

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from broker_cy.core.classes import dataclass
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk, log_deletion, recovery
 from broker_cy.storage.atomic import sync_directory

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from broker_cy.core.classes import dataclass
 from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES
 from broker_cy.storage.log_opener import THREADS_PER_DIRECTORY
 from broker_cy.storage.placement import PlacementRule

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from broker_cy.core.classes import dataclass
 from broker_cy.storage.syncs import LogSyncs
 
 

@@ -12,13 +12,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from broker_cy.config import BrokerConfig, ConfigError, places, shard_plan, sources
 from broker_cy.core import shard_ids
 from broker_cy.core import uuid as uuids
 from broker_cy.core.argument_parser import Parser, UsageError
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.metadata import features, releases, snapshot
 from broker_cy.metadata.records import VersionedRecord

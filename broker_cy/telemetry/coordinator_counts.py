@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
+
+from broker_cy.core.classes import dataclass
 
 if TYPE_CHECKING:
     from broker_cy.broker.broker import Broker

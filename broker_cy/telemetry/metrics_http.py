@@ -23,12 +23,12 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 import h11
 
+from broker_cy.core.classes import dataclass
 from broker_cy.metrics.exposition import CONTENT_TYPE
 from broker_cy.network.sockets import open_socket
 

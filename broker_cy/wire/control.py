@@ -8,10 +8,9 @@ encoding (KIP-482). Unknown tagged fields are skipped.
 
 import struct
 import uuid
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.cursor import Cursor
 from broker_cy.core.errors import WireError
 from broker_cy.core.writer import Writer

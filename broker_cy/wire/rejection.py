@@ -5,8 +5,7 @@ sends only the code; here a message adds the invalid value and the allowed ones.
 walk status are those of the enums BatchFault (batch.pxd), FaultKind and WalkStatus (walk.pxd).
 """
 
-from typing import NamedTuple
-
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 
 

@@ -7,8 +7,10 @@ The bytes behind it belong to the schema type: Protobuf's message indexes are be
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
+
+from broker_cy.core.classes import NamedTuple
 
 MAGIC_ID: Final = 0
 MAGIC_GUID: Final = 1

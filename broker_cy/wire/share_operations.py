@@ -11,8 +11,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import WireError
 
 TAG: Final = 10_000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
+
+from broker_cy.core.classes import dataclass
 
 
 class Source(Protocol):

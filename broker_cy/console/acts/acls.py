@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.acls import exactly
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 from broker_cy.security.acl_words import (
     RESOURCE_HELP,

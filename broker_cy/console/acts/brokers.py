@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from broker_cy.admin import AdminClient
 from broker_cy.admin.brokers import BrokerState
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 
 

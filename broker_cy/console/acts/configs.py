@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import SECRET, AlterOp, ConfigChange, ConfigEntry, ConfigResource
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import INT64_MAX, INT64_MIN, integer
+from broker_cy.core.classes import dataclass
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.reporting.numbers import duration, size
 

@@ -5,7 +5,7 @@ operator stops it, because no request can; then its registration is removed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.move_progress import MoveProgress
@@ -15,6 +15,7 @@ from broker_cy.console.acts.moves import MoveReplicas, plan_drain
 from broker_cy.console.acts.pace import Pace
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.voters import quorum_now
+from broker_cy.core.classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ one (KIP-113); and cancelling them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -30,6 +30,7 @@ from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.directory_moves import MovingReplica, directory_moves_now, moving_replicas, rates_text
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import brokers_text
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import percent, plural, size
 
 Directories = tuple[LogDir, ...]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 
 # Levels are 16 bits wide in the protocol.

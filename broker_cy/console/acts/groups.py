@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -16,6 +15,7 @@ from broker_cy.client.quantities import parse_duration
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import INT64_MAX, INT64_MIN, integer, parse_partitions, parse_time
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import count, plural
 
 RULES = ("earliest", "latest", "offset", "time", "duration ago", "shift", "as group", "listed")

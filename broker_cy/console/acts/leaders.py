@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -15,6 +14,7 @@ from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import ids_text
 from broker_cy.console.values import optional, parse_partitions, topic_name
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 
 # Partitions that change their leader in one step: clients of each pause for a moment.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -24,6 +23,7 @@ from broker_cy.console.acts.listed_directories import misplaced, prefer_director
 from broker_cy.console.acts.pace import PACE_DEFAULT, LongAct, Pace
 from broker_cy.console.acts.plan import Change, Command, Failed, Plan, Report
 from broker_cy.console.moving import NO_THROTTLE, brokers_text, throttle_now, throttle_text
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural, size
 
 _VERSION = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.admin import AdminClient
@@ -14,6 +13,7 @@ from broker_cy.console.acts.plan import Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.moving import pace_text
 from broker_cy.console.values import integer, optional, parse_bytes
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural, size
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from broker_cy.admin import AdminClient
@@ -17,6 +17,7 @@ from broker_cy.admin.caller import Outcome
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.security import SECRETS
+from broker_cy.core.classes import dataclass
 
 # Changes of a preview that a console shows; of the others it shows only the number.
 CHANGES_MAX = 500

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer, optional
+from broker_cy.core.classes import dataclass
 from broker_cy.core.uuid import from_text, is_reserved
 from broker_cy.reporting.numbers import count, plural
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -21,6 +20,7 @@ from broker_cy.console.quotas import (
     parse_quota,
     shown_quota,
 )
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 
 _OPTIONS = {USER: "--user", CLIENT_ID: "--client-id", IP: "--ip"}

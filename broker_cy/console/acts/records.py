@@ -6,7 +6,6 @@ import base64
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from broker_cy.console.fields import Field, Form
 from broker_cy.console.payload import line
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import headers, integer, optional, parse_time, topic_name, unescape
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import count, plural, size
 from broker_cy.wire.records import Record
 

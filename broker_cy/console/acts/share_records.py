@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.admin import AdminClient
@@ -17,6 +16,7 @@ from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.acts.records import Produce
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import topic_name
+from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import count, offsets_text, plural
 from broker_cy.wire.records import Record

@@ -5,7 +5,6 @@ else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -14,6 +13,7 @@ from broker_cy.client.quantities import DURATION_HELP, parse_duration
 from broker_cy.console.acts.plan import Change, Command, Plan, Report, Revealed
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import optional
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import when
 
 _PREFIX = f"{USER}:"

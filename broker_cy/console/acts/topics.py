@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -15,6 +14,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer, optional, parse_partitions, parse_position, settings, topic_name
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import count, plural, size
 
 _PARTITIONS_MAX = 100_000

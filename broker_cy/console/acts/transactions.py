@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.transactions import HangingTransaction, ProducerState
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import count, duration
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -13,6 +12,7 @@ from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer
 from broker_cy.core import scram
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import count
 
 _NAMES = tuple(each.name for each in scram.MECHANISMS)

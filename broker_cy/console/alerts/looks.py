@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
@@ -15,6 +15,7 @@ from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.feed_values import GroupSummary
 from broker_cy.console.session import Session, now_ms
 from broker_cy.console.voters import spare_text
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import count, duration, percent, plural, size
 

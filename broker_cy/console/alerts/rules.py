@@ -25,7 +25,7 @@ url = "https://hooks.example.com/alerts"
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,7 @@ from urllib.parse import urlsplit
 from broker_cy.client.clusters import default_path
 from broker_cy.client.errors import ClientError
 from broker_cy.client.toml_file import Table, read
+from broker_cy.core.classes import dataclass
 
 RULES_MAX: Final = 1_000
 _NUMBER: Final = (int, float)

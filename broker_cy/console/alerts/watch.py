@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_cy.client.errors import ClientError, Failure
@@ -16,6 +15,7 @@ from broker_cy.console.alerts.webhook import Webhook, facts_of, host_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Listener, Listeners, call
 from broker_cy.console.session import Session
+from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import plural
 from broker_cy.reporting.tone import Tone
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.admin.group_values import GroupDescription
 from broker_cy.admin.share_in_flight import GroupInFlight, InFlightRun
 from broker_cy.console.figures import Fact
 from broker_cy.console.members import holder_name
+from broker_cy.core.classes import NamedTuple
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import count
 from broker_cy.reporting.tone import Tone

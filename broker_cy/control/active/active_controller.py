@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_cy.controller.activation import Activate
 from broker_cy.controller.controller import Controller
 from broker_cy.controller.operation import Operation, OperationContext
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import framing
 from broker_cy.quorum.step import Append, NotLeaderError, Proposal

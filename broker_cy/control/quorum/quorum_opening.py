@@ -7,12 +7,13 @@ version 0 they are those of controller.quorum.voters, or this node alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.pool import Pool
 from broker_cy.control.link.controller_link import ControllerLink
 from broker_cy.control.quorum.quorum_network import QuorumNetwork
+from broker_cy.core.classes import NamedTuple
 from broker_cy.quorum import wire_log
 from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.quorum.entries import KRaftVersion

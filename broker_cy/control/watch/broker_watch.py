@@ -30,12 +30,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.client.address import Address
 from broker_cy.client.connection import Connection, ConnectionFailed, ConnectionRefused, TimedOut, open_connection
 from broker_cy.client.deadline import Deadline
 from broker_cy.control.watch.liveness import Liveness
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.logs import facts
 from broker_cy.core.supervision import keep_running
 from broker_cy.quorum.election_state import NO_LEADER

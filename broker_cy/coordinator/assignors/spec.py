@@ -7,8 +7,9 @@ assignments. It has no clock and no randomness: equal specs give equal results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 from uuid import UUID
+
+from broker_cy.core.classes import NamedTuple
 
 Assignment = Mapping[UUID, frozenset[int]]
 """The partitions of each topic id; no set is empty."""

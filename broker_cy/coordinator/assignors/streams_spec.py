@@ -7,7 +7,8 @@ state in other processes. Members of one process share its disk, so a process ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from broker_cy.core.classes import NamedTuple
 
 Tasks = Mapping[str, frozenset[int]]
 """The partitions of each subtopology; no set is empty."""

@@ -7,7 +7,6 @@ as its quota allows. The work is linear in members and partitions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import (
@@ -18,6 +17,7 @@ from broker_cy.coordinator.assignors.spec import (
     in_kafka_order,
     partition_count,
 )
+from broker_cy.core.classes import NamedTuple
 
 Chunk = tuple[UUID, Sequence[int]]  # partitions of one topic
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.classic import records
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.hooks import HookedGroup
@@ -31,6 +29,7 @@ from broker_cy.coordinator.group_machine import GroupMachine
 from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 from broker_cy.metrics.events import StaticReplacement

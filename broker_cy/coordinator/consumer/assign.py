@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from broker_cy.coordinator.assignors.consumer_assignors import CONSUMER_ASSIGNORS
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -20,6 +19,7 @@ from broker_cy.coordinator.modern.target import (
     target_records,
 )
 from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now
 from broker_cy.metadata.topics import TopicImage
 

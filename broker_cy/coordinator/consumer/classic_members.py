@@ -6,8 +6,6 @@ SyncGroup returns what the member has. If it has to give up or to get partitions
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE
 from broker_cy.coordinator.classic.rebalance import join_error, sync_error
 from broker_cy.coordinator.consumer import assign, deadlines, downgrade, embedded, fencing, heartbeat
@@ -20,6 +18,7 @@ from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import MigrationPolicy
 from broker_cy.coordinator.step import ClientFacts, GroupStep, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.step import Now, Token
 from broker_cy.wire import messages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember
@@ -11,6 +11,7 @@ from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from broker_cy.coordinator.classic import rebalance
 from broker_cy.coordinator.classic import records as classic_records
@@ -18,6 +17,7 @@ from broker_cy.coordinator.consumer.member import ConsumerMember, united, withou
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.journal import Noted
 from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 from broker_cy.metrics.events import GroupConverted

@@ -5,10 +5,11 @@ assignments that SyncGroup returns. Both begin with their version. A newer one t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.cursor import Cursor
 from broker_cy.core.errors import WireError
 from broker_cy.metadata.image import MetadataImage

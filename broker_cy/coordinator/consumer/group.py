@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
-from typing import NamedTuple, Self
+from typing import Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -13,6 +13,7 @@ from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.core.classes import NamedTuple
 
 
 class ResolvedRegex(NamedTuple):

@@ -6,7 +6,6 @@ changed: the member, the epoch of the group, the target assignment, and then the
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup
@@ -33,6 +32,7 @@ from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.replay import append_current
 from broker_cy.coordinator.step import ClientFacts, GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
 from broker_cy.metrics.events import Trigger

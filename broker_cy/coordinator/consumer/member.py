@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState
+from broker_cy.core.classes import NamedTuple
 
 # Topic id -> partition -> the member epoch at which it was assigned (KIP-1251). No empty inner mapping.
 AssignedEpochs = Mapping[UUID, Mapping[int, int]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
@@ -18,6 +18,7 @@ from broker_cy.coordinator.modern.assigning import unchanged
 from broker_cy.coordinator.modern.epochs import begin_epoch, hash_now, hash_some
 from broker_cy.coordinator.pattern import Pattern, PatternError
 from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, WorkFailed
 from broker_cy.metrics.events import Trigger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
@@ -12,6 +12,7 @@ from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
 from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, read_key
 from broker_cy.coordinator.records import KeyType
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec, messages
 

@@ -5,8 +5,6 @@ Its members stay, and go on by the classic protocol; each moves to the consumer 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.classic import rebalance
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.journal import trigger_of
@@ -20,6 +18,7 @@ from broker_cy.coordinator.modern.epochs import hash_now
 from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS
 from broker_cy.coordinator.modern.journal import Noted
 from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
 from broker_cy.core.step import Now
 from broker_cy.metrics.events import GroupConverted

@@ -10,12 +10,13 @@ partition to two members.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.modern.target import is_assignment_due
 from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now, WorkFailed
 from broker_cy.metadata.topics import TopicImage
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.core.classes import NamedTuple
 from broker_cy.metadata.image import MetadataImage
 
 

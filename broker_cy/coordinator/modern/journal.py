@@ -15,9 +15,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Work, WorkFailed
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Event, GroupEpoch, Move, Rebalance, Trigger

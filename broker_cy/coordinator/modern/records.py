@@ -7,13 +7,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.step import Record
+from broker_cy.core.classes import NamedTuple
 from broker_cy.wire import codec, messages
 
 # A structure of a record, or of an answer.

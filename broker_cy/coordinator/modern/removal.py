@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
 from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 

@@ -7,8 +7,7 @@ members may hold a partition for a while. The newest record is right, and nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
 from broker_cy.coordinator.modern.group import (
@@ -21,6 +20,7 @@ from broker_cy.coordinator.modern.group import (
 from broker_cy.coordinator.modern.records import KEY_TYPES, GroupRecords
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.step import GroupStep, Record
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec
 

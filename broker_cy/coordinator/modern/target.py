@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment, AssignorError, GroupSpec, MemberSpec
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.topics import TopicImage
 

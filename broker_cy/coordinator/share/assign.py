@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -21,6 +20,7 @@ from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import Partitions
 from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now
 from broker_cy.metadata.topics import TopicImage
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState
+from broker_cy.core.classes import NamedTuple
 
 
 class ShareMember(NamedTuple):

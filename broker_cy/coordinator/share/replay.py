@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
@@ -14,6 +14,7 @@ from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS, SharePartitions
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import messages
 

@@ -9,7 +9,6 @@ after an initialization.)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 from uuid import UUID
 
 from broker_cy.coordinator.group import GroupTable
@@ -19,6 +18,7 @@ from broker_cy.coordinator.share.state_partitions import Partitions, SharePartit
 from broker_cy.coordinator.share_state.answers import Outcome
 from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import CallFailed, GroupStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 

@@ -11,8 +11,10 @@ dictionaries use the hashes that these have.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
+
+from broker_cy.core.classes import NamedTuple
 
 Partitions = Mapping[UUID, frozenset[int]]
 """The partitions of each topic id; no set is empty."""

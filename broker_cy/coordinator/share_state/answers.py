@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.share_state.state import NO_COUNT, StateBatch
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 
 # Kafka's messages for the codes of coordinators, and of requests about share groups.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.share_state import records
@@ -18,6 +18,7 @@ from broker_cy.coordinator.share_state.batches import combine
 from broker_cy.coordinator.share_state.settings import ShareStateSettings
 from broker_cy.coordinator.share_state.state import NO_EPOCH, NO_START_OFFSET, Entry, SharePartitionKey, ShareState
 from broker_cy.coordinator.step import CoordinatorStep, Record
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import UNCHANGED, Before, Now
 
 # After a failed deletion: the cause, a full disk or a small in-sync set, often lasts.

@@ -6,9 +6,10 @@ Values are immutable. A record of `__share_group_state` replaces the whole value
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 from uuid import UUID
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.uuid import from_text, to_text
 
 NO_START_OFFSET: Final = -1

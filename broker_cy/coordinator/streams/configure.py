@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from broker_cy.coordinator.assignors import streams_spec
 from broker_cy.coordinator.streams.topology import InternalTopic, Subtopology, Topology
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # Topics that a message names; of the others it has the number.

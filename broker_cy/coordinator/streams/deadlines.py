@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import MemberState, StreamsMember
 from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 

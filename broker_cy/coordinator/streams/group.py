@@ -5,7 +5,7 @@ what is named live.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
@@ -14,6 +14,7 @@ from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.streams.configure import ConfiguredTopology, Status
 from broker_cy.coordinator.streams.member import HeldTasks, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology
+from broker_cy.core.classes import NamedTuple
 
 NO_TOPOLOGY_VALIDATED: Final = -1
 

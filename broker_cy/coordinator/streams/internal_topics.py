@@ -7,12 +7,13 @@ again after two heartbeats; until then, heartbeats get the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.step import CallFailed, GroupStep
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.topology import InternalTopic
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now
 

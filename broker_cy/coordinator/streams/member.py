@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.assignors.streams_spec import TaskAssignment, Tasks
 from broker_cy.coordinator.modern.member import JOIN_EPOCH
+from broker_cy.core.classes import NamedTuple
 
 # Subtopology -> partition -> the member epoch at which the task was assigned. No empty inner mapping.
 ActiveTasks = Mapping[str, Mapping[int, int]]

@@ -9,10 +9,10 @@ in, a new value out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from broker_cy.coordinator.assignors.streams_spec import TaskAssignment, Tasks
 from broker_cy.coordinator.streams.member import NOTHING_HELD, ActiveTasks, HeldTasks, MemberState, StreamsMember
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # The tasks that a member reports; None if its request has none.

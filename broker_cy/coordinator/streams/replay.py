@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
@@ -14,6 +14,7 @@ from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
 from broker_cy.coordinator.streams.member import NOTHING_HELD, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology, of_value
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import codec, messages
 

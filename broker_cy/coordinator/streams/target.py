@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import NamedTuple
 
 from broker_cy.coordinator.assignors import streams_sticky
 from broker_cy.coordinator.assignors.streams_spec import (
@@ -21,6 +20,7 @@ from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.member import StreamsMember
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now
 
 STANDBY_REPLICAS = "num.standby.replicas"

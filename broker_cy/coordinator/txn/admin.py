@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from broker_cy.coordinator.pattern import Pattern
 from broker_cy.coordinator.txn.state import BY_LABEL, Transaction, TxnState
 from broker_cy.coordinator.txn.transaction_table import TransactionTable
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 

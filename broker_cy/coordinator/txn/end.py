@@ -6,8 +6,6 @@ An abort is then allowed although no transaction was started, because the produc
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.txn import markers
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
@@ -19,6 +17,7 @@ from broker_cy.coordinator.txn.state import (
     TxnState,
 )
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 

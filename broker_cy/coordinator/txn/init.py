@@ -4,8 +4,6 @@ epochs are exhausted.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import (
     EPOCH_MAX,
@@ -16,6 +14,7 @@ from broker_cy.coordinator.txn.state import (
     TxnState,
 )
 from broker_cy.coordinator.txn.transaction_table import TransactionTable, TxnStep
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Token
 

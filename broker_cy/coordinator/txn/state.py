@@ -5,9 +5,11 @@ A `Transaction` is immutable; each transition creates another one, and one recor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from broker_cy.core.classes import NamedTuple, dataclass
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

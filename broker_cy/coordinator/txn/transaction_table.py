@@ -10,14 +10,15 @@ wait for a retry.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import CoordinatorStep, Record
 from broker_cy.coordinator.txn import records
 from broker_cy.coordinator.txn.settings import TxnSettings
 from broker_cy.coordinator.txn.state import Ending, Markers, TopicPartition, Transaction, TxnState
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import UNCHANGED, Before, Now
 from broker_cy.metadata import features

@@ -7,11 +7,11 @@ A table is a text file with tabs between its columns; the first line names them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from broker_cy.core.classes import dataclass
 from broker_cy.core.config_def.types import parse, to_text
 from broker_cy.core.config_def.validators import Validator, from_column
 from broker_cy.core.configs import ConfigType

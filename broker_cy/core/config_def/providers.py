@@ -17,8 +17,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import FILE_BYTES_MAX, parse_properties
 

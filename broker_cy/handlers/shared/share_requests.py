@@ -5,10 +5,11 @@ leaders that their answers name.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from broker_cy.broker.context import RequestContext
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Operation, ResourceType
 from broker_cy.share.sessions import SessionKey, TopicPartition

@@ -6,7 +6,9 @@ No class here has a password in its `repr`; log lines show texts of a peer only 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+from broker_cy.core.classes import NamedTuple
 
 # The number of characters that logs show of a name that a client sent.
 NAME_SHOWN_MAX: Final = 100

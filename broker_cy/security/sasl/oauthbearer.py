@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.core import fetch
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, LoginFailed, ServerStep, shown
 
 # The limit of the client's first message, and of a token in a file.

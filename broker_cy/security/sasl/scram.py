@@ -22,9 +22,10 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker_cy.core import scram
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.scram import ITERATIONS_DEFAULT, ITERATIONS_MIN, Keys, Mechanism
 from broker_cy.security.sasl.exchange import Challenge, Done, Failed, Login, LoginFailed, ServerStep
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 CERTIFICATE_BYTES_MAX: Final = 1 << 20
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 MAGIC: Final = 0xFEEDFEED
 ENTRIES_MAX: Final = 10_000

@@ -8,8 +8,9 @@ does, the client is refused.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.security.java_pattern import NotTranslatable, compiled
 from broker_cy.security.java_replacement import expanded, numbers
 from broker_cy.security.tls.certificate import read_certificate

@@ -12,8 +12,9 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.tls_version import WITHOUT_TLS
 from broker_cy.security.tls.certificate import Certificate, CertificateError, read_certificate
 from broker_cy.security.tls.jks import JksError, decrypt_key, is_jks, read_jks

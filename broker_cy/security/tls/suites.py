@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from broker_cy.core.classes import NamedTuple
 
 # The suites of TLS 1.3: all others are for TLS 1.2.
 OF_TLS_13: Final = frozenset(

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from broker_cy.core.classes import dataclass
 from broker_cy.core.clock import Clock
 from broker_cy.storage import txn_index
 from broker_cy.storage.cleaner.clean_walk import CleanWalk

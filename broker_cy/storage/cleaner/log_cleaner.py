@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
+from broker_cy.core.classes import dataclass
 from broker_cy.core.clock import Clock
 from broker_cy.core.logs import facts
 from broker_cy.core.randomness import Randomness

@@ -7,8 +7,9 @@ A partition is idle, being cleaned, or uncleanable: a cleaning failed, and the n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.storage.checkpoints import TopicPartition
 
 NEVER_MS = 2**63 - 1

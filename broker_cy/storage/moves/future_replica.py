@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker_cy.core.classes import NamedTuple
 from broker_cy.storage.data_directory import PARTITION_METADATA
 from broker_cy.storage.log import Log
 from broker_cy.storage.segment_files import SEGMENT_SUFFIXES
