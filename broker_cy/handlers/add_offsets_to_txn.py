@@ -20,7 +20,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_FENCED = 2
 
 
-@handler(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), requires="WRITE on the transactional id, READ on the group")
+@handler(ApiKey.ADD_OFFSETS_TO_TXN)
 async def add_offsets_to_txn(
     ctx: RequestContext, request: messages.AddOffsetsToTxnRequest
 ) -> messages.AddOffsetsToTxnResponse:

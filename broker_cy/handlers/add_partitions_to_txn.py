@@ -29,11 +29,7 @@ TopicResult = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
-@handler(
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    versions=(0, 5),
-    requires="WRITE on the transactional id and on each topic; from version 4 on CLUSTER_ACTION on the cluster",
-)
+@handler(ApiKey.ADD_PARTITIONS_TO_TXN)
 async def add_partitions_to_txn(
     ctx: RequestContext, request: messages.AddPartitionsToTxnRequest
 ) -> messages.AddPartitionsToTxnResponse:

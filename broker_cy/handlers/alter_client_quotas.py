@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.security.acls import Operation
@@ -36,7 +36,7 @@ def _failed(
     )
 
 
-@handler(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), on=BOTH, requires="ALTER_CONFIGS on the cluster")
+@handler(ApiKey.ALTER_CLIENT_QUOTAS)
 @at_controller(messages.AlterClientQuotasResponse, _failed, needs=Operation.ALTER_CONFIGS, is_brief=True)
 async def alter_client_quotas(
     ctx: RequestContext, request: messages.AlterClientQuotasRequest

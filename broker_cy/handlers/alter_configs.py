@@ -7,19 +7,14 @@ If a resource is named twice, Kafka 4.3.1 fails to answer; here both entries get
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.controller.config_ops import OpType
 from broker_cy.handlers.shared.config_changes import alter
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(
-    ApiKey.ALTER_CONFIGS,
-    versions=(0, 2),
-    on=BOTH,
-    requires="ALTER_CONFIGS on each topic and group; on the cluster for brokers, loggers and client metrics",
-)
+@handler(ApiKey.ALTER_CONFIGS)
 async def alter_configs(ctx: RequestContext, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
     resources = [
         (

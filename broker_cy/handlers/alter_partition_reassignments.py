@@ -7,7 +7,7 @@ With `allow_replication_factor_change` false (version 1), the number of replicas
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.metadata.image import RESOURCE_TOPIC
@@ -41,7 +41,7 @@ def _failed(
     )
 
 
-@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), on=BOTH, requires="ALTER on the cluster")
+@handler(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @at_controller(messages.AlterPartitionReassignmentsResponse, _failed, needs=Operation.ALTER)
 async def alter_partition_reassignments(
     ctx: RequestContext, request: messages.AlterPartitionReassignmentsRequest

@@ -12,7 +12,7 @@ from broker_cy.wire.frame import ApiKey
 Response = messages.AlterReplicaLogDirsResponse
 
 
-@handler(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), requires="ALTER on the cluster")
+@handler(ApiKey.ALTER_REPLICA_LOG_DIRS)
 async def alter_replica_log_dirs(
     ctx: RequestContext, request: messages.AlterReplicaLogDirsRequest
 ) -> messages.AlterReplicaLogDirsResponse:

@@ -16,7 +16,7 @@ Request = messages.AlterShareGroupOffsetsRequest
 Response = messages.AlterShareGroupOffsetsResponse
 
 
-@handler(ApiKey.ALTER_SHARE_GROUP_OFFSETS, versions=(0, 0), requires="READ on the group and on each topic")
+@handler(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
 async def alter_share_group_offsets(ctx: RequestContext, request: Request) -> Response:
     group_id = request.group_id
     if not ctx.broker.share.is_enabled:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.security.acls import Operation
@@ -29,7 +29,7 @@ def _failed(
     )
 
 
-@handler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), on=BOTH, requires="ALTER on the cluster")
+@handler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 @at_controller(messages.AlterUserScramCredentialsResponse, _failed, needs=Operation.ALTER)
 async def alter_user_scram_credentials(
     ctx: RequestContext, request: messages.AlterUserScramCredentialsRequest

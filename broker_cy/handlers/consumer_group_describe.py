@@ -16,9 +16,7 @@ from broker_cy.wire.frame import ApiKey
 Response = messages.ConsumerGroupDescribeResponse
 
 
-@handler(
-    ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), requires="DESCRIBE on each group, and on each topic that it reads"
-)
+@handler(ApiKey.CONSUMER_GROUP_DESCRIBE)
 async def consumer_group_describe(ctx: RequestContext, request: messages.ConsumerGroupDescribeRequest) -> Response:
     groups = await group_descriptions.described_groups(
         ctx,

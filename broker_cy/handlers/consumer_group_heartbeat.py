@@ -29,9 +29,7 @@ Response = messages.ConsumerGroupHeartbeatResponse
 _READ, _DESCRIBE, _GROUP, _TOPIC = Operation.READ, Operation.DESCRIBE, ResourceType.GROUP, ResourceType.TOPIC
 
 
-@handler(
-    ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), requires="READ on the group, DESCRIBE on each topic of its list"
-)
+@handler(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(ctx: RequestContext, request: Request) -> Response | Coroutine[Any, Any, Response]:
     if not group_protocols.is_consumer_served(ctx):
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION)

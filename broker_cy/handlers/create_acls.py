@@ -8,7 +8,7 @@ answers UNKNOWN_SERVER_ERROR for all entries of the request, or closes the conne
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.security.acls import Operation
@@ -33,7 +33,7 @@ def _failed(_: RequestContext, request: messages.CreateAclsRequest, error: Kafka
     )
 
 
-@handler(ApiKey.CREATE_ACLS, versions=(1, 3), on=BOTH, requires="ALTER on the cluster")
+@handler(ApiKey.CREATE_ACLS)
 @at_controller(messages.CreateAclsResponse, _failed, needs=Operation.ALTER)
 async def create_acls(ctx: RequestContext, request: messages.CreateAclsRequest) -> messages.CreateAclsResponse:
     # Imported here, because most nodes are never asked, and start sooner without it.

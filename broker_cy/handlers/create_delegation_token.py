@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import cast
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.handlers.shared.token_requests import may_ask
@@ -65,12 +65,7 @@ async def _create(
     return cast(messages.CreateDelegationTokenResponse, response)
 
 
-@handler(
-    ApiKey.CREATE_DELEGATION_TOKEN,
-    versions=(1, 3),
-    on=BOTH,
-    requires="a login; CREATE_TOKENS on the owner of the token, if the owner is another user",
-)
+@handler(ApiKey.CREATE_DELEGATION_TOKEN)
 async def create_delegation_token(
     ctx: RequestContext, request: messages.CreateDelegationTokenRequest
 ) -> messages.CreateDelegationTokenResponse:

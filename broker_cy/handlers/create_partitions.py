@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.controller.topic_ops import CreatePartitions
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
@@ -35,7 +35,7 @@ def _failed(
     return messages.CreatePartitionsResponse(results=results)
 
 
-@handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3), on=BOTH, requires="ALTER on each topic")
+@handler(ApiKey.CREATE_PARTITIONS)
 @at_controller(messages.CreatePartitionsResponse, _failed)
 async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest

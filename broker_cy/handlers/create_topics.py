@@ -12,7 +12,7 @@ from typing import Any
 
 from broker_cy.broker.broker import Broker
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.streams.internal_topics import Requester
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -41,12 +41,7 @@ def _failed(
     return messages.CreateTopicsResponse(topics=failed)
 
 
-@handler(
-    ApiKey.CREATE_TOPICS,
-    versions=(2, 7),
-    on=BOTH,
-    requires="CREATE on the cluster or on each topic; DESCRIBE_CONFIGS on a topic to get its settings",
-)
+@handler(ApiKey.CREATE_TOPICS)
 @at_controller(messages.CreateTopicsResponse, _failed)
 async def create_topics(ctx: RequestContext, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     refused = _take_refused(ctx, request)

@@ -8,7 +8,7 @@ is INVALID_REQUEST here.
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers.create_acls import require_authorizer
 from broker_cy.handlers.shared.at_controller import at_controller
@@ -26,7 +26,7 @@ def _failed(_: RequestContext, request: messages.DeleteAclsRequest, error: Kafka
     )
 
 
-@handler(ApiKey.DELETE_ACLS, versions=(1, 3), on=BOTH, requires="ALTER on the cluster")
+@handler(ApiKey.DELETE_ACLS)
 @at_controller(messages.DeleteAclsResponse, _failed, needs=Operation.ALTER)
 async def delete_acls(ctx: RequestContext, request: messages.DeleteAclsRequest) -> messages.DeleteAclsResponse:
     # Imported here, because most nodes are never asked, and start sooner without it.

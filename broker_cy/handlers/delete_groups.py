@@ -18,11 +18,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(
-    ApiKey.DELETE_GROUPS,
-    versions=(0, 2),
-    requires="DELETE on each group",
-)
+@handler(ApiKey.DELETE_GROUPS)
 async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
     results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
     by_runtime: dict[GroupRuntime, list[str]] = {}

@@ -37,7 +37,7 @@ class Waiting(NamedTuple):
     result: Result
 
 
-@handler(ApiKey.DELETE_RECORDS, versions=(0, 2), requires="DELETE on each topic")
+@handler(ApiKey.DELETE_RECORDS)
 async def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
     allowed = ctx.allowed(Operation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
     await ctx.broker.openings.opened(

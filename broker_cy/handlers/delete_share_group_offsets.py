@@ -16,7 +16,7 @@ Request = messages.DeleteShareGroupOffsetsRequest
 Response = messages.DeleteShareGroupOffsetsResponse
 
 
-@handler(ApiKey.DELETE_SHARE_GROUP_OFFSETS, versions=(0, 0), requires="DELETE on the group, READ on each topic")
+@handler(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
 async def delete_share_group_offsets(ctx: RequestContext, request: Request) -> Response:
     group_id = request.group_id
     if not ctx.broker.share.is_enabled:

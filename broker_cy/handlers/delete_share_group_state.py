@@ -17,7 +17,7 @@ Request = messages.DeleteShareGroupStateRequest
 Response = messages.DeleteShareGroupStateResponse
 
 
-@handler(ApiKey.DELETE_SHARE_GROUP_STATE, versions=(0, 0), requires="CLUSTER_ACTION on the cluster")
+@handler(ApiKey.DELETE_SHARE_GROUP_STATE)
 async def delete_share_group_state(ctx: RequestContext, request: Request) -> Response:
     async def ask(key: SharePartitionKey, _: Request.PartitionData) -> Response.PartitionResult:
         return _result(key.partition, await ctx.broker.share_state.delete(key))

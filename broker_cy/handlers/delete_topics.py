@@ -11,7 +11,7 @@ from typing import Any
 
 from broker_cy.access.authorization import MESSAGES
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ def _check_enabled(ctx: RequestContext, _: messages.DeleteTopicsRequest) -> None
         raise KafkaError(code, "Topic deletion is disabled.")
 
 
-@handler(ApiKey.DELETE_TOPICS, versions=(1, 6), on=BOTH, requires="DELETE on the cluster or on each topic")
+@handler(ApiKey.DELETE_TOPICS)
 @at_controller(messages.DeleteTopicsResponse, _failed, before=_check_enabled)
 async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
     choices, refused = _judge(ctx, _choices(ctx, request))

@@ -7,7 +7,7 @@ closes the connection for the number 0.
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security.acls import Filter, Operation
 from broker_cy.wire import messages
@@ -16,7 +16,7 @@ from broker_cy.wire.frame import ApiKey
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
-@handler(ApiKey.DESCRIBE_ACLS, versions=(1, 3), on=BOTH, requires="DESCRIBE on the cluster")
+@handler(ApiKey.DESCRIBE_ACLS)
 def describe_acls(ctx: RequestContext, request: messages.DescribeAclsRequest) -> messages.DescribeAclsResponse:
     # Imported here, because most nodes are never asked, and start sooner without it.
     from broker_cy.controller.acl_ops import describe

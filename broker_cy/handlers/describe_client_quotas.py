@@ -14,7 +14,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), requires="DESCRIBE_CONFIGS on the cluster")
+@handler(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 def describe_client_quotas(
     ctx: RequestContext, request: messages.DescribeClientQuotasRequest
 ) -> messages.DescribeClientQuotasResponse:

@@ -7,7 +7,7 @@ controllers: the registered controllers, and the active one of them (KIP-919).
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.control.image import metadata_view
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.security import authorized_operations
@@ -20,7 +20,7 @@ ENDPOINT_CONTROLLER = 2
 _TYPES = {ENDPOINT_BROKER: "BROKER", ENDPOINT_CONTROLLER: "CONTROLLER"}
 
 
-@handler(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), on=BOTH, requires="ALTER on the cluster, on controller listeners")
+@handler(ApiKey.DESCRIBE_CLUSTER)
 def describe_cluster(ctx: RequestContext, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
     if ctx.is_for_controller:
         try:

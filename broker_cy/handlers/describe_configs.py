@@ -11,7 +11,7 @@ from collections.abc import Callable
 from broker_cy.access.authorization import MESSAGES
 from broker_cy.broker.broker import Broker
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.config import ConfigError
 from broker_cy.config import describe as settings
 from broker_cy.config.describe import Entry
@@ -29,12 +29,7 @@ ResourceResult = messages.DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-@handler(
-    ApiKey.DESCRIBE_CONFIGS,
-    versions=(1, 4),
-    on=BOTH,
-    requires="DESCRIBE_CONFIGS on each topic and group; on the cluster for brokers, loggers and client metrics",
-)
+@handler(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(ctx: RequestContext, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     results = []
     refused = []

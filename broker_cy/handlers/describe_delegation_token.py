@@ -24,11 +24,7 @@ _REQUESTER_VERSION = 3
 _Response = messages.DescribeDelegationTokenResponse
 
 
-@handler(
-    ApiKey.DESCRIBE_DELEGATION_TOKEN,
-    versions=(1, 3),
-    requires="a login; DESCRIBE on the token or DESCRIBE_TOKENS on its owner, for tokens of others",
-)
+@handler(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 def describe_delegation_token(
     ctx: RequestContext, request: messages.DescribeDelegationTokenRequest
 ) -> messages.DescribeDelegationTokenResponse:

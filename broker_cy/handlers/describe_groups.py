@@ -17,7 +17,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_AUTHORIZED_OPERATIONS = 3
 
 
-@handler(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), requires="DESCRIBE on each group")
+@handler(ApiKey.DESCRIBE_GROUPS)
 def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
     described = []
     refused = []

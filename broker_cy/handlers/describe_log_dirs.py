@@ -27,7 +27,7 @@ Response = messages.DescribeLogDirsResponse
 UNKNOWN = -1
 
 
-@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), requires="DESCRIBE on the cluster")
+@handler(ApiKey.DESCRIBE_LOG_DIRS)
 async def describe_log_dirs(
     ctx: RequestContext, request: messages.DescribeLogDirsRequest
 ) -> messages.DescribeLogDirsResponse:

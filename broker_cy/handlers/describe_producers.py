@@ -17,7 +17,7 @@ UNKNOWN_TOPIC = "This server does not host this topic-partition."
 Result = messages.DescribeProducersResponse.PartitionResponse
 
 
-@handler(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), requires="READ on each topic")
+@handler(ApiKey.DESCRIBE_PRODUCERS)
 async def describe_producers(
     ctx: RequestContext, request: messages.DescribeProducersRequest
 ) -> messages.DescribeProducersResponse:

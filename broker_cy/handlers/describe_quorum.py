@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import cast
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.security.acls import Operation
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), on=BOTH, requires="DESCRIBE on the cluster")
+@handler(ApiKey.DESCRIBE_QUORUM)
 @at_controller(messages.DescribeQuorumResponse, needs=Operation.DESCRIBE, is_brief=True, stays_at_controllers=True)
 async def describe_quorum(
     ctx: RequestContext, request: messages.DescribeQuorumRequest

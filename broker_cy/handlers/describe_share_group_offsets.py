@@ -27,9 +27,7 @@ ResponseTopic = Response.DescribeShareGroupOffsetsResponseTopic
 ResponsePartition = Response.DescribeShareGroupOffsetsResponsePartition
 
 
-@handler(
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions=(0, 1), requires="DESCRIBE on each group, and on each of its topics"
-)
+@handler(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 async def describe_share_group_offsets(ctx: RequestContext, request: Request) -> Response:
     groups = await asyncio.gather(*(_described(ctx, group) for group in request.groups))
     return Response(groups=list(groups))

@@ -22,7 +22,7 @@ from broker_cy.wire.frame import ApiKey
 Response = messages.DescribeTopicPartitionsResponse
 
 
-@handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), requires="DESCRIBE on each topic")
+@handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def describe_topic_partitions(
     ctx: RequestContext, request: messages.DescribeTopicPartitionsRequest
 ) -> messages.DescribeTopicPartitionsResponse:

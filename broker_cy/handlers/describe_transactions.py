@@ -12,11 +12,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    versions=(0, 0),
-    requires="DESCRIBE on each transactional id; topics without DESCRIBE are left out",
-)
+@handler(ApiKey.DESCRIBE_TRANSACTIONS)
 def describe_transactions(
     ctx: RequestContext, request: messages.DescribeTransactionsRequest
 ) -> messages.DescribeTransactionsResponse:

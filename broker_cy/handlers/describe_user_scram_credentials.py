@@ -14,7 +14,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), requires="DESCRIBE on the cluster")
+@handler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe_user_scram_credentials(
     ctx: RequestContext, request: messages.DescribeUserScramCredentialsRequest
 ) -> messages.DescribeUserScramCredentialsResponse:

@@ -7,7 +7,7 @@ Version 0 knows only preferred leaders, and has no error for the whole request. 
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.controller.elections import ElectLeaders
 from broker_cy.core.errors import KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
@@ -40,7 +40,7 @@ def _failed(
     return response
 
 
-@handler(ApiKey.ELECT_LEADERS, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
+@handler(ApiKey.ELECT_LEADERS)
 @at_controller(messages.ElectLeadersResponse, _failed, needs=Operation.ALTER)
 async def elect_leaders(ctx: RequestContext, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
     asked = request.topic_partitions or []

@@ -21,7 +21,7 @@ VERSION_FENCED = 2
 VERSION_BUMPS = 5
 
 
-@handler(ApiKey.END_TXN, versions=(0, 5), requires="WRITE on the transactional id")
+@handler(ApiKey.END_TXN)
 async def end_txn(ctx: RequestContext, request: messages.EndTxnRequest) -> messages.EndTxnResponse:
     if not ctx.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return messages.EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -22,13 +22,7 @@ NEW = UUID(int=0)
 COMPRESSION_TYPES = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 
 
-@handler(
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-    versions=(0, 0),
-    is_advertised=False,
-    omissions="no metrics are requested; PushTelemetry is not served",
-    requires="",
-)
+@handler(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)
 def get_telemetry_subscriptions(
     ctx: RequestContext, request: messages.GetTelemetrySubscriptionsRequest
 ) -> messages.GetTelemetrySubscriptionsResponse:

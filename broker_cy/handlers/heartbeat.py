@@ -22,7 +22,7 @@ from broker_cy.wire.frame import ApiKey
 _READ, _GROUP, _NONE = Operation.READ, ResourceType.GROUP, ErrorCode.NONE
 
 
-@handler(ApiKey.HEARTBEAT, versions=(0, 4), requires="READ on the group")
+@handler(ApiKey.HEARTBEAT)
 def heartbeat(
     ctx: RequestContext, request: messages.HeartbeatRequest
 ) -> messages.HeartbeatResponse | Coroutine[Any, Any, messages.HeartbeatResponse]:

@@ -7,18 +7,13 @@ by an unknown number is INVALID_REQUEST for every resource, where Kafka 4.3.1 an
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.handlers.shared.config_changes import alter
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    versions=(0, 1),
-    on=BOTH,
-    requires="ALTER_CONFIGS on each topic and group; on the cluster for brokers, loggers and client metrics",
-)
+@handler(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 async def incremental_alter_configs(
     ctx: RequestContext, request: messages.IncrementalAlterConfigsRequest
 ) -> messages.IncrementalAlterConfigsResponse:

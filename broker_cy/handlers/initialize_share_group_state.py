@@ -17,7 +17,7 @@ Request = messages.InitializeShareGroupStateRequest
 Response = messages.InitializeShareGroupStateResponse
 
 
-@handler(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions=(0, 0), requires="CLUSTER_ACTION on the cluster")
+@handler(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
 async def initialize_share_group_state(ctx: RequestContext, request: Request) -> Response:
     async def ask(key: SharePartitionKey, wanted: Request.PartitionData) -> Response.PartitionResult:
         outcome = await ctx.broker.share_state.initialize(key, wanted.state_epoch, wanted.start_offset)

@@ -20,7 +20,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_NULLABLE_PROTOCOL = 7
 
 
-@handler(ApiKey.JOIN_GROUP, versions=(0, 9), requires="READ on the group")
+@handler(ApiKey.JOIN_GROUP)
 async def join_group(ctx: RequestContext, request: messages.JoinGroupRequest) -> messages.JoinGroupResponse:
     response = await _join(ctx, request)
     if ctx.version < VERSION_NULLABLE_PROTOCOL:

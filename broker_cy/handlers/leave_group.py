@@ -13,7 +13,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_MEMBERS = 3
 
 
-@handler(ApiKey.LEAVE_GROUP, versions=(0, 5), requires="READ on the group")
+@handler(ApiKey.LEAVE_GROUP)
 async def leave_group(ctx: RequestContext, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
     if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
         return messages.LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

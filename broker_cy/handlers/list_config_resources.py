@@ -24,7 +24,7 @@ ALL_TYPES = (
 )
 
 
-@handler(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), requires="DESCRIBE_CONFIGS on the cluster")
+@handler(ApiKey.LIST_CONFIG_RESOURCES)
 def list_config_resources(
     ctx: RequestContext, request: messages.ListConfigResourcesRequest
 ) -> messages.ListConfigResourcesResponse:

@@ -19,11 +19,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(
-    ApiKey.LIST_GROUPS,
-    versions=(0, 5),
-    requires="DESCRIBE on the cluster, or on each group; other groups are left out",
-)
+@handler(ApiKey.LIST_GROUPS)
 def list_groups(
     ctx: RequestContext, request: messages.ListGroupsRequest
 ) -> messages.ListGroupsResponse | Awaitable[messages.ListGroupsResponse]:

@@ -7,7 +7,7 @@ then seem complete.
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
 from broker_cy.security.acls import Operation
@@ -32,7 +32,7 @@ def _failed(
     return response(error_code=int(error.code), error_message=error.message, topics=topics)
 
 
-@handler(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), on=BOTH, requires="DESCRIBE on the cluster")
+@handler(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @at_controller(messages.ListPartitionReassignmentsResponse, _failed, needs=Operation.DESCRIBE)
 async def list_partition_reassignments(
     ctx: RequestContext, request: messages.ListPartitionReassignmentsRequest

@@ -20,11 +20,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(
-    ApiKey.LIST_TRANSACTIONS,
-    versions=(0, 2),
-    requires="DESCRIBE on each transactional id; other ids are left out",
-)
+@handler(ApiKey.LIST_TRANSACTIONS)
 def list_transactions(
     ctx: RequestContext, request: messages.ListTransactionsRequest
 ) -> messages.ListTransactionsResponse | Awaitable[messages.ListTransactionsResponse]:

@@ -19,7 +19,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_TOPIC_IDS = 10
 
 
-@handler(ApiKey.OFFSET_COMMIT, versions=(2, 10), requires="READ on the group and on each topic")
+@handler(ApiKey.OFFSET_COMMIT)
 async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
     if not ctx.allows(Operation.READ, ResourceType.GROUP, request.group_id):
         return commit.commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)

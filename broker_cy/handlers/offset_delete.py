@@ -11,7 +11,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.OFFSET_DELETE, versions=(0, 0), requires="DELETE on the group, READ on each topic")
+@handler(ApiKey.OFFSET_DELETE)
 async def offset_delete(ctx: RequestContext, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
     if not ctx.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return messages.OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -28,7 +28,7 @@ VERSION_TOPIC_IDS = 10
 NO_OFFSET = -1
 
 
-@handler(ApiKey.OFFSET_FETCH, versions=(1, 10), requires="DESCRIBE on each group, and on each topic")
+@handler(ApiKey.OFFSET_FETCH)
 async def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
     if ctx.version >= VERSION_GROUPS:
         found = await ctx.broker.groups.ready_all([group.group_id for group in request.groups])

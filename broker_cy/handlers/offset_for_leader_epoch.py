@@ -18,9 +18,7 @@ Asked = messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 Answer = messages.OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-@handler(
-    ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), requires="CLUSTER_ACTION on the cluster, or DESCRIBE on each topic"
-)
+@handler(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 async def offset_for_leader_epoch(
     ctx: RequestContext, request: messages.OffsetForLeaderEpochRequest
 ) -> messages.OffsetForLeaderEpochResponse:

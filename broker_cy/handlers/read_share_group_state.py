@@ -18,7 +18,7 @@ Request = messages.ReadShareGroupStateRequest
 Response = messages.ReadShareGroupStateResponse
 
 
-@handler(ApiKey.READ_SHARE_GROUP_STATE, versions=(0, 0), requires="CLUSTER_ACTION on the cluster")
+@handler(ApiKey.READ_SHARE_GROUP_STATE)
 async def read_share_group_state(ctx: RequestContext, request: Request) -> Response:
     async def ask(key: SharePartitionKey, wanted: Request.PartitionData) -> Response.PartitionResult:
         found = await ctx.broker.share_state.read(key, wanted.leader_epoch)

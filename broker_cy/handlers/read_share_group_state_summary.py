@@ -19,7 +19,7 @@ Request = messages.ReadShareGroupStateSummaryRequest
 Response = messages.ReadShareGroupStateSummaryResponse
 
 
-@handler(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions=(0, 1), requires="CLUSTER_ACTION on the cluster")
+@handler(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
 async def read_share_group_state_summary(ctx: RequestContext, request: Request) -> Response:
     async def ask(key: SharePartitionKey, _: Request.PartitionData) -> Response.PartitionResult:
         found = await ctx.broker.share_state.read_summary(key)

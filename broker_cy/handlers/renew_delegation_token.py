@@ -8,13 +8,13 @@ delegation.token.secret.key; DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.handlers.shared.token_requests import change_time
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
 
-@handler(ApiKey.RENEW_DELEGATION_TOKEN, versions=(1, 2), on=BOTH, requires="a login as owner or renewer")
+@handler(ApiKey.RENEW_DELEGATION_TOKEN)
 async def renew_delegation_token(
     ctx: RequestContext, request: messages.RenewDelegationTokenRequest
 ) -> messages.RenewDelegationTokenResponse:

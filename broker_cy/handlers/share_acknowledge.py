@@ -24,7 +24,7 @@ from broker_cy.wire.share_operations import changed_tags, read_operation
 Response = messages.ShareAcknowledgeResponse
 
 
-@handler(ApiKey.SHARE_ACKNOWLEDGE, versions=(1, 2), requires="READ on the group and on each topic")
+@handler(ApiKey.SHARE_ACKNOWLEDGE)
 async def share_acknowledge(ctx: RequestContext, request: messages.ShareAcknowledgeRequest) -> Response:
     service = ctx.broker.share
     try:

@@ -50,7 +50,7 @@ BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 
 
-@handler(ApiKey.SHARE_FETCH, versions=(1, 2), requires="READ on the group and on each topic")
+@handler(ApiKey.SHARE_FETCH)
 async def share_fetch(ctx: RequestContext, request: Request) -> ShareFetchAnswer:
     is_renew_ack = ctx.version >= RENEW_VERSION and request.is_renew_ack
     try:

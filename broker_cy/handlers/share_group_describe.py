@@ -14,9 +14,7 @@ from broker_cy.wire.frame import ApiKey
 Response = messages.ShareGroupDescribeResponse
 
 
-@handler(
-    ApiKey.SHARE_GROUP_DESCRIBE, versions=(1, 1), requires="DESCRIBE on each group, and on each topic that it reads"
-)
+@handler(ApiKey.SHARE_GROUP_DESCRIBE)
 async def share_group_describe(ctx: RequestContext, request: messages.ShareGroupDescribeRequest) -> Response:
     groups = await group_descriptions.described_groups(
         ctx,

@@ -24,9 +24,7 @@ Response = messages.ShareGroupHeartbeatResponse
 _READ, _GROUP = Operation.READ, ResourceType.GROUP
 
 
-@handler(
-    ApiKey.SHARE_GROUP_HEARTBEAT, versions=(1, 1), requires="READ on the group, DESCRIBE on each topic of its list"
-)
+@handler(ApiKey.SHARE_GROUP_HEARTBEAT)
 def share_group_heartbeat(ctx: RequestContext, request: Request) -> Response | Coroutine[Any, Any, Response]:
     if not ctx.broker.share.is_enabled:
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION)

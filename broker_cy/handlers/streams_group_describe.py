@@ -14,9 +14,7 @@ from broker_cy.wire.frame import ApiKey
 Response = messages.StreamsGroupDescribeResponse
 
 
-@handler(
-    ApiKey.STREAMS_GROUP_DESCRIBE, versions=(0, 0), requires="DESCRIBE on each group, and on each topic of its topology"
-)
+@handler(ApiKey.STREAMS_GROUP_DESCRIBE)
 async def streams_group_describe(ctx: RequestContext, request: messages.StreamsGroupDescribeRequest) -> Response:
     groups = await group_descriptions.described_groups(
         ctx,

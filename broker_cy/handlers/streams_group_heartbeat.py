@@ -31,12 +31,7 @@ Response = messages.StreamsGroupHeartbeatResponse
 _READ, _GROUP = Operation.READ, ResourceType.GROUP
 
 
-@handler(
-    ApiKey.STREAMS_GROUP_HEARTBEAT,
-    versions=(0, 0),
-    requires="READ on the group, DESCRIBE on each topic of the topology; CREATE on the cluster or internal topics to "
-    "create them",
-)
+@handler(ApiKey.STREAMS_GROUP_HEARTBEAT)
 def streams_group_heartbeat(ctx: RequestContext, request: Request) -> Response | Coroutine[Any, Any, Response]:
     if not group_protocols.is_streams_served(ctx):
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION)

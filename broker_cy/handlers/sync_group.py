@@ -17,7 +17,7 @@ from broker_cy.wire.frame import ApiKey
 VERSION_PROTOCOL_MANDATORY = 5
 
 
-@handler(ApiKey.SYNC_GROUP, versions=(0, 5), requires="READ on the group")
+@handler(ApiKey.SYNC_GROUP)
 async def sync_group(ctx: RequestContext, request: messages.SyncGroupRequest) -> messages.SyncGroupResponse:
     if ctx.version >= VERSION_PROTOCOL_MANDATORY and (request.protocol_type is None or request.protocol_name is None):
         return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

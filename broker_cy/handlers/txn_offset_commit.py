@@ -35,11 +35,7 @@ ResponseTopic = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 ResponsePartition = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-@handler(
-    ApiKey.TXN_OFFSET_COMMIT,
-    versions=(0, 5),
-    requires="WRITE on the transactional id, READ on the group and on each topic",
-)
+@handler(ApiKey.TXN_OFFSET_COMMIT)
 async def txn_offset_commit(
     ctx: RequestContext, request: messages.TxnOffsetCommitRequest
 ) -> messages.TxnOffsetCommitResponse:

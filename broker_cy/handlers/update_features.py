@@ -9,7 +9,7 @@ feature; errors never are.
 from __future__ import annotations
 
 from broker_cy.broker.context import RequestContext
-from broker_cy.broker.registry import BOTH, handler
+from broker_cy.broker.registry import handler
 from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.handlers.shared.at_controller import at_controller
@@ -30,7 +30,7 @@ def _failed(
     return messages.UpdateFeaturesResponse(error_code=error.code, error_message=message)
 
 
-@handler(ApiKey.UPDATE_FEATURES, versions=(0, 2), on=BOTH, requires="ALTER on the cluster")
+@handler(ApiKey.UPDATE_FEATURES)
 @at_controller(messages.UpdateFeaturesResponse, _failed, needs=Operation.ALTER)
 async def update_features(
     ctx: RequestContext, request: messages.UpdateFeaturesRequest

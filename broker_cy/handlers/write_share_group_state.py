@@ -18,7 +18,7 @@ Request = messages.WriteShareGroupStateRequest
 Response = messages.WriteShareGroupStateResponse
 
 
-@handler(ApiKey.WRITE_SHARE_GROUP_STATE, versions=(0, 1), requires="CLUSTER_ACTION on the cluster")
+@handler(ApiKey.WRITE_SHARE_GROUP_STATE)
 async def write_share_group_state(ctx: RequestContext, request: Request) -> Response:
     async def ask(key: SharePartitionKey, wanted: Request.PartitionData) -> Response.PartitionResult:
         return _result(key.partition, await ctx.broker.share_state.write(key, _change(wanted)))

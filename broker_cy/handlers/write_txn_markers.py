@@ -16,7 +16,7 @@ from broker_cy.wire.frame import ApiKey
 Result = messages.WriteTxnMarkersResponse.WritableTxnMarkerResult
 
 
-@handler(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), requires="CLUSTER_ACTION or ALTER on the cluster")
+@handler(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(
     ctx: RequestContext, request: messages.WriteTxnMarkersRequest
 ) -> messages.WriteTxnMarkersResponse:

@@ -13,7 +13,7 @@ from broker_cy.broker.registry import ListenerKind, declared
 from broker_cy.connections.answers import ServerCore
 from broker_cy.connections.listener import Admission, Ended, Listener
 from broker_cy.connections.login_listeners import logins_of
-from broker_cy.handlers import load_handlers
+from broker_cy.handlers import serve_handlers
 from broker_cy.network.sockets import Buffers
 from broker_cy.network.tls_listeners import HANDSHAKE_WORKERS, TlsListeners
 from broker_cy.quorum.voters import Endpoint
@@ -92,7 +92,7 @@ class ControllerListeners:
         self._admission.connections_max = config["max.connections"]
         self._admission.per_ip_max = config["max.connections.per.ip"]
         self._admission.per_ip_overrides = self._broker.ip_overrides.limits
-        served = load_handlers(ListenerKind.CONTROLLER)
+        served = serve_handlers(ListenerKind.CONTROLLER)
         self._core = ServerCore(
             self._seams.loop,
             self._seams.clock,

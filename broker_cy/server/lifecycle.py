@@ -31,7 +31,7 @@ from broker_cy.control.topics.auto_topics import AutoTopics
 from broker_cy.coordinator_services.coordinator_service import ServiceContext
 from broker_cy.coordinator_services.coordinators import Coordinators
 from broker_cy.events.event_log import EventLog
-from broker_cy.handlers import load_handlers
+from broker_cy.handlers import serve_handlers
 from broker_cy.metadata.image import Endpoint
 from broker_cy.metrics.events import DirectoryFailed, ReplicaMoved
 from broker_cy.network.sockets import Buffers
@@ -180,7 +180,7 @@ class BrokerServer:
         broker, pools = self.broker, self._pools
         broker.partitions = PartitionTable()
         authorization = broker.authorize()
-        served = load_handlers()
+        served = serve_handlers()
         self._limits = ConnectionLimits(
             self.config,
             self.clock,

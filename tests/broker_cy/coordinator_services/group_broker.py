@@ -15,6 +15,7 @@ from broker_cy.broker.registry import registrations
 from broker_cy.config import BrokerConfig
 from broker_cy.coordinator_services.group_runtime import GroupRuntime
 from broker_cy.core.errors import ErrorCode
+from broker_cy.handlers import load_handlers
 from broker_cy.metadata.image import BrokerImage, PartitionImage
 from broker_cy.network.seams import of_the_machine
 from broker_cy.server.lifecycle import BrokerServer
@@ -28,6 +29,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
 }
 GROUP = "readers"
+# At once: `call` reads the handlers themselves from the registry.
+load_handlers()
 
 
 class GroupBroker:

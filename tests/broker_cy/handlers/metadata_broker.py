@@ -25,6 +25,7 @@ from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_cy.events.event_log import EventLog
 from broker_cy.events.log_events import LogEvents
 from broker_cy.events.own_topic_leader import OwnTopicLeader
+from broker_cy.handlers import load_handlers
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.security.acls import ANONYMOUS
@@ -38,6 +39,8 @@ from broker_cy.wire import codec, frame, messages
 
 # Events cannot be written here: no partition exists.
 QUIET = {"node.id": "1", "brokercy.events.enable": "false"}
+# Now: `call` reads the handlers themselves from the registry.
+load_handlers()
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 
 
