@@ -98,6 +98,7 @@ cdef class ServerCore(FlushGroup):
         self.session_gate = self.gate.without((SASL_HANDSHAKE_KEY,))
         self.login_holders = {}
         self.registrations = [None] * API_KEYS
+        # By API key: the class of its requests, made with the first one.
         self.request_classes = [None] * API_KEYS
         memset(self.hot, 0, sizeof(self.hot))
         memset(self.plain, 0, sizeof(self.plain))
@@ -107,7 +108,6 @@ cdef class ServerCore(FlushGroup):
             self.flexible_from[key] = 32767
         for key, entry in registry.items():
             self.registrations[key] = entry
-            self.request_classes[key] = frame.request_class(entry.api_key)
             self.flexible_from[key] = flexible_from(entry.api_key)
 
     cdef int set_hot(self, int16_t key, HotHandler function) except -1:
