@@ -109,6 +109,8 @@ TOPIC_SYNONYMS: dict[str, tuple[Synonym, ...]] = {row["name"]: _synonyms(row["sy
 GROUP_BOUNDS: dict[str, GroupBounds] = {
     row["name"]: GroupBounds(row["server_default"], row["server_min"], row["server_max"]) for row in _GROUP_ROWS
 }
+# The texts of the rows are no longer needed.
+del _OWN_TOPIC_ROWS, _TOPIC_ROWS, _GROUP_ROWS
 
 # Quotas that exist only as dynamic settings of a broker (QuotaConfig.brokerQuotaConfigs), in bytes per second. The last
 # one limits copies between the directories of a broker.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
-import xxhash
-
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.topics import TopicImage
 
@@ -44,7 +42,7 @@ def _topic_hash(topic: TopicImage, image: MetadataImage, of_brokers: dict[tuple[
             racks = of_brokers[replicas] = _racks(replicas, image)
         parts.append(_INDEXES[index] if index < _INDEXES_MAX else _I32.pack(index))
         parts.append(racks)
-    return _signed(xxhash.xxh3_64_intdigest(b"".join(parts)))
+    return _digest(b"".join(parts))
 
 
 def group_hash(hashes: Mapping[str, int]) -> int:
@@ -55,7 +53,7 @@ def group_hash(hashes: Mapping[str, int]) -> int:
     names = list(hashes)
     ordered = sorted(names) if "".join(names).isascii() else sorted(names, key=_units)
     values = hashes.values() if ordered == names else map(hashes.__getitem__, ordered)
-    return _signed(xxhash.xxh3_64_intdigest(struct.pack(f"<{len(ordered)}q", *values)))
+    return _digest(struct.pack(f"<{len(ordered)}q", *values))
 
 
 def _racks(replicas: Iterable[int], image: MetadataImage) -> bytes:
@@ -75,5 +73,9 @@ def _text(text: str) -> bytes:
     return units + _I32.pack(len(units) // 2)
 
 
-def _signed(value: int) -> int:
+def _digest(data: bytes) -> int:
+    # Here, because a broker whose groups are classic has no use for the library.
+    import xxhash
+
+    value = xxhash.xxh3_64_intdigest(data)
     return value - (1 << 64) if value >= 1 << 63 else value

@@ -13,19 +13,20 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from broker_cy.core.classes import dataclass
 from broker_cy.core.clock import Clock
 from broker_cy.storage import txn_index
-from broker_cy.storage.cleaner.clean_walk import CleanWalk
 from broker_cy.storage.cleaner.files import CLEANED, SWAP, DirectoryFiles, file_name
-from broker_cy.storage.cleaner.map_walk import map_keys
-from broker_cy.storage.cleaner.offset_map import OffsetMap
-from broker_cy.storage.cleaner.source import BatchSource
 from broker_cy.storage.cleaner.throttle import Throttle
-from broker_cy.storage.cleaner.transactions import CleanedTransactions
 from broker_cy.storage.syncs import LogSyncs
 from broker_cy.storage.txn_index import ENTRY, AbortedTransaction
+
+if TYPE_CHECKING:
+    from broker_cy.storage.cleaner.offset_map import OffsetMap
+    from broker_cy.storage.cleaner.source import BatchSource
+    from broker_cy.storage.cleaner.transactions import CleanedTransactions
 
 # The most segments that one step replaces. Kafka has no such bound; here the loop renames their files.
 GROUP_SEGMENTS_MAX = 64
@@ -143,7 +144,10 @@ def group_segments(
 
 @dataclass(slots=True)
 class Cleaning:
-    """One cleaning of one log. `step` runs in a worker, everything else on the loop. `secret`: see OffsetMap."""
+    """One cleaning of one log. `step` runs in a worker, everything else on the loop. `secret`: see OffsetMap.
+
+    The worker imports the modules that read and write: a broker whose logs need no cleaning has no use for them.
+    """
 
     plan: CleaningPlan
     files: DirectoryFiles
@@ -193,6 +197,8 @@ class Cleaning:
 
     def _over(self, segment: SourceSegment, use: Callable[[BatchSource], None], *, check: bool) -> None:
         """Call `use` with the batches of a segment."""
+        from broker_cy.storage.cleaner.source import BatchSource
+
         name = file_name(segment.base_offset, ".log")
         path = f"{self.plan.directory}/{name}"
         fd = self.files.open(name)
@@ -214,6 +220,10 @@ class Cleaning:
                 os.close(fd)
 
     def _build_map(self) -> None:
+        from broker_cy.storage.cleaner.map_walk import map_keys
+        from broker_cy.storage.cleaner.offset_map import OffsetMap
+        from broker_cy.storage.cleaner.transactions import CleanedTransactions
+
         plan = self.plan
         self._sync_sources()
         aborted = self._read_aborted()
@@ -279,6 +289,8 @@ class Cleaning:
         return replacement
 
     def _write(self, group: list[SourceSegment]) -> Replacement:
+        from broker_cy.storage.cleaner.clean_walk import CleanWalk
+
         plan, base = self.plan, group[0].base_offset
         assert self._offsets is not None
         assert self._transactions is not None

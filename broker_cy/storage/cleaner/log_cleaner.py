@@ -22,7 +22,6 @@ from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_
 from broker_cy.storage.cleaner import swap
 from broker_cy.storage.cleaner.files import SWAP, DirectoryFiles
 from broker_cy.storage.cleaner.job import Cleaning, CleaningAborted, Replacement
-from broker_cy.storage.cleaner.offset_map import SECRET_BYTES
 from broker_cy.storage.cleaner.policy import Choice, CleanerPolicy
 from broker_cy.storage.cleaner.throttle import Throttle
 from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
@@ -180,6 +179,9 @@ class LogCleaner:
         return held + self._map_bytes() <= self.settings.dedupe_buffer_bytes or not self._running
 
     def _begin(self, choice: Choice, now_ms: int) -> bool:
+        # Here, for the reason given in Cleaning.
+        from broker_cy.storage.cleaner.offset_map import SECRET_BYTES
+
         log = self._logs[choice.key]
         settings = self.settings
         try:
