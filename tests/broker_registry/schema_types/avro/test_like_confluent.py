@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,16 @@ def test_normalized_schemas_have_the_same_text() -> None:
             assert found.canonical == answer["canonical"], (seed, text)
             if "normalized" in answer and not _is_unlike(text, answer):
                 count_read += 1
-                assert found.normalized().canonical == answer["normalized"], (seed, text)
+                normalized = _without_digits(found.normalized().canonical)
+                assert normalized == _without_digits(answer["normalized"]), (seed, text)
     assert count_read > SCHEMAS // 2
+
+
+def _without_digits(text: str) -> str:
+    """Replace floats with an exponent by their values: before Java 19, Float.toString has more digits than it needs
+    (JDK-4511638).
+    """
+    return re.sub(r"-?\d\.\d+E-?\d+", lambda number: struct.pack(">f", float(number[0])).hex(), text)
 
 
 def _is_unlike(text: str, answer: dict[str, str]) -> bool:

@@ -50,8 +50,13 @@ def accepted_by(confluent: JavaOracle, text: str) -> tuple[bool, bool]:
 
 def test_random_schemas_have_the_same_forms(confluent: JavaOracle) -> None:
     """If this fails, a schema has another id than in Confluent's registry, or only one of the two takes it."""
+    verdicts: Counter[tuple[bool, bool]] = Counter()
     for seed in range(SCHEMAS):
-        assert accepted_by(confluent, json.dumps(Schemas(seed).schema())) == (True, True), seed
+        verdict = accepted_by(confluent, json.dumps(Schemas(seed).schema()))
+        # A few schemas have a boolean in place of a schema, which draft 4 does not know: both refuse them.
+        assert verdict[0] is verdict[1], seed
+        verdicts[verdict] += 1
+    assert verdicts[True, True] > SCHEMAS * 0.98, verdicts
 
 
 def test_nearly_schemas_are_accepted_or_refused_alike(confluent: JavaOracle) -> None:
