@@ -38,8 +38,9 @@ LOGGER = logging.getLogger("broker_cy.server.own_topics")
 WAITING_MAX = 10_000
 # Size of one batch before compression; the topic accepts max.message.bytes.
 BATCH_BYTES = 512 << 10
-# The least size of a batch that is worth compressing.
-COMPRESS_BYTES = 512
+# The least size of a batch that is worth compressing: more than what a broker at rest writes, because the library takes
+# 2.5 MB.
+COMPRESS_BYTES = 1024
 # Until records are sent again whose leader is not known, or does not take them.
 RETRY_S = 0.5
 # How long the topic is not created because there are fewer brokers than it shall have replicas: others may be starting.
