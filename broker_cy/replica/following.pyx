@@ -76,8 +76,11 @@ def acknowledged_end(Replica replica not None) -> int:
 
 def take(Replica replica not None, asked: Ask, answer: Answer, epochs: Epochs) -> Step:
     """Judge the answer to a fetch of this replica."""
-    if not is_expected(replica, asked, epochs):
-        return Step(is_ignored=True)
+    return decide(asked, answer, epochs) if is_expected(replica, asked, epochs) else Step(is_ignored=True)
+
+
+def decide(asked: Ask, answer: Answer, epochs: Epochs) -> Step:
+    """Judge an answer that belongs to the log as it is now, in the leader epoch of the fetch."""
     if answer.diverging is not None:
         # The leader's high watermark may be among records that this log does not have yet (KAFKA-14704).
         return Step(truncate_to=truncation(epochs, asked.offset, answer.diverging))

@@ -221,6 +221,15 @@ class InSync:
         if self.proposal is None and broker_id not in self.isr and self._may_join(broker_id, high_watermark, log_end):
             self._propose_set(self.isr | {broker_id}, broker_id)
 
+    def truncated(self, log_end: int) -> None:
+        """The leader of a mirror has truncated its log (replica.mirror): the followers have the same records up to
+        there, and none of those that are appended from now on.
+        """
+        self.epoch_start = min(self.epoch_start, log_end)
+        for follower in self.followers.values():
+            follower.end_offset = min(follower.end_offset, log_end)
+            follower.leader_end_then = min(follower.leader_end_then, log_end)
+
     def kept_up(self, broker_id: int, until_ms: int) -> None:
         """A member that has everything has fetched again and again, last at `until_ms`, without calls of fetched. The
         report may come after the controller has removed the member, because its disk died: then it changes nothing, or

@@ -247,16 +247,20 @@ cdef class Replica:
         return self.advance(False)
 
     cpdef Output truncated(self, int64_t end):
-        """A follower's log was truncated, and ends at `end`, with nothing staged and no round running."""
+        """The log of a follower or of a mirror's leader was truncated, and ends at `end`, with nothing staged and no round running."""
         self.written.offset = self.staged.offset = min(end, self.written.offset)
         self.next_from.offset = NONE
         self.synced_end = min(self.synced_end, end)
         self.high.offset = min(self.high.offset, end)
         self.marks = []
+        if self.in_sync is not None:
+            self.in_sync.truncated(self.written.offset)
         return self.advance(False)
 
     cpdef Output restarted(self, int64_t offset):
-        """A follower's log was replaced by an empty one that begins at `offset`: its leader has deleted everything before."""
+        """The log of a follower or of a mirror's leader was replaced by an empty one that begins at `offset`: everything before is
+        deleted where it fetches from.
+        """
         self.written.offset = self.staged.offset = self.synced_end = self.high.offset = offset
         self.next_from.offset = NONE
         self.marks = []

@@ -185,12 +185,16 @@ class World:
         self.at(self.draw.randint(1, 60), self.produce)
         for node in self.nodes.values():
             replica = node.replica
-            if replica is None or not node.is_leader or node.stopping:
+            if replica is None or not node.is_leader or self.refuses(node):
                 continue
             if self.is_hasty and replica.under_min and self.hasty.random() < 0.5:
                 self.append(node, replica, self.hasty)
             if not replica.under_min and self.draw.random() >= 0.3:
                 node.waiting.append((replica.leader_epoch, self.append(node, replica, self.draw)))
+
+    def refuses(self, node: Node) -> bool:
+        """Whether a leader refuses producers."""
+        return node.stopping
 
     def append(self, node: Node, replica: Replica, draw: random.Random) -> Batch:
         self.records += 1
@@ -328,7 +332,7 @@ class World:
         if image.leader == node.node_id:
             if image.leader_epoch > replica.leader_epoch:
                 self.flush(node)
-                node.log.epochs.assign(image.leader_epoch, node.log.end_offset)
+                self.begin_epoch(node, image)
                 self.checks.leads(node)
                 self.note(f"{node.node_id} leads {image}")
             in_sync = replica.in_sync or InSync(
@@ -344,6 +348,10 @@ class World:
             node.asked_until_ms = -1
         node.is_informed = True
         self.after(node)
+
+    def begin_epoch(self, node: Node, image: PartitionImage) -> None:
+        """A node begins to lead in an epoch."""
+        node.log.epochs.assign(image.leader_epoch, node.log.end_offset)
 
     def propose(self, node: Node, proposal: Proposal) -> None:
         if proposal is not node.proposed:  # else it is sent again
