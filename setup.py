@@ -84,6 +84,7 @@ HOT = {
     "broker_cy.wire.record",
     "broker_cy.wire.schema_uses",
     "broker_cy.wire.walk",
+    "broker_mirror.copy.restamp",
 }
 
 SANITIZE = os.environ.get("BROKER_CY_SANITIZE") == "1"
@@ -96,7 +97,7 @@ if SANITIZE:
 else:
     COMPILE_ARGS += ["-g0"]
 
-ROOMS = ("broker_cy", "bench")
+ROOMS = ("broker_cy", "broker_mirror", "bench")
 # Had an extension in an earlier version.
 FORMER_ROOMS = ("spark_analytics",)
 WANTED_ROOMS = os.environ.get("BROKER_CY_ROOMS", ",".join(ROOMS)).split(",")

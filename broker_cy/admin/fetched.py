@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from broker_cy.admin.caller import Caller
+from broker_cy.admin.fetch_session import NO_SESSION, FetchSession, SessionRequest
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.client.aborted import AbortedTransactions
@@ -12,14 +14,14 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import problem_of, refused
 from broker_cy.client.pool import Peer
 from broker_cy.core.classes import dataclass
-from broker_cy.core.errors import WireError
+from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
 from broker_cy.wire.records import Batch, Record, decode_batches
 
 # The largest decompressed size of one batch. A batch that claims more is reported as damaged.
 PAYLOAD_BYTES_MAX = 256 << 20
-_NO_SESSION_EPOCH = -1
+_SESSION_LOST = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,32 +58,61 @@ async def fetch(
     bytes_min: int = 0,
     wait_ms: int = 0,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    session: FetchSession | None = None,
+    rack: str = "",
 ) -> tuple[messages.FetchResponse, int]:
-    """Fetch from these offsets, without a session: the answer, and the version of the API. The broker waits up to
-    `wait_ms` for `bytes_min`. Raises ClientError.
+    """Fetch from these offsets: the answer, and the version of the API. The broker waits up to `wait_ms` for
+    `bytes_min`. With `session`, the answer lacks partitions without news. With `rack`, it may name a replica there
+    that should be asked instead (KIP-392). Raises ClientError.
     """
+    try:
+        while True:
+            asked = (
+                SessionRequest(*NO_SESSION, offsets, ())
+                if session is None
+                else session.next(offsets, caller.metadata.topic_id)
+            )
+            request = _request(caller, asked, partition_bytes_max)
+            request.max_wait_ms, request.min_bytes, request.max_bytes = wait_ms, bytes_min, bytes_max
+            request.isolation_level, request.rack_id = isolation, rack
+            answer, version = await caller.pool.ask(peer, request, messages.FetchResponse, deadline)
+            problem = problem_of(answer.error_code)
+            if problem is None:
+                if session is not None:
+                    session.took(answer.session_id)
+                return answer, version
+            if session is None or asked.session_id == 0 or problem.code not in _SESSION_LOST:
+                raise refused(problem, peer.name, "Fetch")
+            session.reset()
+    except BaseException:
+        if session is not None:
+            session.reset()
+        raise
+
+
+def _request(caller: Caller, asked: SessionRequest, partition_bytes_max: int) -> messages.FetchRequest:
     by_topic: dict[str, list[messages.FetchRequest.FetchPartition]] = {}
-    for key, offset in offsets.items():
+    for key, offset in asked.changed.items():
         part = messages.FetchRequest.FetchPartition(
             partition=key.partition, fetch_offset=offset, partition_max_bytes=partition_bytes_max
         )
         by_topic.setdefault(key.topic, []).append(part)
     topic_id = caller.metadata.topic_id
-    request = messages.FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=bytes_min,
-        max_bytes=bytes_max,
-        isolation_level=isolation,
-        session_epoch=_NO_SESSION_EPOCH,
+    forgotten: dict[tuple[str, UUID], list[int]] = {}
+    for key, known_id in asked.forgotten:
+        forgotten.setdefault((key.topic, known_id), []).append(key.partition)
+    return messages.FetchRequest(
+        session_id=asked.session_id,
+        session_epoch=asked.epoch,
         topics=[
             messages.FetchRequest.FetchTopic(topic=name, topic_id=topic_id(name), partitions=parts)
             for name, parts in by_topic.items()
         ],
+        forgotten_topics_data=[
+            messages.FetchRequest.ForgottenTopic(topic=name, topic_id=known_id, partitions=numbers)
+            for (name, known_id), numbers in forgotten.items()
+        ],
     )
-    answer, version = await caller.pool.ask(peer, request, messages.FetchResponse, deadline)
-    if (problem := problem_of(answer.error_code)) is not None:
-        raise refused(problem, peer.name, "Fetch")
-    return answer, version
 
 
 def decode_partition(

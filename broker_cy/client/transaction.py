@@ -300,6 +300,11 @@ class ProducerCore:
 
     # ------------------------------------------------------------------------------------------------ batches
 
+    def sends_itself(self) -> None:
+        """Note that the caller sends batches of the transaction without `batch` and `produce`: it ends with EndTxn."""
+        self._check_open()
+        self._is_started = True
+
     def batch(self, partition: Partition) -> Batch:
         """Return the producer's fields of the next batch of a partition."""
         if self.transactional_id is None:

@@ -12,7 +12,8 @@ MIRROR = Path(__file__).resolve().parents[2] / "broker_mirror"
 def pure_files() -> list[Path]:
     names = ("filters.py", "flows.py", "merged.py", "pacing.py", "policy.py", "sharing.py", "translation.py")
     tasks = (MIRROR / "tasks" / name for name in ("acls.py", "checkpoints.py", "groups.py", "topics.py"))
-    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks]
+    copy = (MIRROR / "copy" / name for name in ("flow.py", "partition.py", "status.py"))
+    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy]
 
 
 def test_pure_files_use_nothing_of_the_machine() -> None:

@@ -1,0 +1,101 @@
+"""The committed offsets of a flow, read from the target; and the topics of the flow's own records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import EARLIEST, LATEST, Isolation
+from broker_cy.admin.reader import Reader
+from broker_cy.admin.topics import NewTopic
+from broker_cy.client.errors import ClientError
+from broker_cy.core.errors import ErrorCode
+from broker_mirror.formats.fields import DamagedRecord
+from broker_mirror.formats.source_offsets import decode_key, decode_offset
+
+COMPACT: Final = {"cleanup.policy": "compact"}
+_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_BY_DURATION: Final = "by_duration:"
+
+
+async def ensure_topic(client: AdminClient, name: str, partitions: int, replication_factor: int) -> int:
+    """Create a compacted topic unless it exists; returns its number of partitions. Raises ClientError."""
+    found, failed = await client.caller.metadata.refresh([name], client.caller.deadline())
+    if name not in found:
+        if failed[name].code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise failed[name]
+        wanted = NewTopic(name, partitions, replication_factor, COMPACT)
+        for error in (await client.topics.create([wanted])).failed.values():
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise error
+        attempt = 1
+        deadline = client.caller.deadline()
+        while name not in found or not found[name].partitions:
+            found, failed = await client.caller.metadata.refresh([name], client.caller.deadline())
+            if name not in found and not await deadline.back_off(attempt):
+                raise failed[name]
+            attempt += 1
+    return len(found[name].partitions)
+
+
+async def committed_offsets(client: AdminClient, topic: str, cluster: str, connector: str) -> dict[TopicPartition, int]:
+    """Return the next offset to copy of each partition of the source `cluster`. Raises ClientError.
+
+    Records up to the high watermark are read, and open transactions of others are waited for: one of them may stand
+    before the flow's own last commit.
+    """
+    found, failed = await client.caller.metadata.refresh([topic], client.caller.deadline())
+    for error in failed.values():
+        raise error
+    keys = [TopicPartition(topic, each.partition) for each in found[topic].partitions]
+    starts = (await client.offsets.earliest(keys)).whole()
+    ends = (await client.offsets.latest(keys)).whole()
+    offsets: dict[TopicPartition, int] = {}
+    async with Reader(client.caller, starts, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
+        async for chunk in reader:
+            for record in chunk.records:
+                try:
+                    partition = decode_key(record.key)
+                    if partition is None or (partition.cluster, partition.connector) != (cluster, connector):
+                        continue
+                    offset = decode_offset(record.value)
+                except DamagedRecord:
+                    # Another program's record: Connect skips it too.
+                    continue
+                key = TopicPartition(partition.topic, partition.partition)
+                if offset is None:
+                    offsets.pop(key, None)
+                else:
+                    offsets[key] = offset + 1
+    return offsets
+
+
+async def starts(
+    client: AdminClient, partitions: Iterable[TopicPartition], reset: str, now_ms: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ClientError]]:
+    """Return where partitions without a committed offset begin, by auto.offset.reset, and the failures."""
+    keys = list(partitions)
+    if not keys:
+        return {}, {}
+    if reset.startswith(_BY_DURATION):
+        outcome = await client.offsets.at(dict.fromkeys(keys, now_ms - _duration_ms(reset.removeprefix(_BY_DURATION))))
+    else:
+        outcome = await client.offsets.at(dict.fromkeys(keys, LATEST if reset == "latest" else EARLIEST))
+    found = {key: each.offset for key, each in outcome.found.items() if each.offset is not None}
+    # No record is recent enough.
+    late = [key for key in outcome.found if key not in found]
+    ends = await client.offsets.latest(late) if late else None
+    if ends is not None:
+        found |= ends.found
+    return found, {**outcome.failed, **(ends.failed if ends is not None else {})}
+
+
+def _duration_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    assert match is not None, "the settings check it"
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return int(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)

@@ -1,0 +1,204 @@
+"""Batches to the leaders of the target: one request for each leader, with one batch of each partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from broker_cy.admin.caller import Caller, Leaders
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.connection import OVERDUE, ConnectionFailed
+from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.pool import Link, Peer, common_version
+from broker_cy.client.transaction import WrongState
+from broker_cy.client.transaction_errors import PRODUCE, verdict_on
+from broker_cy.client.transaction_errors import Verdict as Answered
+from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.core.uuid import ZERO
+from broker_cy.wire import codec, messages
+from broker_cy.wire.api_keys import ApiKey
+from broker_mirror.copy.flow import CopyMachine, Produce, Verdict
+from broker_mirror.copy.producer import BatchProducer
+from broker_mirror.copy.restamp import Piece, produce_body
+
+FENCED: Final = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+)
+"""Another owner has the transactional id, or the coordinator has ended a transaction that took too long."""
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+# The transaction, or the producer id, has failed, not the partition.
+_FAILED: Final = (
+    *FENCED,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+
+
+def verdict_of(error: ClientError) -> Verdict:
+    """Return how a batch failed."""
+    if error.code is None:
+        return Verdict.RETRY if error.retriable else Verdict.FAILED
+    if error.code in _TOO_LARGE:
+        return Verdict.TOO_LARGE
+    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return Verdict.ORDER
+    if error.code in _FAILED:
+        return Verdict.FAILED
+    if verdict_on(PRODUCE, error.code) in (Answered.RETRY, Answered.RETRY_SOON, Answered.FIND):
+        return Verdict.RETRY
+    return Verdict.REFUSED
+
+
+class Sending:
+    """Sends the batches of the machine, and reports each answer to it. The requests of one leader leave in the order of
+    the calls: `produce` waits for nothing before that if leaders are known and connections are open. `answered` is
+    called after each answer.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        machine: CopyMachine,
+        producer: BatchProducer,
+        request_bytes_max: int,
+        now_ms: Callable[[], int],
+        answered: Callable[[], None],
+    ) -> None:
+        self._caller, self._machine, self._producer = caller, machine, producer
+        self._request_bytes_max, self._now_ms, self._answered = request_bytes_max, now_ms, answered
+        self._leaders = Leaders(caller.metadata)
+
+    async def produce(self, actions: Sequence[Produce]) -> None:
+        by_key: dict[TopicPartition, list[Produce]] = {}
+        for action in actions:
+            by_key.setdefault(TopicPartition(*action.target), []).append(action)
+        deadline = self._caller.deadline()
+        try:
+            places, failed = await self._leaders.locate(list(by_key), deadline)
+            await self._producer.enlist([key for keys in places.values() for key in keys])
+        except (ClientError, WrongState) as error:
+            for action in actions:
+                self._refused(action, error)
+            return
+        for key, failure in failed.items():
+            for action in by_key[key]:
+                self._refused(action, failure)
+        sends = []
+        for peer, keys in places.items():
+            waiting: dict[TopicPartition, Sequence[Produce]] = {key: by_key[key] for key in keys}
+            while waiting:
+                request, waiting = _request_of(waiting, self._request_bytes_max)
+                sends.append(self._send(peer, request, deadline))
+        await asyncio.gather(*sends)
+
+    async def _send(self, peer: Peer, request: Mapping[TopicPartition, Produce], deadline: Deadline) -> None:
+        try:
+            answers = await self._ask(peer, request, deadline)
+        except ClientError as error:
+            self._leaders.forget(request)
+            for action in request.values():
+                self._refused(action, error)
+            return
+        for key, action in request.items():
+            part = answers.get((key.topic, key.partition))
+            if part is None:
+                self._refused(action, ClientError(Failure.MALFORMED, "the answer lacks the partition", api=PRODUCE))
+            elif part.error_code == ErrorCode.NONE:
+                self._machine.stored(action, part.base_offset)
+            elif part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._machine.stored(action, -1)
+            else:
+                code = ErrorCode(part.error_code)
+                reason = part.error_message or ""
+                what = f"partition {key} of the target"
+                self._refused(
+                    action, ClientError(Failure.REFUSED, reason, broker=peer.name, api=PRODUCE, code=code, what=what)
+                )
+        self._answered()
+
+    async def _ask(
+        self, peer: Peer, request: Mapping[TopicPartition, Produce], deadline: Deadline
+    ) -> dict[tuple[str, int], messages.ProduceResponse.PartitionProduceResponse]:
+        """Send one batch to each of these partitions. Raises ClientError."""
+        ids = {key.topic: self._caller.metadata.topic_id(key.topic) for key in request}
+        link = await self._caller.pool.link(peer, deadline)
+        has_ids = ZERO not in ids.values()
+        at_least, at_most = self._producer.versions(has_topic_id=has_ids)
+        version = common_version(link, ApiKey.PRODUCE, PRODUCE, at_least, at_most)
+        topics: dict[str, list[tuple[int, Piece, int]]] = {}
+        identity = next(iter(request.values())).identity
+        for key, action in request.items():
+            piece = action.piece
+            assert isinstance(piece, Piece)
+            topics.setdefault(key.topic, []).append((key.partition, piece, action.sequence))
+        body = produce_body(
+            version,
+            self._producer.transactional_id,
+            deadline.left_ms,
+            [(name, ids[name].bytes, parts) for name, parts in topics.items()],
+            *identity,
+            self._producer.transactional_id is not None,
+        )
+        data = await _exchange(link, version, body, deadline)
+        try:
+            answer = codec.decode(messages.ProduceResponse, version, data)
+        except WireError as error:
+            raise ClientError(Failure.MALFORMED, str(error), broker=peer.name, api=PRODUCE) from None
+        names = {each.bytes: name for name, each in ids.items()}
+        return {
+            (topic.name if version < 13 else names.get(topic.topic_id.bytes, ""), part.index): part
+            for topic in answer.responses
+            for part in topic.partition_responses
+        }
+
+    def _refused(self, action: Produce, error: Exception) -> None:
+        verdict = Verdict.FAILED
+        if isinstance(error, ClientError):
+            verdict = verdict_of(error)
+            if verdict is Verdict.RETRY:
+                self._leaders.forget([TopicPartition(*action.target)])
+        self._machine.refused(action, verdict, str(error), self._now_ms())
+        self._answered()
+
+
+def _request_of(
+    waiting: Mapping[TopicPartition, Sequence[Produce]], bytes_max: int
+) -> tuple[dict[TopicPartition, Produce], dict[TopicPartition, Sequence[Produce]]]:
+    """Return the batches of the next request, one of each partition, and those that are left."""
+    request: dict[TopicPartition, Produce] = {}
+    left: dict[TopicPartition, Sequence[Produce]] = {}
+    size = 0
+    for key, actions in waiting.items():
+        piece_bytes = actions[0].piece.size_bytes
+        if request and size + piece_bytes > bytes_max:
+            left[key] = actions
+            continue
+        request[key] = actions[0]
+        size += piece_bytes
+        if len(actions) > 1:
+            left[key] = actions[1:]
+    return request, left
+
+
+async def _exchange(link: Link, version: int, body: bytes, deadline: Deadline) -> memoryview:
+    """Send a request at once, without a turn: the machine bounds what is in flight. Raises ClientError."""
+    connection = link.connection
+    answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+    try:
+        async with asyncio.timeout_at(deadline.at):
+            connection.ask(ApiKey.PRODUCE, version, body, answer)
+            return await answer
+    except TimeoutError:
+        connection.close(OVERDUE)
+        reason = f"no answer within {deadline.timeout_s:g} s"
+        raise ClientError(Failure.TIMED_OUT, reason, broker=link.name, api=PRODUCE) from None
+    except ConnectionFailed as error:
+        raise ClientError(Failure.UNREACHABLE, str(error), broker=link.name, api=PRODUCE) from None
+    finally:
+        answer.cancel()
