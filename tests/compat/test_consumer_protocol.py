@@ -18,6 +18,7 @@ from tests.support.wait import until
 PARTITIONS = 4
 RECORDS = 40
 TIMEOUT_S = 60.0
+MANY_TOPICS, TOPICS_PER_REQUEST = 3_000, 500
 
 Make = Callable[..., Consumer]
 
@@ -107,6 +108,32 @@ def test_a_regular_expression(broker: Target, make: Make) -> None:
     consumer = make("patterns", "^orders\\..*")
     until(lambda: shared(consumer) == [1], "the matching topic", TIMEOUT_S)
     assert consumer.assignment()[0].topic == "orders.eu"
+
+
+@pytest.mark.full
+def test_a_regular_expression_of_very_many_topics(broker: Target, make: Make) -> None:
+    """If this fails, a consumer whose expression matches 3,000 topics reads some of them only: it gets them in pages,
+    and librdkafka has to ask for each.
+    """
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    names = [f"wide.{number}" for number in range(MANY_TOPICS)]
+    try:
+        for first in range(0, MANY_TOPICS, TOPICS_PER_REQUEST):
+            part = [NewTopic(name, 1, 1) for name in names[first : first + TOPICS_PER_REQUEST]]
+            for created in admin.create_topics(part, request_timeout=TIMEOUT_S).values():
+                created.result()
+        consumer = make("wide-patterns", "^wide\\..*")
+        until(lambda: shared(consumer) == [MANY_TOPICS], "all matching topics", TIMEOUT_S)
+        assert {each.topic for each in consumer.assignment()} == set(names)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for name in (names[0], names[-1]):
+            producer.produce(name, name.encode())
+        assert producer.flush(TIMEOUT_S) == 0
+        assert read(consumer, 2) == {names[0].encode(), names[-1].encode()}
+    finally:
+        for first in range(0, MANY_TOPICS, TOPICS_PER_REQUEST):
+            for deleted in admin.delete_topics(names[first : first + TOPICS_PER_REQUEST]).values():
+                deleted.exception()
 
 
 def test_a_static_member_comes_back(broker: Target, make: Make) -> None:

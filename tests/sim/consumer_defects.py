@@ -11,7 +11,7 @@ from uuid import UUID
 from broker_cy.coordinator import commit
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.classic.group import ClassicGroup
-from broker_cy.coordinator.consumer import assign, deadlines, downgrade, fencing, heartbeat, reconcile, records
+from broker_cy.coordinator.consumer import assign, deadlines, downgrade, fencing, heartbeat, pages, reconcile, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember
@@ -169,7 +169,8 @@ def unreleased_members_wait(patch: Patch) -> None:
             return member
         return right(member, wanted, *more, **how)
 
-    patch.setattr(heartbeat, "reconciled", reconciled)
+    for module in (reconcile, pages):
+        patch.setattr(module, "reconciled", reconciled)
 
 
 def partitions_are_taken_at_once(patch: Patch) -> None:

@@ -12,6 +12,7 @@ from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern import assigning
 from broker_cy.coordinator.modern.assigning import Changed, assign
+from broker_cy.coordinator.modern.records import as_recorded
 from broker_cy.coordinator.modern.target import (
     Subscriber,
     known_topics,
@@ -71,6 +72,7 @@ def compute(inputs: Inputs) -> list[Changed]:
     spec = spec_of(subscribers, inputs.target, known_topics(inputs.topics), is_homogeneous=inputs.is_homogeneous)
 
     def changed(member_id: str, target: Assignment) -> Changed:
-        return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
+        record = records.target_record(inputs.group_id, member_id, target)
+        return Changed(member_id, record, as_recorded(target))
 
     return target_records(CONSUMER_ASSIGNORS[inputs.assignor], spec, inputs.target, changed)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
+from broker_cy.coordinator.consumer.reconcile import Wanting
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
-from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.member import MemberState, added_to
 from broker_cy.core.classes import NamedTuple
+
+if TYPE_CHECKING:
+    from broker_cy.wire.codec import EncodedElements
+    from broker_cy.wire.messages import ConsumerGroupHeartbeatResponse
 
 
 class ResolvedRegex(NamedTuple):
@@ -22,6 +27,19 @@ class ResolvedRegex(NamedTuple):
     topics: frozenset[str]
     version: int
     timestamp_ms: int
+
+
+class Paged(NamedTuple):
+    """The parts of a member that gets its partitions in pages. They are of use while it has `assigned` as this object,
+    and `target` is its target: then `left` are the topics that it may still get, in the order in which they are tried.
+    `encoded` are the structures of `assigned` as its record has them, `answered` as the answers have them.
+    """
+
+    assigned: AssignedEpochs
+    target: Assignment
+    left: Sequence[Wanting]
+    encoded: EncodedElements
+    answered: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember, Assignment]):
@@ -37,6 +55,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         "has_partition_metadata",
         "held_total",
         "owners",
+        "pages",
         "prompted",
         "regex_members",
         "resolved",
@@ -63,6 +82,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         # Live state: when members that were told a shorter interval send their next heartbeat (monotonic). An entry in
         # the past says nothing. Bounded by the members.
         self.prompted: dict[str, int] = {}
+        # Live state: the members that get more than one answer can give, in pages. Bounded by the members.
+        self.pages: dict[str, Paged] = {}
         # Whether the log has a record of Kafka before 4.1 that the metadata hash replaces.
         self.has_partition_metadata = False
 
@@ -130,15 +151,23 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         self._count(old, new)
         if self.regex_members and not had_regexes:
             self.steady.clear()
+        added: list[tuple[UUID, Mapping[int, int]]] | None = None
         if old is not None:
-            self._release(member_id, old, new)
+            if new is not None and old.assigned and not old.revoking:
+                added = added_to(old.assigned, new.assigned)
+            if added is None:
+                self._release(member_id, old, new)
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
                 del self.static_members[old.instance_id]
         if new is None:
             self.prompted.pop(member_id, None)
+            self.pages.pop(member_id, None)
         else:
             # A log that is compacted while it is read may show two holders for a while: the newest record is right.
-            self._hold(member_id, new.assigned, NOTHING_ASSIGNED if old is None else old.assigned)
+            if added is None:
+                self._hold(member_id, new.assigned, NOTHING_ASSIGNED if old is None else old.assigned)
+            else:
+                self._own(member_id, added)
             self._hold(member_id, new.revoking, NOTHING_ASSIGNED)
             if new.instance_id is not None:
                 self.static_members[new.instance_id] = member_id
@@ -173,9 +202,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
                     del self.owners[topic_id]
 
     def _hold(self, member_id: str, held: AssignedEpochs, before: AssignedEpochs) -> None:
-        for topic_id, partitions in held.items():
-            if before and before.get(topic_id) is partitions:
-                continue
+        if before:
+            self._own(member_id, [(key, value) for key, value in held.items() if before.get(key) is not value])
+        else:
+            self._own(member_id, held.items())
+
+    def _own(self, member_id: str, held: Iterable[tuple[UUID, Mapping[int, int]]]) -> None:
+        for topic_id, partitions in held:
             new = dict.fromkeys(partitions, member_id)
             # One look-up, as a member may gain 1,000 topics.
             owners = self.owners.setdefault(topic_id, new)

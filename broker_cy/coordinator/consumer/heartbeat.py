@@ -6,11 +6,12 @@ changed: the member, the epoch of the group, the target assignment, and then the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
-from broker_cy.coordinator.consumer import assign, deadlines, fencing, pace, records, regex
+from broker_cy.coordinator.consumer import assign, deadlines, fencing, pace, pages, records, regex
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import (
@@ -20,7 +21,7 @@ from broker_cy.coordinator.consumer.member import (
     AssignedEpochs,
     ConsumerMember,
 )
-from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, reconciled
+from broker_cy.coordinator.consumer.reconcile import Owned, Wanted
 from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
 from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.consumer.upgrade import upgrade
@@ -32,11 +33,11 @@ from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.replay import append_current
 from broker_cy.coordinator.step import ClientFacts, GroupStep
-from broker_cy.core.classes import NamedTuple
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now, Token
 from broker_cy.metrics.events import Trigger
-from broker_cy.wire import codec, messages
+from broker_cy.wire import messages
 
 Request = messages.ConsumerGroupHeartbeatRequest
 Response = messages.ConsumerGroupHeartbeatResponse
@@ -111,7 +112,7 @@ def _heartbeat(
         heartbeat_interval_ms=pace.next_heartbeat_ms(machine, group, updated, now),
     )
     if is_join or _is_full(request) or updated.assigned != member.assigned:
-        response.assignment = _assignment(updated.assigned)
+        response.assignment = Response.Assignment(topic_partitions=pages.answered(group, updated))
     return response
 
 
@@ -239,13 +240,21 @@ def _updated(member: ConsumerMember, request: Request, client: ClientFacts) -> C
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """The partitions of a request. Most heartbeats do not look at them, and a member may have 10,000 topics."""
+
+    topics: list[Request.TopicPartitions]
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    def items(self) -> Iterator[tuple[UUID, list[int]]]:
+        return ((each.topic_id, each.partitions) for each in self.topics)
+
+
 def _owned(request: Request) -> Owned:
-    if request.topic_partitions is None:
-        return None
-    found: dict[UUID, list[int]] = {}
-    for each in request.topic_partitions:
-        found.setdefault(each.topic_id, []).extend(each.partitions)
-    return found
+    return None if request.topic_partitions is None else _Reported(request.topic_partitions)
 
 
 def _is_full(request: Request) -> bool:
@@ -253,12 +262,6 @@ def _is_full(request: Request) -> bool:
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     has_timeout = request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT_MS
     return has_timeout and has_subscription and request.topic_partitions is not None
-
-
-def _assignment(assigned: AssignedEpochs) -> Response.Assignment:
-    return Response.Assignment(
-        topic_partitions=codec.structures(Response.TopicPartitions, assigned, map(sorted, assigned.values()))
-    )
 
 
 # ---- the group ----
@@ -326,9 +329,11 @@ def reconcile(
         TopicsRead(group.topics_of(member), machine.image),
         group.owners,
     )
-    found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
+    turn = pages.next_turn(group, member, wanted, owned, is_subscription_changed=is_subscription_changed)
+    found = turn.member
+    pages.keep(group, member, turn)
     if found != member:
-        append_current(machine, step, group, found, records.current_record)
+        append_current(machine, step, group, found, turn.record)
         group.journal.held(member.member_id, member.held, found.held, now.mono_ms)
         group.journal.reconciled(group, member.member_id)
         if found.classic is None:

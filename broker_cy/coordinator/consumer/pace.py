@@ -66,9 +66,13 @@ def _holders(group: ConsumerGroup, member: ConsumerMember) -> Iterator[ConsumerM
     """The members that hold partitions which this one waits for. A member of the classic protocol decides itself when
     it sends heartbeats.
     """
+    target = group.target_of(member.member_id)
+    known = group.pages.get(member.member_id)
+    # It has most of 10,000 topics already.
+    wanted = target.items() if known is None or known.assigned is not member.assigned else known.left
     missing = (
         (topic_id, partition)
-        for topic_id, partitions in group.target_of(member.member_id).items()
+        for topic_id, partitions in wanted
         for partition in partitions
         if partition not in member.assigned.get(topic_id, ())
     )

@@ -6,21 +6,35 @@ holds any more. So a partition never has two holders. Values in, a new value out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.records import in_order, values_of
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
-# Partitions by topic id, as a member reports them; None if its request has none.
-Owned = Mapping[UUID, Iterable[int]] | None
+# The topics that one answer adds to what a member has. Their turn of the loop takes 3 ms if the member has 10,000.
+TOPICS_PER_ANSWER: Final = 500
 _NOTHING: Final[Mapping[int, int]] = {}
+# A topic, and the partitions of it that are in a member's target.
+Wanting = tuple[UUID, frozenset[int]]
 # The partitions of one topic.
 V = TypeVar("V")
+
+
+class Reported(Protocol):
+    """Partitions by topic id, as a member reports them. A topic may occur twice."""
+
+    def __len__(self) -> int: ...
+    def items(self) -> Iterable[tuple[UUID, Iterable[int]]]: ...
+
+
+# None if the request has none.
+Owned = Reported | None
 
 
 class Topics(Protocol):
@@ -63,6 +77,89 @@ def reconciled(
             "the state of the member is one of a newer Kafka; the member has to join again without partitions",
         )
     return _next(member, wanted.epoch, wanted, owned)
+
+
+class Page(NamedTuple):
+    """The next state of a member, and the topics of its target that it may still get. `added` are those that its last
+    answer did not have, if it has all others as before; else None.
+    """
+
+    member: ConsumerMember
+    left: Sequence[Wanting]
+    added: AssignedEpochs | None
+
+
+def reconciled_in_pages(
+    member: ConsumerMember,
+    wanted: Wanted,
+    owned: Owned,
+    left: Sequence[Wanting],
+    *,
+    is_subscription_changed: bool = False,
+) -> Page:
+    """As `reconciled`, but one step adds at most TOPICS_PER_ANSWER topics: each turn of the loop stays short. Until the
+    member has all, it waits for them as for partitions that others have to release, which KIP-848 allows for: it
+    acknowledges what it got with a heartbeat, and the answer to this has more. Kafka gives all at once.
+
+    `left` is that of the member's last page if it still has the partitions and the target of then, else empty.
+    """
+    if not left and _is_new(member, wanted):
+        ordered = in_order(wanted.target)
+        left = list(zip(ordered, values_of(ordered, wanted.target), strict=True))
+    if left and not is_subscription_changed:
+        page = _next_page(member, wanted, owned, left)
+        if page is not None:
+            return page
+    found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
+    if len(found.assigned) <= TOPICS_PER_ANSWER or found.state is MemberState.UNREVOKED_PARTITIONS:
+        return Page(found, (), None)
+    later = in_order(set(found.assigned).difference(member.assigned))[TOPICS_PER_ANSWER:]
+    if not later:
+        return Page(found, (), None)
+    cut = set(later)
+    assigned = {topic_id: held for topic_id, held in found.assigned.items() if topic_id not in cut}
+    found = found._replace(state=MemberState.UNRELEASED_PARTITIONS, assigned=assigned)
+    return Page(found, _incomplete(wanted.topics.part_of(wanted.target), assigned), None)
+
+
+def _is_new(member: ConsumerMember, wanted: Wanted) -> bool:
+    """Whether a member that has nothing gets more than one answer gives."""
+    if member.assigned or member.revoking or len(wanted.target) <= TOPICS_PER_ANSWER:
+        return False
+    return member.state is MemberState.UNRELEASED_PARTITIONS or (
+        member.state is MemberState.STABLE and member.epoch != wanted.epoch
+    )
+
+
+def _next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Sequence[Wanting]) -> Page | None:
+    """The member with the first topics of `left`; None if it has to give up partitions of them. A topic with partitions
+    that others hold is tried again after the rest.
+    """
+    target = dict(left[:TOPICS_PER_ANSWER])
+    # Partitions of a topic that is tried again: the others were not free.
+    missing = set(target).difference(member.assigned)
+    held = {topic_id: member.assigned[topic_id] for topic_id in set(target).difference(missing)}
+    part = _next(member._replace(assigned=held), wanted.epoch, wanted._replace(target=target), owned)
+    if not held.keys() <= part.assigned.keys():
+        return None
+    rest = left[TOPICS_PER_ANSWER:]
+    if part.state is MemberState.UNRELEASED_PARTITIONS:
+        rest = [*rest, *_incomplete(wanted.topics.part_of(target), part.assigned)]
+    assigned = member.assigned
+    if part.assigned != held:
+        assigned = dict(assigned)
+        assigned.update(part.assigned)
+    state = MemberState.UNRELEASED_PARTITIONS if rest else MemberState.STABLE
+    return Page(part._replace(state=state, assigned=assigned), rest, None if held else part.assigned)
+
+
+def _incomplete(target: Assignment, assigned: AssignedEpochs) -> list[Wanting]:
+    """The topics of the target that the member does not have, or has in part."""
+    return [
+        (topic_id, partitions)
+        for topic_id, partitions in target.items()
+        if len(assigned.get(topic_id, _NOTHING)) < len(partitions)
+    ]
 
 
 def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> ConsumerMember:

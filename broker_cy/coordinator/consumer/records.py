@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
@@ -122,15 +122,27 @@ def with_metadata(member: ConsumerMember, value: bytes) -> ConsumerMember:
     )
 
 
-def current_record(group_id: str, member: ConsumerMember) -> Record:
+def current_record(group_id: str, member: ConsumerMember, assigned: codec.EncodedElements | None = None) -> Record:
+    """`assigned` are the partitions that the member has, if they are encoded already."""
+    # Encoded elements stand in place of a list.
+    held: Any = _partitions(member.assigned) if assigned is None else assigned
     value = CurrentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
-        assigned_partitions=_partitions(member.assigned),
+        assigned_partitions=held,
         partitions_pending_revocation=_partitions(member.revoking),
     )
     return RECORDS.current(group_id, member.member_id, value)
+
+
+def encoded_partitions() -> codec.EncodedElements:
+    """Assigned partitions of a member, for `encode_more`."""
+    return codec.EncodedElements(CurrentValue.TopicPartitions, 0)
+
+
+def encode_more(encoded: codec.EncodedElements, assigned: AssignedEpochs) -> None:
+    encoded.add(_partitions(assigned))
 
 
 def with_current(member: ConsumerMember, value: bytes) -> ConsumerMember:

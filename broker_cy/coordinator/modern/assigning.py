@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.replay import append_target
 from broker_cy.coordinator.modern.target import is_assignment_due
 from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.core.classes import NamedTuple
@@ -37,10 +38,13 @@ Begin = Callable[[GroupTable, GroupStep, Any, Sequence[TopicImage], Now], None]
 
 
 class Changed(NamedTuple):
-    """The record of a member whose target changes."""
+    """The record of a member whose target changes, and the target as that record has it: one may have 10,000 topics,
+    and the loop does not read it again.
+    """
 
     member_id: str
     record: Record
+    target: Any
 
 
 class Interval(Protocol):
@@ -88,7 +92,7 @@ def assign(
         about = Assigning(group.epoch, inputs.target, group.assignable, machine.undoings, epoch_record)
         machine.begin_work(step, group, compute, (inputs,), assigned, about)
     else:
-        machine.append(step, [each.record for each in compute(inputs)])
+        _append(machine, step, group, compute(inputs))
         _end(machine, step, group, group.epoch, epoch_record, now)
 
 
@@ -202,12 +206,17 @@ def take(
     part, rest = result[:count], result[count:]
     if rest and group.shown is None:
         group.shown = {**dict.fromkeys(group.members, group.no_target), **group.target}
-    machine.append(step, [each.record for each in part if each.member_id in group.members])
+    _append(machine, step, group, [each for each in part if each.member_id in group.members])
     if not rest:
         return True
     more = assigning._replace(target=dict(group.target))
     machine.begin_work(step, group, unchanged, (rest,), assigned, more)
     return False
+
+
+def _append(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], part: Sequence[Changed]) -> None:
+    for each in part:
+        append_target(machine, step, group, each.member_id, each.target, each.record)
 
 
 def _part(result: Sequence[Changed]) -> int:

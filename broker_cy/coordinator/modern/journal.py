@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
+from broker_cy.coordinator.modern.member import added_to
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Work, WorkFailed
@@ -146,6 +147,13 @@ class Journal:
         if after and not before and not self._lost and member_id not in self._first:
             self._first[member_id] = _First(member_id, after, sum(map(len, after.values())))
             return
+        known = self._first.get(member_id)
+        if known is not None and known.held is before and not self._lost:
+            # The next ones of a member that gets them in pages.
+            added = added_to(before, after)
+            if added is not None:
+                self._first[member_id] = _First(member_id, after, known.total + sum(len(held) for _, held in added))
+                return
         for topic_id, old in before.items():
             new = after.get(topic_id, _NONE)
             if new is not old:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from itertools import islice
+from operator import is_
+from typing import Final, TypeVar
+
+# A topic, and its partitions.
+K = TypeVar("K")
+V = TypeVar("V")
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -24,6 +31,18 @@ class MemberState(IntEnum):
     @classmethod
     def of(cls, value: int) -> MemberState:
         return cls(value) if value in _STATES else cls.UNKNOWN
+
+
+def added_to(before: Mapping[K, V], after: Mapping[K, V]) -> list[tuple[K, V]] | None:
+    """The last topics of `after`, if its first ones are those of `before` with the same values, else None. It computes
+    no hash: that of a topic id takes most of the time of a look-up, and there may be 10,000 of them.
+    """
+    count = len(before)
+    if len(after) < count or not all(map(is_, before, after)):
+        return None
+    if not all(map(is_, before.values(), after.values())):
+        return None
+    return list(islice(after.items(), count, None))
 
 
 _STATES = frozenset(map(int, MemberState))

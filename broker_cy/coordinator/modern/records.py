@@ -123,6 +123,11 @@ def values_of(keys: Sequence[K], found: Mapping[K, V]) -> Iterable[V]:
     return found.values() if keys == list(found) else map(found.__getitem__, keys)
 
 
+def as_recorded(assignment: Assignment) -> Assignment:
+    """A target as its record has it, with the same ids and partitions as values: look-ups of them take less time."""
+    return {topic_id: assignment[topic_id] for topic_id in in_order(assignment) if assignment[topic_id]}
+
+
 def assignment_of(topics: Iterable[Any]) -> Assignment:
     """The other way; a topic without partitions counts for nothing."""
     return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}

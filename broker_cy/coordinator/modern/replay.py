@@ -180,6 +180,17 @@ def append_current(
     put_member(machine, group, member.member_id, member)
 
 
+def append_target(
+    machine: GroupTable, step: GroupStep, group: EpochGroup[Any, T], member_id: str, target: T, record: Record
+) -> None:
+    """Append the record of a target, which is not read again."""
+    before = TargetBefore(group.group_id, member_id, group.target.get(member_id))
+    step.records.append(record)
+    step.before.append(before)
+    machine.next_offset += 1
+    group.put_target(member_id, target)
+
+
 def _index_topics(machine: GroupTable, group: ModernGroup[Any], topics: Iterable[str]) -> None:
     """The group may have begun or ceased to name these topics."""
     for topic in topics:

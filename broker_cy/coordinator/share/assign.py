@@ -9,6 +9,7 @@ from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern import assigning
 from broker_cy.coordinator.modern.assigning import Changed, assign
+from broker_cy.coordinator.modern.records import as_recorded
 from broker_cy.coordinator.modern.target import (
     Subscriber,
     known_topics,
@@ -69,6 +70,7 @@ def compute(inputs: Inputs) -> list[Changed]:
     share_out = SHARE_ASSIGNORS[inputs.assignor]
 
     def changed(member_id: str, target: Assignment) -> Changed:
-        return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
+        record = records.target_record(inputs.group_id, member_id, target)
+        return Changed(member_id, record, as_recorded(target))
 
     return target_records(lambda spec: share_out(spec, inputs.assignable), spec, inputs.target, changed)

@@ -85,6 +85,7 @@ def compute(inputs: Inputs) -> list[Changed]:
     )
 
     def changed(member_id: str, target: TaskAssignment) -> Changed:
-        return Changed(member_id, records.target_record(inputs.group_id, member_id, target))
+        record = records.target_record(inputs.group_id, member_id, target)
+        return Changed(member_id, record, records.target_of(record.value or b""))
 
     return changed_targets(streams_sticky.assign(spec).assignments, inputs.target, changed)

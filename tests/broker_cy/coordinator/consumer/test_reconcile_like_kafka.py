@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.consumer.reconcile import Wanted, reconciled
+from broker_cy.coordinator.consumer.reconcile import Wanted, reconciled_in_pages
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.core.errors import KafkaError
 from tests.support import kafka_tools, needs, recorded
@@ -108,9 +108,11 @@ def ours(line: str) -> str:
     )
     reported = None if owned == "?" else parsed(owned)
     try:
-        found = reconciled(member, wanted, reported, is_subscription_changed=changed == "changed")
+        page = reconciled_in_pages(member, wanted, reported, (), is_subscription_changed=changed == "changed")
     except KafkaError:
         return "fenced"
+    assert not page.left
+    found = page.member
     epochs = f"{found.epoch} {found.previous_epoch}"
     return f"{found.state.name} {epochs} {text(by_name(found.assigned))} {text(by_name(found.revoking))}"
 

@@ -1,0 +1,96 @@
+"""A member of a consumer group that gets more topics than one answer adds: page by page, in heartbeats of its own.
+
+Each answer repeats the whole assignment, and so does the record of the member. Their structures are kept from page to
+page, so a turn of the loop takes the time of its page, and not of all that the member has.
+"""
+
+from __future__ import annotations
+
+from broker_cy.coordinator.consumer import records
+from broker_cy.coordinator.consumer.group import ConsumerGroup, Paged
+from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
+from broker_cy.coordinator.consumer.reconcile import Owned, Page, Wanted, reconciled, reconciled_in_pages
+from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.step import Record
+from broker_cy.core.classes import NamedTuple
+from broker_cy.wire import codec, messages
+
+Structures = list[messages.ConsumerGroupHeartbeatResponse.TopicPartitions]
+
+
+class Turn(NamedTuple):
+    """The next state of a member, and what is kept of it until its next page; None if it has its last one, and never
+    had more.
+    """
+
+    member: ConsumerMember
+    paged: Paged | None
+
+    def record(self, group_id: str, member: ConsumerMember) -> Record:
+        """The record of the member. The topics of a later page stand behind those of an earlier one."""
+        return records.current_record(group_id, member, None if self.paged is None else self.paged.encoded)
+
+
+def next_turn(
+    group: ConsumerGroup, member: ConsumerMember, wanted: Wanted, owned: Owned, *, is_subscription_changed: bool
+) -> Turn:
+    """Move a member one step towards its target. One that uses the classic protocol gets all at once: each of its
+    steps is a rebalance of its own.
+    """
+    if member.classic is not None:
+        return Turn(reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed), None)
+    known = group.pages.get(member.member_id)
+    if known is not None and not _is_of(known, member, wanted):
+        known = None
+    left = () if known is None else known.left
+    page = reconciled_in_pages(member, wanted, owned, left, is_subscription_changed=is_subscription_changed)
+    if not page.left and known is None:
+        return Turn(page.member, None)
+    return Turn(page.member, _paged(known, member, page, wanted))
+
+
+def keep(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+    """The member takes its next state: what is kept until its answer, or until its next page."""
+    if turn.paged is not None and (turn.paged.left or turn.paged.assigned is not member.assigned):
+        group.pages[turn.member.member_id] = turn.paged
+    else:
+        group.pages.pop(turn.member.member_id, None)
+
+
+def answered(group: ConsumerGroup, member: ConsumerMember) -> Structures:
+    """The assignment of a member as its answer has it."""
+    known = group.pages.get(member.member_id)
+    if known is None or known.assigned is not member.assigned:
+        return _structures(member.assigned)
+    if not known.left:
+        del group.pages[member.member_id]
+    return known.answered
+
+
+def _is_of(known: Paged, member: ConsumerMember, wanted: Wanted) -> bool:
+    """Whether the member still is in the middle of these pages: nothing has given it another state or target."""
+    return (
+        known.assigned is member.assigned
+        and known.target is wanted.target
+        and member.state is MemberState.UNRELEASED_PARTITIONS
+        and member.epoch == wanted.epoch
+        and not member.revoking
+    )
+
+
+def _paged(known: Paged | None, member: ConsumerMember, page: Page, wanted: Wanted) -> Paged:
+    assigned = page.member.assigned
+    if page.added is not None and (known is not None or not member.assigned):
+        added = page.added
+        encoded = records.encoded_partitions() if known is None else known.encoded
+        before = [] if known is None else known.answered
+    else:
+        added, encoded, before = assigned, records.encoded_partitions(), []
+    records.encode_more(encoded, added)
+    return Paged(assigned, wanted.target, page.left, encoded, [*before, *_structures(added)])
+
+
+def _structures(assigned: AssignedEpochs) -> Structures:
+    return codec.structures(
+        messages.ConsumerGroupHeartbeatResponse.TopicPartitions, assigned, map(sorted, assigned.values())
+    )
