@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broker_cy.client.security import PREFIXES as SECURITY_PREFIXES
+from broker_cy.core.classes import dataclass
 from broker_cy.core.config_def.definitions import Definition, read_rows
 from broker_mirror.merged import CONNECTION_NAMES, WORKER_PREFIXES, Role, Side
 
