@@ -8,9 +8,11 @@ policy.py        names of remote topics, internal topics and cycles             
 filters.py       filters of topics, groups and settings of topics                         pure
 formats/         the records of MirrorMaker 2's internal topics                           pure
 pacing.py        which offset syncs are written                                           pure
+cli.py           the command
 service.py       the flows of one process, and their restarts
 flow_run.py      one run of a flow: connections, share, copying and tasks
 member.py        a process as a member of the group of a flow
+lag.py           the lag of a flow, read from both clusters
 listener.py      the pages /status, /metrics and /healthz
 tasks/           topics, settings, ACLs, groups, checkpoints and heartbeats
 sharing.py       how several processes divide the partitions of a flow                     pure

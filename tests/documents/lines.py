@@ -14,6 +14,7 @@ PROGRAMS = {
     "broker-cy",
     "broker-dash",
     "broker-load",
+    "broker-mirror",
     "broker-registry",
     "broker-tui",
     "echo",

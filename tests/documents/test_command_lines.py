@@ -54,6 +54,7 @@ EXCEPTIONS = {
     "broker-cy schemas impact": "needs a registry; tests/broker_registry/commands/test_impact.py runs it",
     "broker-dash user add": "asks for a password; tests/dashboard/security/test_user_commands.py runs it",
     "broker-dash --listen 0.0.0.0": "needs users, a certificate and a provider; tests/dashboard/server and security",
+    "broker-mirror": "needs two clusters; tests/broker_mirror/test_end_to_end.py runs it",
     "broker-registry schema-registry.properties": "needs the file; tests/broker_registry/test_config.py runs it",
     "pip install": "compiles for a minute; tests/packaging installs the wheel into fresh environments",
 }

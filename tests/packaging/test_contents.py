@@ -82,7 +82,8 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
     versions = [line.rpartition(" ")[2] for line in message.get_all("Classifier", []) if "Python :: 3." in line]
     assert versions == ["3.11", "3.12", "3.13"]
     assert set(points["console_scripts"]) == {
-        "broker-analytics", "broker-cy", "broker-bench", "broker-dash", "broker-load", "broker-registry", "broker-tui",
+        "broker-analytics", "broker-cy", "broker-bench", "broker-dash", "broker-load", "broker-mirror",
+        "broker-registry", "broker-tui",
     }  # fmt: skip
 
 

@@ -1,0 +1,16 @@
+"""`broker-mirror`, and `python -m broker_mirror`."""
+
+from __future__ import annotations
+
+import sys
+
+from broker_mirror import cli
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

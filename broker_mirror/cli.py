@@ -1,0 +1,241 @@
+"""The command `broker-mirror`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.client import options
+from broker_cy.client.address import Address, parse_address
+from broker_cy.client.http_exchange import Unanswered, exchange
+from broker_cy.client.program import end, version_text
+from broker_cy.core.config_def.types import ConfigError
+from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.terminal import print_rows
+from broker_mirror.config import MirrorConfig, load_config
+from broker_mirror.flow_run import Copier
+from broker_mirror.flows import Flow, cautions, chosen, flows_of
+from broker_mirror.listener import Listener
+from broker_mirror.service import Service
+from broker_mirror.status import FlowStatus, MirrorStatus, PartitionLag, status_of
+
+PROGRAM: Final = "broker-mirror"
+LISTENER: Final = "brokercy.mirror.listener"
+LOOPS_SHOWN: Final = 5
+ANSWER_S: Final = 10.0
+ANSWER_BYTES_MAX: Final = 64 << 20
+EPILOG = """\b
+examples:
+  broker-mirror start mm2.properties                  MirrorMaker 2's own file
+  broker-mirror start mm2.properties --clusters B     only the flows into B
+  broker-mirror lag mm2.properties                    records that were not copied yet, read from the clusters
+  broker-mirror status mm2.properties                 the state of the running process
+"""
+T = TypeVar("T")
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(message=version_text(PROGRAM), version="")
+def command() -> None:
+    """Copy topics between clusters, with MirrorMaker 2's own file, topics and records."""
+
+
+def _of_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    function = click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")(function)
+    function = click.option(
+        "--clusters", default="", metavar="A,B", help="Only the flows into these clusters.  [default: all]"
+    )(function)
+    return click.argument("file", type=click.Path(path_type=Path))(function)
+
+
+@command.command()
+@_of_file
+@click.pass_context
+def start(context: click.Context, /, file: Path, clusters: str, as_json: bool) -> None:
+    """Run the flows of FILE until SIGTERM or Ctrl-C.
+
+    Several processes with the same file divide the partitions among them.
+    """
+    with _errors(context, as_json=as_json):
+        config, flows = _flows(file, clusters)
+        for warning in (*config.warnings, *(text for flow in flows for text in cautions(flow))):
+            print(f"{PROGRAM}: {warning}", file=sys.stderr)
+        logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
+        # Imported before the loop runs: it must not wait for imports while the process is a member of groups.
+        copy_flow = importlib.import_module("broker_mirror.copy.host").CopyFlow
+
+        def copier_of(flow: Flow, source: AdminClient, target: AdminClient, owner: int) -> Copier:
+            copier: Copier = copy_flow(flow, source, target, owner=owner)
+            return copier
+
+        service = Service(flows, flows_of(config), copier_of, lambda: int(time.time() * 1000))
+        asyncio.run(_serve(service, flows, _listener(config)))
+
+
+async def _serve(service: Service, flows: Sequence[Flow], address: Address | None) -> None:
+    """Run the service until a signal."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with contextlib.AsyncExitStack() as stack:
+        place = ""
+        if address is not None:
+            place = f", status at {(await stack.enter_async_context(Listener(address, service.status))).url}"
+        running = asyncio.create_task(service.run())
+        print(f"{PROGRAM}: runs {', '.join(str(flow.pair) for flow in flows)}{place}", flush=True)
+        waiting = asyncio.create_task(stopped.wait())
+        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        for each in (running, waiting):
+            each.cancel()
+        results = await asyncio.gather(running, waiting, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--address", metavar="HOST:PORT", help=f"The process.  [default: {LISTENER} of FILE]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")
+@click.pass_context
+def status(context: click.Context, /, file: Path | None, address: str | None, as_json: bool) -> None:
+    """Show the flows of a running process, with their problems and restarts."""
+    with _errors(context, as_json=as_json):
+        place = _address(address, "--address") if address else None
+        if place is None and file is not None:
+            place = _listener(load_config(file))
+        if place is None:
+            reason = f"no process is named: set {LISTENER}=HOST:PORT in FILE, or use --address HOST:PORT"
+            raise ClientError(Failure.INVALID, reason)
+        found = asyncio.run(_asked(place))
+        if as_json:
+            print(found.to_json().decode())
+        else:
+            _print_status(found)
+
+
+@command.command()
+@_of_file
+@click.pass_context
+def lag(context: click.Context, /, file: Path, clusters: str, as_json: bool) -> None:
+    """Show the records of each partition that were not copied yet. It reads both clusters, so no process has to run."""
+    with _errors(context, as_json=as_json):
+        _, flows = _flows(file, clusters)
+        found = asyncio.run(_lags([flow for flow in flows if flow.copies]))
+        if as_json:
+            print(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        else:
+            print_rows(LAG_COLUMNS, found)
+
+
+async def _lags(flows: Sequence[Flow]) -> list[PartitionLag]:
+    from broker_mirror.lag import lag_of
+
+    return [each for flow in flows for each in await lag_of(flow)]
+
+
+# ---------------------------------------------------------------------------------------------------- output
+
+LAG_COLUMNS: Final[Sequence[Column[PartitionLag]]] = (
+    Column("flow", "Flow", lambda row: row.flow),
+    Column("topic", "Topic", lambda row: row.topic),
+    Column("partition", "Partition", lambda row: row.partition, Kind.NUMBER),
+    Column("position", "Copied to", lambda row: row.position, Kind.NUMBER),
+    Column("end", "End", lambda row: row.end, Kind.NUMBER),
+    Column("lag", "Lag", lambda row: row.lag, Kind.COUNT),
+)
+FLOW_COLUMNS: Final[Sequence[Column[FlowStatus]]] = (
+    Column("flow", "Flow", lambda row: f"{row.source}->{row.target}"),
+    Column("state", "State", lambda row: row.state),
+    Column("share", "Share", lambda row: row.share),
+    Column("partitions", "Partitions", lambda row: len(row.partitions), Kind.COUNT),
+    Column("lag", "Lag", lambda row: row.lag_records, Kind.COUNT),
+    Column("lag_ms", "Lag time", lambda row: row.lag_ms, Kind.DURATION),
+    Column("records", "Records/s", lambda row: row.records_per_s, Kind.RATE),
+    Column("bytes", "Bytes/s", lambda row: row.bytes_per_s, Kind.BYTES),
+    Column("groups", "Groups", lambda row: len(row.groups), Kind.COUNT),
+    Column("restarts", "Restarts", lambda row: row.restarts, Kind.COUNT),
+)
+
+
+def _print_status(found: MirrorStatus) -> None:
+    print_rows(FLOW_COLUMNS, found.flows)
+    for flow in found.flows:
+        name = f"{flow.source}->{flow.target}"
+        for what, text in flow.problems.items():
+            print(f"{name}, {what}: {text}")
+        for part in flow.partitions:
+            if part.problem is not None:
+                print(f"{name}, {part.topic}-{part.partition}: {part.problem}")
+        if flow.loops:
+            shown = ", ".join(flow.loops[:LOOPS_SHOWN]) + (", ..." if len(flow.loops) > LOOPS_SHOWN else "")
+            print(f"{name}: {len(flow.loops)} topics come from {flow.target}, and are not copied back: {shown}")
+
+
+# ---------------------------------------------------------------------------------------------------- parts
+
+
+def _flows(file: Path, clusters: str) -> tuple[MirrorConfig, tuple[Flow, ...]]:
+    """Return the flows that --clusters selects. Raises ClientError."""
+    config = load_config(file)
+    targets = [each.strip() for each in clusters.split(",") if each.strip()]
+    try:
+        return config, chosen(flows_of(config), targets, config)
+    except ConfigError as error:
+        raise ClientError(Failure.INVALID, str(error), what=str(file)) from None
+
+
+def _listener(config: MirrorConfig) -> Address | None:
+    text = config.properties.get(LISTENER)
+    return None if text is None else _address(text, LISTENER)
+
+
+def _address(text: str, what: str) -> Address:
+    try:
+        return parse_address(text, needs_port=True, port_min=0)
+    except ValueError as error:
+        raise ClientError(Failure.INVALID, str(error), what=what) from None
+
+
+async def _asked(address: Address) -> MirrorStatus:
+    """Return the status of the process at an address. Raises ClientError."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            answer = await exchange(address, "GET", "/status", answer_bytes_max=ANSWER_BYTES_MAX)
+        if answer.status != 200:
+            raise ClientError(Failure.REFUSED, f"{address} answers with the HTTP status {answer.status}")
+        return status_of(json.loads(answer.body))
+    except TimeoutError:
+        raise ClientError(Failure.TIMED_OUT, f"no answer within {ANSWER_S:g} s", broker=str(address)) from None
+    except (OSError, Unanswered) as error:
+        raise ClientError(Failure.UNREACHABLE, str(error), broker=str(address)) from None
+    except (ValueError, KeyError, TypeError):
+        raise ClientError(Failure.MALFORMED, f"{address} does not answer as a mirror") from None
+
+
+@contextmanager
+def _errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        context.exit(end(PROGRAM, error, as_json=as_json))
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    return options.run_click(PROGRAM, command)
