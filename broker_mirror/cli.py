@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import logging
 import signal
@@ -27,7 +26,6 @@ from broker_cy.core.config_def.types import ConfigError
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.terminal import print_rows
 from broker_mirror.config import MirrorConfig, load_config
-from broker_mirror.flow_run import Copier
 from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
 from broker_mirror.service import Service
@@ -76,11 +74,10 @@ def start(context: click.Context, /, file: Path, clusters: str, as_json: bool) -
             print(f"{PROGRAM}: {warning}", file=sys.stderr)
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
         # Imported before the loop runs: it must not wait for imports while the process is a member of groups.
-        copy_flow = importlib.import_module("broker_mirror.copy.host").CopyFlow
+        from broker_mirror.copy.host import CopyFlow
 
-        def copier_of(flow: Flow, source: AdminClient, target: AdminClient, owner: int) -> Copier:
-            copier: Copier = copy_flow(flow, source, target, owner=owner)
-            return copier
+        def copier_of(flow: Flow, source: AdminClient, target: AdminClient, owner: int) -> CopyFlow:
+            return CopyFlow(flow, source, target, owner=owner)
 
         service = Service(flows, flows_of(config), copier_of, lambda: int(time.time() * 1000))
         asyncio.run(_serve(service, flows, _listener(config)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 from broker_cy.admin import ClientError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.core.errors import ErrorCode
+from broker_mirror.copy.positions import committed_offsets
 from broker_mirror.flow_run import connect
 from broker_mirror.flows import Flow
 from broker_mirror.formats.source_offsets import CONNECTOR
@@ -24,7 +23,6 @@ async def lag_of(flow: Flow) -> list[PartitionLag]:
         keys = [TopicPartition(topic.name, part.partition) for topic in copied for part in topic.partitions]
         starts, ends = await source.offsets.earliest(keys), await source.offsets.latest(keys)
         try:
-            committed_offsets = importlib.import_module("broker_mirror.copy.positions").committed_offsets
             reached: dict[TopicPartition, int] = await committed_offsets(
                 target, flow.offsets_topic, flow.source, CONNECTOR
             )

@@ -25,7 +25,6 @@ from tests.broker_mirror.conftest import Clusters
 from tests.broker_mirror.mirror_process import STATE_S, MirrorProcess, running_mirror
 from tests.support.wait import until
 
-pytest.importorskip("broker_mirror.copy.host", reason="the copy path is not a part of this tree")
 T = TypeVar("T")
 TIMEOUT_S = 60.0
 # Short intervals, so that a test sees the next turn of each task.
