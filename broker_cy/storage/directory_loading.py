@@ -113,7 +113,8 @@ class DirectoryLoading:
         """Load the logs, or leave them to the opener. For the arguments and errors see LogManager.load."""
         manager = self._manager
         listings = self._listings()
-        for path in superfluous(listings, topic_id_of, directory_id_of, is_spare):
+        renamed = set(superfluous(listings, topic_id_of, directory_id_of, is_spare))
+        for path in sorted(renamed):
             logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
             manager.rename_away(path, "stray", NO_TOPIC_ID, -1)
 
@@ -122,7 +123,8 @@ class DirectoryLoading:
             return None if is_replicated else newer_elsewhere(directory_id_of(*key), manager.data_directories)
 
         recovered: list[Recovered] = []
-        for data_directory, names in listings:
+        for data_directory, listed in listings:
+            names = [name for name in listed if f"{data_directory.path}/{name}" not in renamed] if renamed else listed
             try:
                 recovered += self._load_directory(
                     data_directory, names, config_of, now_ms, topic_id_of, doubt_of, late=late

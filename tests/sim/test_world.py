@@ -71,7 +71,7 @@ SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 # The seeds are divided into parts so that test workers can share them.
 PARTS = min(5, SEEDS)
 # The seeds of each profile other than that of the whole world.
-PROFILE_SEEDS = max(1, SEEDS // 20)
+PROFILE_SEEDS = max(2, SEEDS // 20)
 # The seeds of the profile `cluster`, in which three nodes run.
 CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("12", "200")))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
