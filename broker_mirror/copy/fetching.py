@@ -178,13 +178,20 @@ class Fetching:
             partition = TopicPartition(*key)
             if self._preferred.get(partition, metadata.leader_of(partition)) == node_id:
                 mine.append(partition)
-        found = self._machine.fetches(self._now_ms(), mine)
+        now_ms = self._now_ms()
+        found = self._machine.fetches(now_ms, mine)
+        # Partitions with a problem wait for longer.
+        waits_for_room = any(
+            each.position is not None and not each.is_waiting(now_ms)
+            for key in mine
+            if key not in found and (each := self._machine.partitions.get(key)) is not None
+        )
         wanted = {
             TopicPartition(*key): offset
             for key, offset in found.items()
             if self._check_id(key[0], metadata.topic_id(key[0]))
         }
-        return wanted, len(found) < len(mine)
+        return wanted, waits_for_room
 
     def _forget_preferred(self, node_id: int) -> None:
         self._preferred = {key: preferred for key, preferred in self._preferred.items() if preferred != node_id}
