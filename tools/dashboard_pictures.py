@@ -1,12 +1,14 @@
 """Take the pictures of docs/dashboard.md from a running demo: `python -m tools.dashboard_pictures [--page NAME ...]`.
 
-Takes about six minutes: the demo's groups need a history, and pages about several nodes have a separate demo, in which
-replicas are moved, and then a node is killed. Console messages of the browser end the program with exit code 1.
+Takes about seven minutes: the demo's groups need a history. Pages about schemas have a separate demo with a registry,
+and so have pages about several nodes: there replicas are moved, and then a node is killed. Console messages of the
+browser end the program with exit code 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import signal
 import subprocess
@@ -19,8 +21,11 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 
 from bench.launch.chromium import BrowserError, launched
+from bench.launch.nodes import free_ports
+from broker_cy.client.clusters import REGISTRY_VARIABLE
 from dashboard.pages.registry import PAGES
 from demo.topics import PACKAGES, SLOW
+from tools.demo_schemas import SUBJECT, running_registry
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SIZE = {"width": 1280, "height": 860}
@@ -37,14 +42,16 @@ QUERIES = {
     "group-settings": f"group={SLOW.group_id}",
     "broker": "broker=1",
     "broker-settings": "broker=1",
+    "schema": f"subject={SUBJECT}&version=3&against=2",
 }
 # Pages about features of several nodes. The first one is taken while replicas move.
 MOVES = "reassignments"
 OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
 NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
 DRAINED = "4"
-# Pages without a picture: the demo has no authorizer, no logins, no quotas and no schema registry.
-EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas", "schemas", "schema")
+OF_REGISTRY = ("schemas", "schema")
+# Pages without a picture: the demo has no authorizer, no logins and no quotas.
+EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas")
 SETTLED = """() => {
   const states = [...document.querySelectorAll("[data-panel] [data-state]")];
   return states.every((each) => ["ok", "empty", "absent"].includes(each.dataset.state));
@@ -68,9 +75,12 @@ class Demo:
 
 
 @contextmanager
-def running_demo(options: Sequence[str] = ()) -> Iterator[Demo]:
-    command = [sys.executable, "-m", "demo", "--listener", "127.0.0.1:0", "--metrics", "", "--dashboard", "127.0.0.1:0"]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+def running_demo(
+    options: Sequence[str] = (), listener: str = "127.0.0.1:0", more: Mapping[str, str] | None = None
+) -> Iterator[Demo]:
+    command = [sys.executable, "-m", "demo", "--listener", listener, "--metrics", "", "--dashboard", "127.0.0.1:0"]
+    environment = {**os.environ, **(more or {})}
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=environment)
     try:
         yield Demo(process)
     finally:
@@ -152,6 +162,16 @@ def take_of_nodes(browser: Browser, demo: Demo, names: Sequence[str]) -> list[st
     return problems
 
 
+def take_of_registry(browser: Browser, names: Sequence[str]) -> list[str]:
+    """Take the pictures of pages about schemas, and return the browser's messages and errors."""
+    broker, registry = (f"127.0.0.1:{port}" for port in free_ports(2))
+    with (
+        running_demo(listener=broker, more={REGISTRY_VARIABLE: f"http://{registry}"}) as demo,
+        running_registry(broker, registry),
+    ):
+        return take(browser, demo.url, names)
+
+
 def main() -> int:
     names = [page.name for page in PAGES]
     parser = argparse.ArgumentParser(
@@ -162,13 +182,17 @@ def main() -> int:
     given = parser.parse_args()
     try:
         chosen = given.page or [name for name in names if name not in EMPTY]
-        alone, of_nodes = ([name for name in chosen if (name in OF_NODES) is several] for several in (False, True))
+        of_nodes = [name for name in chosen if name in OF_NODES]
+        of_registry = [name for name in chosen if name in OF_REGISTRY]
+        alone = [name for name in chosen if name not in (*OF_NODES, *OF_REGISTRY)]
         problems = []
         with launched() as browser:
             if alone:
                 with running_demo() as demo:
                     time.sleep(given.seconds)
                     problems += take(browser, demo.url, alone)
+            if of_registry:
+                problems += take_of_registry(browser, of_registry)
             if of_nodes:
                 with running_demo(NODES) as demo:
                     problems += take_of_nodes(browser, demo, of_nodes)
