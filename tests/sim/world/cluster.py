@@ -131,8 +131,8 @@ class Cluster:
         # The leaders: by (topic id, partition, leader epoch), and by epoch of the metadata quorum.
         self._leaders: dict[tuple[UUID, int, int], str] = {}
         self._controllers: dict[int, str] = {}
-        # By (topic id, partition): the largest epochs of leader and partition in any image.
-        self._epochs: dict[tuple[UUID, int], tuple[int, int]] = {}
+        # By (topic id, partition): the epoch of the newest leader.
+        self._newest: dict[tuple[UUID, int], int] = {}
         # By offset in the metadata log: a hash of the topics in the image at this offset.
         self._images: dict[int, int] = {}
         self._seen: dict[str, int] = {}
@@ -181,6 +181,8 @@ class Cluster:
         if key not in self._leaders:
             self._moves += 1
             self._moved_us = self._world.time.now_us
+            topic_id, index, epoch = key
+            self._newest[topic_id, index] = max(epoch, self._newest.get((topic_id, index), -1))
         leader = self._leaders.setdefault(key, machine.host)
         assert leader == machine.host, f"{leader} and {machine.host} lead {key}"
 
@@ -221,6 +223,10 @@ class Cluster:
             if machine.server is not None and machine.is_started
         )
         return sum(each is not None and each.replica.role == Role.LEADER for each in partitions) > 1
+
+    def has_newer_leader(self, topic_id: UUID, index: int, epoch: int) -> bool:
+        """Whether a node has led a partition in a later epoch."""
+        return self._newest.get((topic_id, index), -1) > epoch
 
     # --- at the end
 

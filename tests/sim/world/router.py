@@ -91,6 +91,10 @@ class Router:
             self._task = self._world.clients.create_task(self._run())
         return answer
 
+    def epoch_of(self, topic: Any, partition: int) -> int:
+        """The leader epoch that requests about a partition contain: -1 if it is not known."""
+        return self._epochs.get((topic, partition), -1)
+
     async def _run(self) -> None:
         while self._queue:
             waiting = self._queue.popleft()
@@ -192,7 +196,7 @@ class Router:
                     host = await self._leader(key, each.partition)
                 except Lost:
                     continue
-                each.current_leader_epoch = self._epochs.get((key, each.partition), -1)
+                each.current_leader_epoch = self.epoch_of(key, each.partition)
                 part = m.FetchRequest.FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=[each])
                 parts.setdefault(host, []).append(part)
         sent = []
@@ -239,7 +243,7 @@ class Router:
                 part = topic.partitions[0]
                 host = await self._leader(topic.name, part.partition_index)
                 if isinstance(part, m.ListOffsetsRequest.ListOffsetsPartition):
-                    part.current_leader_epoch = self._epochs.get((topic.name, part.partition_index), -1)
+                    part.current_leader_epoch = self.epoch_of(topic.name, part.partition_index)
                 return host
         return str(self._any)
 

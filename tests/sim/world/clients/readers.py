@@ -12,6 +12,7 @@ from broker_cy.wire import messages as m
 from broker_cy.wire.records import decode_batches
 from tests.history.operations import Assign, Poll, Read, Seek
 from tests.sim.world.clients.base import GONE, RETRIABLE, Client, Spot, value_of
+from tests.sim.world.router import Router
 from tests.sim.world.wire import Lost
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class Fetcher(Client):
         )
         by_name = self.draw.chance(0.15) and all(map(self.may_name, spots))
         answer = await self.once(request, BY_NAME if by_name else BY_ID)
+        # The next look at the metadata may find later ones.
+        epochs = {spot: self._epoch_of(spot) for spot in spots}
         asked = {(spot.topic if by_name else spot.topic_id, spot.partition): spot for spot in spots}
         reads: list[Read] = []
         gone: set[UUID] = set()
@@ -105,7 +108,7 @@ class Fetcher(Client):
                 if part.error_code in GONE:
                     gone.add(spot.topic_id)
                 elif spot.topic_id not in gone:
-                    reads += await self._take(spot, part)
+                    reads += await self._take(spot, part, epochs[spot])
         positions = {spot.place: at for spot, at in self.positions.items() if spot in spots}
         self.world.recorder.add(Poll(self.name, self.world.recorder.now(), tuple(reads), positions))
         self.world.reads += len(reads)
@@ -114,7 +117,12 @@ class Fetcher(Client):
             self.assign({spot: at for spot, at in self.positions.items() if spot.topic_id not in gone})
             self.spots.clear()
 
-    async def _take(self, spot: Spot, part: Any) -> list[Read]:
+    def _epoch_of(self, spot: Spot) -> int:
+        """The leader epoch in fetches of a partition: -1 without a cluster."""
+        return self.channel.epoch_of(spot.topic_id, spot.partition) if isinstance(self.channel, Router) else -1
+
+    async def _take(self, spot: Spot, part: Any, epoch: int) -> list[Read]:
+        """Take over one partition of the answer to a fetch with this leader epoch."""
         code = ErrorCode(part.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             ends = self.world.sites[self.host].ends
@@ -122,7 +130,12 @@ class Fetcher(Client):
             # A volatile topic may be another one by now, and the end of a process may undo a deletion.
             is_new = start is not None and start > self.positions[spot]
             may_differ = spot.topic[0] in "vu" or ends != self.world.sites[self.host].ends
-            assert is_new or start is None or may_differ, (
+            # A leader that does not know yet that it was replaced deletes records from its own log when it is asked to,
+            # as in Kafka (KIP-107), and refuses what it has deleted. Its successor still has these records.
+            was_deposed = self.world.is_trimmed(spot) and self.world.cluster.has_newer_leader(
+                spot.topic_id, spot.partition, epoch
+            )
+            assert is_new or start is None or may_differ or was_deposed, (
                 f"{self.name}: {self.positions[spot]} of {spot.place} is out of range, and the log starts at {start}"
             )
             if start is not None and (is_new or spot.topic[0] == "u"):
