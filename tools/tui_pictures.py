@@ -1,4 +1,5 @@
-"""Take the pictures of docs/tui.md from a running console that shows the demo: `python -m tools.tui_pictures`.
+"""Take the pictures of docs/tui.md, and those of screens in docs/registry.md, from a running console that shows the
+demo: `python -m tools.tui_pictures`.
 
 Takes about two minutes: the demo's groups need a history.
 """
@@ -20,12 +21,14 @@ from textual.widgets import Input
 
 from admin_tui.app import Console
 from admin_tui.settings import Settings
+from bench.launch.nodes import free_ports
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.console.alerts.rules import BUILT_IN, AlertSettings, Rule
 from broker_cy.console.alerts.watch import Alerting
 from demo.topics import PACKAGES, SLOW
+from tools.demo_schemas import MAINTAINER, SUBJECT, running_registry
 
 # A rule as that of docs/tui.md. The group of the demo is too slow.
 BEHIND = Rule("audit falls behind", "lag", for_s=30, group=SLOW.group_id, records=1_000)
@@ -52,8 +55,23 @@ async def _shows(app: Console, pilot: Pilot[Any], *texts: str) -> None:
     await pilot.pause(0.5)
 
 
+async def take_schemas(bootstrap: str, registry: str, write: Callable[[str, str], None]) -> None:
+    """Take the pictures of the screens about schemas, which need no history."""
+    app = Console(ClusterEntry("demo", parse_addresses(bootstrap), registry=registry), Settings(utc=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await _shows(app, pilot, "connected")
+        app.run_command("schemas")
+        await _shows(app, pilot, SUBJECT, MAINTAINER, "READONLY")
+        write("schemas", app.picture())
+        app.run_command(f"schema {SUBJECT}")
+        await _shows(app, pilot, '"installed"')
+        await pilot.press("v")
+        await _shows(app, pilot, "READER_FIELD_MISSING_DEFAULT_VALUE")
+        write("schema", app.picture())
+
+
 async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]) -> None:
-    """Take a picture of each screen once the overview has a history of `seconds`."""
+    """Take a picture of each other screen once the overview has a history of `seconds`."""
     entry = ClusterEntry("demo", parse_addresses(bootstrap))
     app = Console(entry, Settings(utc=True), alerts=Alerting(AlertSettings((*BUILT_IN, BEHIND))))
     async with app.run_test(size=SIZE) as pilot:
@@ -104,6 +122,7 @@ async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.tui_pictures", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of history; default %(default)g")
+    parser.add_argument("--schemas", action="store_true", help="only the pictures of schemas")
     given = parser.parse_args()
     argv = [sys.executable, "-m", "demo", "--listener", "127.0.0.1:0", "--metrics", "", "--dashboard", ""]
     demo = subprocess.Popen([*argv, "--crash-every", "20", "--back-after", "8"], stdout=subprocess.PIPE, text=True)
@@ -115,7 +134,11 @@ def main() -> int:
             (PICTURES / f"tui-{name}.svg").write_text(svg, encoding="utf-8")
             print(f"tui-{name}.svg", flush=True)
 
-        asyncio.run(take(bootstrap, given.seconds, write))
+        (port,) = free_ports(1)
+        with running_registry(bootstrap, f"127.0.0.1:{port}") as registry:
+            asyncio.run(take_schemas(bootstrap, registry, write))
+        if not given.schemas:
+            asyncio.run(take(bootstrap, given.seconds, write))
     finally:
         demo.send_signal(signal.SIGINT)
         demo.communicate(timeout=STOP_S)
