@@ -28,7 +28,7 @@ def diverging_answers_are_ignored(patch: Patch) -> None:
 
 def epochs_are_not_raised(patch: Patch) -> None:
     """A mirror appends batches of a later epoch than that of its leader."""
-    right = Mirror.want.fget
+    right = vars(Mirror)["want"].fget
     assert right is not None
 
     def want(self: Mirror) -> Act:
