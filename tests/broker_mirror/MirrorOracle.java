@@ -10,6 +10,7 @@
  *   {"op": "filter", "kind", "props", "names"}              true for each name that passes
  *   {"op": "config", "props"}                               pairs, and the merged settings of each pair
  *   {"op": "store", "syncs", "offsets"}                     the translations of OffsetSyncStore
+ *   {"op": "remote", "props", "source", "group"}            what RemoteClusterUtils reads in a target
  *   {"op": "pacing", "lag", "records"}                      true for each record whose sync is sent at once
  */
 
@@ -22,6 +23,7 @@ import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
@@ -29,6 +31,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.regex.Pattern;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -47,6 +50,7 @@ import org.apache.kafka.connect.mirror.IdentityReplicationPolicy;
 import org.apache.kafka.connect.mirror.MirrorMakerConfig;
 import org.apache.kafka.connect.mirror.MirrorSourceConnector;
 import org.apache.kafka.connect.mirror.OffsetSync;
+import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 import org.apache.kafka.connect.mirror.SourceAndTarget;
 import org.apache.kafka.connect.runtime.distributed.Crypto;
 import org.apache.kafka.connect.runtime.distributed.DistributedConfig;
@@ -268,6 +272,22 @@ public final class MirrorOracle {
         return found;
     }
 
+    private static Object remote(JsonNode request) throws Exception {
+        Map<String, Object> props = new HashMap<>(strings(request.get("props")));
+        String source = request.get("source").asText();
+        Map<String, Object> found = new TreeMap<>();
+        Map<String, List<Object>> offsets = new TreeMap<>();
+        RemoteClusterUtils.translateOffsets(props, source, request.get("group").asText(), Duration.ofSeconds(30))
+            .forEach((partition, offset) ->
+                offsets.put(partition.toString(), List.of(offset.offset(), offset.metadata())));
+        found.put("offsets", offsets);
+        found.put("upstream", new TreeSet<>(RemoteClusterUtils.upstreamClusters(props)));
+        found.put("hops", RemoteClusterUtils.replicationHops(props, source));
+        found.put("checkpoints", RemoteClusterUtils.checkpointTopics(props));
+        found.put("heartbeats", RemoteClusterUtils.heartbeatTopics(props));
+        return found;
+    }
+
     private static Object pacing(JsonNode request) throws Throwable {
         Class<?> type = Class.forName(MIRROR + "OffsetSyncWriter$PartitionState");
         Constructor<?> constructor = type.getDeclaredConstructor(long.class);
@@ -311,6 +331,7 @@ public final class MirrorOracle {
             case "filter": return filter(request);
             case "config": return config(request);
             case "store": return store(request);
+            case "remote": return remote(request);
             case "pacing": return pacing(request);
             default: throw new IllegalArgumentException(request.toString());
         }

@@ -15,11 +15,15 @@ _JARS = (
 )
 
 
-def mirror_maker() -> JavaOracle:
-    """Return the running oracle; the first call on a machine downloads 40 MB."""
+def class_path() -> str:
+    """Return the jars of MirrorMaker 2; the first call on a machine downloads 40 MB."""
 
     def copied(directory: Path) -> None:
         copy_jars(directory, _JARS)
 
-    jars = made_once(f"connect-mirror-{VERSION}-jars", copied)
-    return JavaOracle(Path(__file__).with_name("MirrorOracle.java"), f"{jars}/libs/*")
+    return f"{made_once(f'connect-mirror-{VERSION}-jars', copied)}/libs/*"
+
+
+def mirror_maker() -> JavaOracle:
+    """Return the running oracle."""
+    return JavaOracle(Path(__file__).with_name("MirrorOracle.java"), class_path())
