@@ -79,6 +79,7 @@ HOT = {
     "broker_cy.wire.batch",
     "broker_cy.wire.batch_check",
     "broker_cy.wire.columns",
+    "broker_cy.wire.digest",
     "broker_cy.wire.decoder",
     "broker_cy.wire.encoder",
     "broker_cy.wire.record",
