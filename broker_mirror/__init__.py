@@ -17,5 +17,6 @@ listener.py      the pages /status, /metrics and /healthz
 tasks/           topics, settings, ACLs, groups, checkpoints and heartbeats
 sharing.py       how several processes divide the partitions of a flow                     pure
 status.py        the state of the flows for people and metrics
+proof/           the commands `verify` and `drill`
 translation.py   offsets of the source as offsets of the target                           pure
 """

@@ -13,7 +13,8 @@ def pure_files() -> list[Path]:
     names = ("filters.py", "flows.py", "merged.py", "pacing.py", "policy.py", "sharing.py", "translation.py")
     tasks = (MIRROR / "tasks" / name for name in ("acls.py", "checkpoints.py", "groups.py", "topics.py"))
     copy = (MIRROR / "copy" / name for name in ("flow.py", "partition.py", "status.py"))
-    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy]
+    proof = (MIRROR / "proof" / name for name in ("drilling.py", "keys.py", "pairing.py", "ranges.py"))
+    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy, *proof]
 
 
 def test_pure_files_use_nothing_of_the_machine() -> None:
