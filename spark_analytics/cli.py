@@ -23,9 +23,10 @@ from broker_cy import __version__
 from broker_cy.client import options as cluster_options
 from broker_cy.client.clusters import ClusterEntry, Wanted, default_path, select
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import EXIT_INTERRUPTED, end, wants_json
+from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, end, wants_json
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP, parse_time
 from broker_cy.client.security import SECRETS
+from spark_analytics import mirror_audit_command
 from spark_analytics import schedule as timers
 from spark_analytics.errors import DamagedError, NothingError, SetUpError, SparkFailedError
 from spark_analytics.failures import in_one_line
@@ -44,6 +45,7 @@ examples:
   broker-analytics ingest --bootstrap 127.0.0.1:9092 --lake lake/
   broker-analytics run lag --lake lake/ --from -1d
   broker-analytics run what-if --lake lake/ --plan plan.json
+  broker-analytics run mirror-audit --source /data/a --target /data/b --topic orders=A.orders
   broker-analytics report --lake lake/ --out report.html --from -7d
   broker-analytics segments /var/lib/broker-cy --topic orders --from 2026-11-23T08:00 --to 2026-11-23T09:00
   broker-analytics schedule --bootstrap 127.0.0.1:9092 --lake lake/ --every 10m
@@ -199,17 +201,19 @@ def ingest(
 
 @command.command()
 @click.argument("job")
-@_with_lake
+@click.option("--lake", type=_folder, metavar="LAKE", help="The folder of the lake; all jobs but mirror-audit need it.")
+@click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated.")
 @_with_range
 @_with_limit
 @click.option("--plan", type=_file, metavar="FILE", help="For what-if: a plan of kafka-reassign-partitions.")
 @click.option("--current", type=_file, metavar="FILE", help="For what-if: the current assignment, in the same form.")
+@mirror_audit_command.click_options
 @click.option("--out", type=_folder, metavar="FOLDER", help="Also write all rows here, as Parquet.")
 @_with_json
 @_with_spark
 def run(
     job: str,
-    lake: Path,
+    lake: Path | None,
     start: datetime | None,
     end: datetime | None,
     clusters: tuple[str, ...],
@@ -218,15 +222,27 @@ def run(
     current: Path | None,
     out: Path | None,
     as_json: bool,
-    **of_spark: Any,
+    **options: Any,
 ) -> None:
     """Run a job over the lake: throughput, lag, rebalances, skew, nodes, forecast, end-to-end, what-if, or all.
 
-    what-if predicts the load of brokers, and how long groups wait, after the reassignment of --plan.
+    what-if predicts the load of brokers, and how long groups wait, after the reassignment of --plan. mirror-audit needs
+    no lake: it compares the records of topics in two clusters, from their log directories, and ends with the exit code
+    1 if they differ.
     """
     from spark_analytics import run as running
     from spark_analytics.session import session
 
+    of_audit = mirror_audit_command.taken(options)
+    if job == mirror_audit_command.NAME:
+        of_lake = {"--lake": lake, "--cluster": clusters, "--from": start, "--to": end, "--plan": plan, "--out": out}
+        show = None if as_json else _console()
+        if not mirror_audit_command.run(of_audit, {**of_lake, "--current": current}, limit, show, options):
+            sys.exit(EXIT_FAILED)
+        return
+    if lake is None:
+        raise click.UsageError("Missing option '--lake'.")
+    mirror_audit_command.refuse(of_audit, job)
     there = Lake(lake)
     span = span_of(start, end)
     chosen = _chosen(job, there, clusters, plan, current)
@@ -235,10 +251,10 @@ def run(
             check_writable(out)
         except OSError as error:
             raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
-    spark = session(f"run {job}", **of_spark)
-    with in_one_line(of_spark["verbose"]):
-        show = running.AsJson() if as_json else running.AsTables(_console())
-        running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, show=show)
+    spark = session(f"run {job}", **options)
+    with in_one_line(options["verbose"]):
+        as_shown = running.AsJson() if as_json else running.AsTables(_console())
+        running.run(spark, there, chosen, span=span, clusters=clusters, limit=limit, out=out, show=as_shown)
 
 
 def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, current: Path | None) -> list[Job]:
@@ -246,7 +262,7 @@ def _chosen(job: str, lake: Lake, clusters: Sequence[str], plan: Path | None, cu
     from spark_analytics.jobs import what_if
     from spark_analytics.jobs.registry import JOBS, what_if_job
 
-    names = ("all", *JOBS, what_if.NAME)
+    names = ("all", *JOBS, what_if.NAME, mirror_audit_command.NAME)
     if job not in names:
         raise click.ClickException(f"{job!r} is not a job (allowed: {', '.join(names)})")
     if (plan or current) is not None and job not in ("all", what_if.NAME):

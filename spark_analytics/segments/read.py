@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -37,6 +37,16 @@ BEYOND_BYTES = 64 << 10
 _FRAME_BYTES = 17
 
 
+class Sink(Protocol):
+    """Takes batches; wire.columns.Columns is one."""
+
+    def begin(self, batch: Batch, first_offset: int, end_offset: int) -> None:
+        """Begin a batch, from `first_offset` up to, but not including, `end_offset`. Raises WireError."""
+
+    def fill(self) -> bool:
+        """Take records of the begun batch. False: the sink is full, and is called again when it was emptied."""
+
+
 def read(
     wanted: Range, options: Options, schema: pa.Schema, counters: Counters | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -46,27 +56,35 @@ def read(
     Raises DamageError for damage if the options do not skip it.
     """
     counters = Counters() if counters is None else counters
+    rows = _Rows(wanted, options, schema, counters)
     try:
-        yield from _Reader(wanted, options, schema, counters).batches()
+        for _ in fill(wanted, options, rows.columns, counters):
+            yield rows.taken()
+        if rows.columns.rows:
+            yield rows.taken()
     finally:
         report.write(options.report, wanted.name, counters)
 
 
+def fill(wanted: Range, options: Options, sink: Sink, counters: Counters) -> Iterator[None]:
+    """Give the batches of a range to a sink, without markers and, as the options say, aborted ones. Yields when the
+    sink is full. Raises DamageError for damage if the options do not skip it.
+    """
+    return _Reader(wanted, options, sink, counters).batches()
+
+
 class _Reader:
-    def __init__(self, wanted: Range, options: Options, schema: pa.Schema, counters: Counters) -> None:
+    def __init__(self, wanted: Range, options: Options, sink: Sink, counters: Counters) -> None:
         self._wanted = wanted
-        self._schema = schema
         self._counters = counters
         self._damage = Damage(options.skips, counters)
         self._hidden = Hidden(wanted.aborted)
-        self._columns = Columns(ROWS_MAX, BATCH_BYTES_MAX, options.include_headers)
+        self._sink = sink
         # No record before this offset is still needed.
         self._next = wanted.start
-        self._topics = pa.repeat(pa.scalar(wanted.topic, pa.string()), ROWS_MAX)
-        self._partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), ROWS_MAX)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one segment after the other."""
+    def batches(self) -> Iterator[None]:
+        """Give the batches of one segment after the other."""
         done: tuple[int, int] | None = None
         while self._next < self._wanted.end:
             opened = self._open(done)
@@ -75,8 +93,6 @@ class _Reader:
             segment, file, done = opened
             with file:
                 yield from self._segment(segment, file)
-        if self._columns.rows:
-            yield self._taken()
 
     def _open(self, done: tuple[int, int] | None) -> tuple[SegmentFile, CountedFile, tuple[int, int]] | None:
         """Open the segment that has the next offset, or the first one after it; None at the end of the log. `done` is
@@ -110,8 +126,8 @@ class _Reader:
         self._damage.note(self._wanted.directory, 0, self._next, reason)
         return None
 
-    def _segment(self, segment: SegmentFile, file: CountedFile) -> Iterator[pa.RecordBatch]:
-        end, columns = self._wanted.end, self._columns
+    def _segment(self, segment: SegmentFile, file: CountedFile) -> Iterator[None]:
+        end, sink = self._wanted.end, self._sink
         position = position_of(segment, file, self._next, self._counters) if self._next > segment.base_offset else 0
         limit = limit_of(segment, file.size, end, self._counters)
         expected = segment.base_offset
@@ -141,9 +157,9 @@ class _Reader:
                         if not batch.is_control and not (
                             batch.is_transactional and self._hidden.has(batch.producer_id, base)
                         ):
-                            columns.begin(batch, self._next, end)
-                            while not columns.fill():
-                                yield self._taken()
+                            sink.begin(batch, self._next, end)
+                            while not sink.fill():
+                                yield
                         self._next = following
                         self._counters.batches += 1
                 except WireError as error:
@@ -166,8 +182,20 @@ class _Reader:
                     return  # a file that was allocated in advance ends in zeros
                 position = self._damage.resume(segment, file, position, max(expected, self._next), fault)
 
-    def _taken(self) -> pa.RecordBatch:
-        rows, keys, values, offsets, timestamps, types, headers = self._columns.take()
+
+class _Rows:
+    """The records of a range as Arrow batches."""
+
+    def __init__(self, wanted: Range, options: Options, schema: pa.Schema, counters: Counters) -> None:
+        self.columns = Columns(ROWS_MAX, BATCH_BYTES_MAX, options.include_headers)
+        self._schema = schema
+        self._counters = counters
+        self._topics = pa.repeat(pa.scalar(wanted.topic, pa.string()), ROWS_MAX)
+        self._partitions = pa.repeat(pa.scalar(wanted.partition, pa.int32()), ROWS_MAX)
+
+    def taken(self) -> pa.RecordBatch:
+        """Return and clear the records of the columns."""
+        rows, keys, values, offsets, timestamps, types, headers = self.columns.take()
         self._counters.records += rows
         columns = [
             _binary(pa.binary(), rows, keys),

@@ -27,6 +27,7 @@ import pytest
 from broker_cy.launch.processes import Child, ProcessError, run
 from loadgen.cli import command as load_command
 from loadgen.scenario.toml_file import builtin_names
+from spark_analytics import mirror_audit_command
 from spark_analytics.cli import command as analytics_command
 from spark_analytics.jobs import what_if
 from spark_analytics.jobs.registry import JOBS
@@ -359,10 +360,11 @@ def test_analytics_commands_are_understood(line: Line, tmp_path: Path) -> None:
     program = next(place for place, word in enumerate(words) if word.endswith(("broker-analytics", "/main.py")))
     name, *arguments = words[program + 1 :]
     # Log directories must exist.
-    arguments = [str(tmp_path) if name == "segments" and word.startswith("/") else word for word in arguments]
+    reads_logs = name == "segments" or mirror_audit_command.NAME in arguments
+    arguments = [str(tmp_path) if reads_logs and word.startswith("/") else word for word in arguments]
     context = analytics_command.commands[name].make_context(name, arguments)
     job = context.params.get("job", "all")
-    assert job in ("all", what_if.NAME, *JOBS)
+    assert job in ("all", what_if.NAME, mirror_audit_command.NAME, *JOBS)
 
 
 def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:
