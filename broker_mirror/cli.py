@@ -28,6 +28,7 @@ from broker_cy.reporting.terminal import print_rows
 from broker_mirror.config import MirrorConfig, load_config
 from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
+from broker_mirror.proof import command as proof
 from broker_mirror.service import Service
 from broker_mirror.status import FlowStatus, MirrorStatus, PartitionLag, status_of
 
@@ -42,6 +43,8 @@ examples:
   broker-mirror start mm2.properties --clusters B     only the flows into B
   broker-mirror lag mm2.properties                    records that were not copied yet, read from the clusters
   broker-mirror status mm2.properties                 the state of the running process
+  broker-mirror verify mm2.properties                 compare the records of both sides
+  broker-mirror drill mm2.properties --group billing  what a group would read again after a failover
 """
 T = TypeVar("T")
 
@@ -231,6 +234,9 @@ def _errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
         yield
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
+
+
+proof.add(command)
 
 
 def main() -> int:
