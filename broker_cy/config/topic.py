@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from broker_cy.config import mirror
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
 from broker_cy.core.config_def.types import ConfigError
@@ -116,6 +117,7 @@ def validate_topic_settings(
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
         )
+    mirror.check(overrides)
     if values["remote.storage.enable"]:
         raise ConfigError(
             "Tiered Storage functionality is disabled in the broker. "

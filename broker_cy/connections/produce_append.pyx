@@ -26,6 +26,7 @@ cdef bytes OWN_CLIENT = topic_names.OWN_CLIENT.encode()
 cdef object OWN_TOPICS = topic_names.OWN_TOPICS
 cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 cdef int16_t UNKNOWN_TOPIC_ID = ErrorCode.UNKNOWN_TOPIC_ID
+cdef int16_t INVALID_REQUEST = ErrorCode.INVALID_REQUEST
 cdef int16_t INVALID_REQUIRED_ACKS = ErrorCode.INVALID_REQUIRED_ACKS
 cdef int16_t INVALID_TOPIC_EXCEPTION = ErrorCode.INVALID_TOPIC_EXCEPTION
 cdef int16_t TOPIC_AUTHORIZATION_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -176,6 +177,9 @@ cdef bint append_one(ProduceView view, AnswerQueue connection, ProduceReply repl
         result.append.error = INVALID_REQUIRED_ACKS
     elif partition.protected and not is_own_write(connection, partition):
         result.append.error = INVALID_TOPIC_EXCEPTION
+        if partition.mirrors:
+            result.append.error = INVALID_REQUEST
+            reply.note(k, f"topic {partition.topic} is a mirror of another cluster: promote it before producers write to it", [])
     else:
         append_produced(partition, <uint8_t*>part.records, part.size, owner, server.wall_ms(), view.acks, reply.version,
                         None if verdicts is None else verdicts.verification_of(partition),

@@ -133,7 +133,7 @@ class ControllerService:
         self._endpoints: tuple[VoterEndpoint, ...] = ()
         self._is_loaded = False
         self._snapshots: SnapshotKeeper | None = None
-        self._producer_ids = ProducerIds(loop, self._allocate_producer_ids)
+        self._producer_ids = ProducerIds(loop, self._allocate_producer_ids, lambda: self.image.next_producer_id)
         self._leader_id = NO_LEADER
         self.halted: asyncio.Future[str] = loop.create_future()
         """Done once the node has left the quorum for good: the reason and the remedy. The process must end then, as

@@ -10,6 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from broker_cy.controller.producer_ids import PRODUCER_ID_RANGE_BITS
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -20,11 +22,19 @@ LOW: Final = 200
 
 
 class ProducerIds:
-    """`allocate` gets a block from the active controller, or raises KafkaError."""
+    """`allocate` gets a block from the active controller, or raises KafkaError. `next_id` is the first id that the
+    committed metadata have left; ids below the range of the cluster that it belongs to (mirror_ops) are dropped.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        allocate: Callable[[], Awaitable[ProducerIdBlock]],
+        next_id: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._loop = loop
         self._allocate = allocate
+        self._next_id = next_id
         self._left: deque[int] = deque()
         self._requested: asyncio.Task[None] | None = None
 
@@ -34,6 +44,9 @@ class ProducerIds:
             if len(self._left) <= LOW and self._requested is None:
                 self._requested = self._loop.create_task(self._request())
                 self._requested.add_done_callback(_seen)
+            range_start = self._next_id() >> PRODUCER_ID_RANGE_BITS << PRODUCER_ID_RANGE_BITS
+            while self._left and self._left[0] < range_start:
+                self._left.popleft()
             if self._left:
                 return self._left.popleft()
             assert self._requested is not None

@@ -4,12 +4,16 @@ A proposal is based on a leader epoch and a partition epoch, and holds only if b
 change that the leader did not know, such as a fenced broker, may make its set wrong. A member must be in service and
 have the broker epoch that the leader saw in its fetches. So a broker that was restarted without its records is not
 taken for the one that had them.
+
+The leader of a mirror may ask for a higher leader epoch with its set (mirror_ops.TAG).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from broker_cy.config.mirror import is_mirror
+from broker_cy.controller import mirror_ops
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
@@ -67,6 +71,11 @@ class AlterPartition(Operation[Any]):
         change.isr = tuple(members)
         change.recovery = asked.leader_recovery_state
         after = working.apply(change) or partition
+        needed = mirror_ops.read_tag(asked._unknown_tags)
+        if after.leader_epoch < needed <= mirror_ops.EPOCH_MAX and is_mirror(
+            working.rules.state.configs.topic(topic.name)
+        ):
+            after = working.raise_epoch(topic, index, after, needed)
         if after.leader != self.request.broker_id:
             # The set ended a reassignment that removes this leader: it has to learn of its successor first.
             return _refusal(index, ErrorCode.NEW_LEADER_ELECTED)

@@ -18,6 +18,7 @@ from broker_cy.config import (
 )
 from broker_cy.config.definitions import BROKER, GROUP, TOPIC
 from broker_cy.config.group import InvalidSubscriptionError
+from broker_cy.controller import mirror_ops
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.configs import ConfigType
@@ -93,11 +94,14 @@ class AlterConfigs(Operation[list[Outcome]]):
                 outcomes.append(OK)
         if not self.validate_only:
             step.records += records + _clear_elr(state, records)
+            step.records += mirror_ops.own_producer_ids(state, records, context.new_uuid)
         return outcomes
 
     def _change(self, state: MetadataImage, resource: ResourceChange) -> list[VersionedRecord]:
         current = state.configs.resource(resource.resource_type, resource.name)
         after = apply_changes(resource, current)
+        if resource.replace and resource.resource_type == RESOURCE_TOPIC:
+            after = mirror_ops.kept(current) | after
         try:
             self._validate(state, resource, after, current)
         except InvalidSubscriptionError as error:
@@ -105,7 +109,9 @@ class AlterConfigs(Operation[list[Outcome]]):
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         named = {change.name for change in resource.changes}
-        return [
+        topic = state.topics.by_name(resource.name) if resource.resource_type == RESOURCE_TOPIC else None
+        roles = mirror_ops.changed(state, topic, current, after) if topic is not None else []
+        return roles + [
             VersionedRecord(
                 messages.ConfigRecord(
                     resource_type=resource.resource_type,
@@ -134,6 +140,7 @@ class AlterConfigs(Operation[list[Outcome]]):
                 validate_topic_settings(after, self.config, current)
                 if state.topics.by_name(name) is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+                mirror_ops.check(name, after)
             case t if t == RESOURCE_BROKER:
                 _validate_broker(state, resource, after, current)
                 _validate_cordon(state, resource, after, current, is_direct=self.is_direct)
@@ -192,7 +199,8 @@ def _clear_elr(state: MetadataImage, records: list[VersionedRecord]) -> list[Ver
     """Clear the ELR: after a change of min.insync.replicas, its members may lack acknowledged records (KIP-966)."""
     if state.features.level(features.ELIGIBLE_LEADER_REPLICAS) == 0:
         return []
-    changed = [record.message for record in records if record.message.name == "min.insync.replicas"]
+    configs = (record.message for record in records if isinstance(record.message, messages.ConfigRecord))
+    changed = [each for each in configs if each.name == "min.insync.replicas"]
     return [
         VersionedRecord(
             # An empty name stands for all topics.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_cy import config
-from broker_cy.controller import placement, topic_configs
+from broker_cy.controller import mirror_ops, placement, topic_configs
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Charge, MetadataStep, Operation, OperationContext
 from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -65,7 +65,7 @@ class CreateTopics(Operation[Any]):
                     _failed(name, ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
                 )
         if not self.request.validate_only:
-            step.records += records
+            step.records += records + mirror_ops.own_producer_ids(state, records, context.new_uuid)
         return messages.CreateTopicsResponse(topics=results)
 
     def _check_size(self, context: OperationContext) -> None:
@@ -90,6 +90,7 @@ class CreateTopics(Operation[Any]):
         name = topic.name
         _check_name(state, name)
         settings = _check_settings(context, topic)
+        mirror_ops.check(name, settings)
         replica_lists = _manual(state, topic) if topic.assignments else _automatic(state, context, topic, start)
         if self.charge is not None:
             self.charge(len(replica_lists))

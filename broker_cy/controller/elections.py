@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
+from broker_cy.controller import mirror_ops
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, MetadataStep, Operation, OperationContext
 from broker_cy.controller.partition_change import Election, PartitionChange
 from broker_cy.controller.rules import Rules
@@ -157,12 +158,24 @@ class Working:
         record = change.record()
         if record is None:
             return None
-        if len(self.records) >= RECORDS_PER_STEP_MAX:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-        self.records.append(record)
+        self._add(record)
         after = changed_partition(change.partition, record.message)
         self._changed[change.topic.topic_id, change.index] = after
         return after
+
+    def raise_epoch(
+        self, topic: TopicImage, index: int, partition: PartitionImage, leader_epoch: int
+    ) -> PartitionImage:
+        """Have the leader go on in the given, later epoch. Returns the changed partition. Raises KafkaError."""
+        self._add(mirror_ops.raised(self.rules.state, topic.topic_id, index, partition, leader_epoch))
+        after = partition._replace(leader_epoch=leader_epoch, partition_epoch=partition.partition_epoch + 1)
+        self._changed[topic.topic_id, index] = after
+        return after
+
+    def _add(self, record: VersionedRecord) -> None:
+        if len(self.records) >= RECORDS_PER_STEP_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        self.records.append(record)
 
 
 @dataclass(slots=True)

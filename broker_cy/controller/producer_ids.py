@@ -12,6 +12,8 @@ from broker_cy.wire import messages
 
 PRODUCER_ID_BLOCK_SIZE = 1000  # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 PRODUCER_ID_MAX = 2**63 - 1
+# A cluster with mirrors gives out ids of a range of its own, of so many bits (mirror_ops).
+PRODUCER_ID_RANGE_BITS = 40
 
 
 class ProducerIdBlock(NamedTuple):

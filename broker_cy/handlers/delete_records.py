@@ -72,7 +72,9 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int, wait
         code = absent_partition_error(ctx.broker.image, topic, index)
         return Result(partition_index=index, low_watermark=-1, error_code=code)
     if partition.protected:
-        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        # The log start of a mirror is that of its source.
+        refusal = ErrorCode.POLICY_VIOLATION if partition.mirrors else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return Result(partition_index=index, low_watermark=-1, error_code=refusal)
     policies = ctx.broker.topic_settings(topic)["cleanup.policy"]
     if "compact" in policies and "delete" not in policies:
         # A topic that is only compacted keeps its newest value of each key forever.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from uuid import UUID
 
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.metadata import features, framing
@@ -20,6 +21,7 @@ from broker_cy.metadata.image import (
     ZK_MIGRATION_STATE,
     BrokerImage,
     MetadataImage,
+    PartitionImage,
 )
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.topics import TopicImage
@@ -129,29 +131,34 @@ def _broker_record(broker: BrokerImage, level: int) -> VersionedRecord:
 
 
 def _topic_records(topic: TopicImage, level: int) -> Iterator[VersionedRecord]:
-    version = features.partition_version(level)
     yield VersionedRecord(messages.TopicRecord(name=topic.name, topic_id=topic.topic_id))
     for index, partition in topic.partitions.items():
-        record = messages.PartitionRecord(
-            partition_id=index,
-            topic_id=topic.topic_id,
-            replicas=list(partition.replicas),
-            isr=list(partition.isr),
-            removing_replicas=list(partition.removing_replicas),
-            adding_replicas=list(partition.adding_replicas),
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
-            leader_recovery_state=partition.leader_recovery_state,
-        )
-        if version >= 1:
-            record.directories = list(partition.directories)
-        # As in Kafka, null rather than an empty list.
-        if version >= 2 and partition.elr:
-            record.eligible_leader_replicas = list(partition.elr)
-        if version >= 2 and partition.last_known_elr:
-            record.last_known_elr = list(partition.last_known_elr)
-        yield VersionedRecord(record, version)
+        yield partition_record(topic.topic_id, index, partition, level)
+
+
+def partition_record(topic_id: UUID, index: int, partition: PartitionImage, level: int) -> VersionedRecord:
+    """The whole state of a partition; in the log it replaces an earlier state (Kafka's TopicDelta)."""
+    version = features.partition_version(level)
+    record = messages.PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        leader_recovery_state=partition.leader_recovery_state,
+    )
+    if version >= 1:
+        record.directories = list(partition.directories)
+    # As in Kafka, null rather than an empty list.
+    if version >= 2 and partition.elr:
+        record.eligible_leader_replicas = list(partition.elr)
+    if version >= 2 and partition.last_known_elr:
+        record.last_known_elr = list(partition.last_known_elr)
+    return VersionedRecord(record, version)
 
 
 def write(

@@ -10,6 +10,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from broker_cy.config.mirror import is_mirror
 from broker_cy.controller.rules import directory_of
 from broker_cy.core.logs import facts
 from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
@@ -196,6 +197,8 @@ class PartitionService:
         Open partitions continue in the image's leader epoch.
         """
         fresh: list[Partition] = []
+        # The leader of a mirror has an in-sync set also if it is alone: its role begins and ends with leader epochs.
+        mirrors = is_mirror(self._image.configs.topic(topic.name))
         for index, image in topic.partitions.items():
             known = self._table.get(topic.name, index)
             if self._config.node_id not in image.replicas:
@@ -205,14 +208,14 @@ class PartitionService:
             if known is not None:
                 if known.assigned is image:
                     continue  # another partition of the topic has changed
-                if known.assigned is not None or len(image.replicas) > 1:
+                if known.assigned is not None or len(image.replicas) > 1 or mirrors:
                     self._assign(known, image)
                 elif image.leader_epoch > known.leader_epoch:
                     self._lead(known, image.leader_epoch)
                 continue
             is_late = self._is_created_late(topic, index, len(fresh))
             unopened = is_late or (topic.name, index) in self._logs.unopened
-            is_only = len(image.replicas) == 1
+            is_only = len(image.replicas) == 1 and not mirrors
             log, reason = (None, None) if unopened else self._open_log(topic.name, index, topic.topic_id)
             if log is not None and is_only:
                 log.epochs.assign(image.leader_epoch, log.log_end_offset)
@@ -259,6 +262,7 @@ class PartitionService:
             return
         if is_new:
             self._flush()  # staged batches belong to the previous epoch
+            partition.mirror(is_mirror(self._image.configs.topic(partition.topic)))
         partition.assign(image, leads, self._new_in_sync, self._logs.high_watermarks.get(key, -1))
         if leads:
             self._led[key] = partition

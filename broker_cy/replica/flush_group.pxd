@@ -86,7 +86,7 @@ cdef class FlushedPartition:
     # The offsets that the waiting followers know: ends of the written records, and of the committed ones.
     cdef int64_t told_written
     cdef int64_t told_high
-    cdef public object on_written       # called with a following partition when its fetched records are written
+    cdef public object on_written       # called with a partition that fetches when the records are written
 
     cdef int follow_log_start(self) except -1
     cdef int write_staged(self) except -1

@@ -385,14 +385,15 @@ cdef class FlushedPartition:
         return 0
 
     cdef int tell_replicas(self) except -1:
-        """Wake the followers that wait for written records, or for committed ones if consumers read from them, or this follower's
-        own fetches.
+        """Wake the followers that wait for written records, or for committed ones if consumers read from them, and the own fetches
+        of a follower or mirror. A follower without a leader has no such waiters.
         """
         cdef int64_t bytes = self.replica.written.bytes
-        if self.replica.role == FOLLOWER:
-            if self.on_written is not None and self.replica.is_clean():
+        if self.on_written is not None:
+            if self.replica.is_clean():
                 self.on_written(self)
-            return 0
+            if self.replica.role == FOLLOWER:
+                return 0
         if self.waiting_followers and (self.told_written != bytes or (
                 self.group.selects_replicas and self.told_high != self.replica.high.offset)):
             self.told_written = bytes

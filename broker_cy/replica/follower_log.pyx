@@ -1,4 +1,5 @@
-"""A follower's changes of its log and high watermark, as an answer of its leader requires (following.Step names the order).
+"""A follower's changes of its log and high watermark, as an answer of its leader requires (following.Step names the order). The
+leader of a mirror changes its log in the same way.
 
 Batches are staged as the leader stamped them, after their checksums were checked; they are written with those of all other partitions
 at the end of the turn. Nothing may be staged while a log is truncated or replaced.
@@ -8,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from broker_cy.core.crc32c cimport crc32c
 from broker_cy.replica.partition cimport Partition
-from broker_cy.replica.replica cimport FOLLOWER, Output
+from broker_cy.replica.replica cimport FOLLOWER, LEADER, Output
 from broker_cy.wire.batch cimport BATCH_CRC_START, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
 
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -53,7 +54,9 @@ def append_fetched(Partition partition not None, object records not None, int32_
     cdef uint8_t* data = <uint8_t*>&view[0]
     cdef Py_ssize_t at = 0, size
     cdef int32_t _k
-    if partition.replica.role != FOLLOWER or partition.offline is not None:
+    cdef bint fetches
+    fetches = partition.replica.role == FOLLOWER or (partition.replica.role == LEADER and partition.mirrors)
+    if not fetches or partition.offline is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.offline or f"{partition.topic}-{partition.index} does not follow")
     for _k in range(count):
         if parse_header(data + at, len(view) - at, &header) != 0:

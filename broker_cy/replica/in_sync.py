@@ -330,6 +330,12 @@ class InSync:
         status = self.broker_statuses.get(broker_id)
         return status.epoch if status is not None else ANY_BROKER_EPOCH
 
+    def unchanged(self) -> Proposal:
+        """The committed set, for a request that changes something else."""
+        return Proposal(
+            self.leader_epoch, self.partition_epoch, tuple((each, self._epoch_of(each)) for each in sorted(self.isr))
+        )
+
     def sent(self) -> Proposal:
         """The proposal, which the caller sends now."""
         assert self.proposal is not None

@@ -31,6 +31,8 @@ cdef class Partition(FlushedPartition):
     cdef readonly object record_schemas     # the RecordSchemas of the topic; None: its records may name any schema, or none
     cdef bint checks_apart              # batches of clients are checked apart from their append, also if they are not compressed
     cdef readonly bint protected        # clients may neither produce to it nor delete its records
+    cdef readonly bint mirrors          # its leader copies a partition of another cluster (replica.mirror)
+    cdef bint is_own                    # a topic that brokers write
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas   # min.insync.replicas, at most replication_factor
     cdef int32_t min_isr                # min.insync.replicas

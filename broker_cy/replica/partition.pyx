@@ -48,6 +48,21 @@ cdef int import_following() except -1:
     return 0
 
 
+cdef int begin_epoch(Partition partition) except -1:
+    """Begin the assigned leader epoch at the end of the log. The batches of a mirror have the epochs of its source: an epoch of this
+    cluster that has no batch would be unknown there.
+    """
+    if not partition.mirrors:
+        partition.log.epochs.assign(partition.assigned.leader_epoch, partition.log.log_end_offset)
+        return 0
+    from broker_cy.storage.log_truncation import truncate_to
+    try:
+        truncate_to(partition.log, partition.log.log_end_offset, 0)
+    except OSError as error:
+        partition.group.failed(partition, "append", error)
+    return 0
+
+
 cdef class Partition(FlushedPartition):
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
                  *, bint protected=False, str offline_reason=None, int replication_factor=1, bint unopened=False):
@@ -59,7 +74,7 @@ cdef class Partition(FlushedPartition):
         self.log = log
         self.offline_reason = NOT_OPEN if unopened else offline_reason
         self.unopened = unopened
-        self.protected = protected
+        self.protected = self.is_own = protected
         self.replica = Replica(leader_epoch)
         self.replication_factor = replication_factor
         self.min_insync_replicas = 1
@@ -88,6 +103,11 @@ cdef class Partition(FlushedPartition):
     @property
     def leader_epoch(self):
         return self.replica.leader_epoch
+
+    def mirror(self, bint mirrors):
+        """Whether the leader copies a partition of another cluster from now on. `assign` follows, and nothing may be staged."""
+        self.mirrors = mirrors
+        self.protected = self.is_own or mirrors
 
     def lead(self, int32_t leader_epoch):
         """Go on as the leader of a newer epoch. Raises ValueError for an epoch that is over."""
@@ -121,7 +141,7 @@ cdef class Partition(FlushedPartition):
         if self.leads:
             is_new = is_new or self.replica.role != LEADER
             if is_new:
-                self.log.epochs.assign(self.assigned.leader_epoch, self.log.log_end_offset)
+                begin_epoch(self)
             in_sync = self.replica.in_sync if self.replica.in_sync is not None else self.new_in_sync()
             in_sync.min_isr = self.min_isr
             self.take(self.replica.lead(in_sync, self.assigned, coarse_ms(&self.group.clock.source)))
@@ -372,9 +392,13 @@ cdef class Partition(FlushedPartition):
         """Append the marker that ends the producer's transaction. Returns a future of its offset, done after this turn's write.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, NOT_LEADER_OR_FOLLOWER (the topic is deleted),
-        KAFKA_STORAGE_ERROR, which the future also gets if the write fails.
+        UNSUPPORTED_FOR_MESSAGE_FORMAT for a mirror, KAFKA_STORAGE_ERROR, which the future also gets if the write fails.
         """
         cdef int status
+        if self.mirrors:
+            # It refuses records, so no transaction of this cluster waits for it: the error with which Kafka's coordinators drop a
+            # partition whose records must have been refused.
+            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{self.topic}-{self.index} is a mirror")
         if self.closed:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.index} is deleted")
         if self.offline is not None:

@@ -1,5 +1,5 @@
-"""The partitions that one follower fetches from one leader, and the requests and answers of their fetch session
-(KIP-227), in version 17 of Fetch.
+"""See fetch_session_handler.pxd. The partitions that one follower fetches from one leader, and the requests and answers of their
+fetch session (KIP-227).
 
 A pure state: no connection, no clock. A request has only the partitions whose position has changed since the last
 one; the leader knows the others. A partition with unwritten records is taken out of the session, because its fetch offset would
@@ -74,29 +74,6 @@ cdef bytes key_of(const uint8_t* topic_id, int32_t index):
 
 
 cdef class FetchSessionHandler:
-    """Invariant: `asked` equals the leader's session, if `epoch` is not NEW_SESSION. Partitions have the keys of key_of."""
-    cdef int32_t node_id
-    cdef object config
-    cdef object throttle            # replica.throttle.ReplicaThrottle
-    cdef readonly int32_t session_id
-    cdef readonly int32_t epoch     # that of the next request
-    cdef readonly int32_t share_bytes   # the most that one answer may have of a partition, as last requested
-    cdef readonly int in_flight     # requests without an answer, at most 2
-    cdef int stale                  # the number of the oldest of them that belong to a session that has ended
-    cdef dict overtaken             # key -> the Ask of the older of two requests, or None, if the newer one has another
-    cdef dict partitions            # key -> Partition
-    cdef dict keys                  # Partition -> key
-    cdef dict asked                 # key -> following.Ask
-    cdef dict starts                # key -> the log start offset that the leader knows; as `asked`
-    cdef set changed
-    cdef set paused
-    cdef set forgotten              # removed from `asked`; the leader does not know it yet
-    cdef set unwritten              # their records are not written, or not on disk as flush.messages requires
-    cdef set held                   # by the throttle, when the last request was made
-    cdef bint is_exceeded           # the throttle, when the last request was made
-    cdef dict high                  # key -> the leader's high watermark, as last answered
-    cdef Writer writer
-
     def __init__(self, int32_t node_id, config, throttle):
         self.node_id = node_id
         self.config = config
@@ -131,7 +108,7 @@ cdef class FetchSessionHandler:
         cdef object key = self.keys.get(partition)
         if key is None:
             # Four bytes more, which key_of replaces.
-            topic_id = partition.topic_id.bytes + b"\0\0\0\0"
+            topic_id = self.topic_id_of(partition).bytes + b"\0\0\0\0"
             key = self.keys[partition] = key_of(<const uint8_t*>PyBytes_AS_STRING(topic_id), partition.index)
         self.keys.pop(self.partitions.get(key), None)
         self.partitions[key] = partition
@@ -279,6 +256,9 @@ cdef class FetchSessionHandler:
             self.held.add(key)
             return None
         return ask
+
+    cdef object topic_id_of(self, Partition partition):
+        return partition.topic_id
 
     cdef bint waits(self, key, Partition partition, ask) except *:
         """Whether the throttle is for this replica: neither in the in-sync set, nor about to join it."""

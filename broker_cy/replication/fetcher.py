@@ -92,11 +92,17 @@ class LeaderFetcher:
     bytes as it may have.
     """
 
-    def __init__(self, follower: Follower, fetcher_id: FetcherId, misplaced: Callable[[Fetched], None]) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        fetcher_id: FetcherId,
+        misplaced: Callable[[Fetched], None],
+        session: FetchSessionHandler | None = None,
+    ) -> None:
         self._follower = follower
         self._leader_id, self._is_far_behind = fetcher_id
         self._misplaced = misplaced
-        self._session = FetchSessionHandler(follower.node_id, follower.config, follower.throttle)
+        self._session = session or FetchSessionHandler(follower.node_id, follower.config, follower.throttle)
         self._news = asyncio.Event()
         self._link: Link | None = None  # while it fetches
         self._stopped: asyncio.Future[list[Fetched]]  # the end of it, see `_rounds`
@@ -133,7 +139,8 @@ class LeaderFetcher:
         self._notice()
 
     def remove(self, partition: Partition) -> None:
-        partition.on_written = None
+        if partition.on_written == self._written:
+            partition.on_written = None  # else another fetcher has the partition by now
         self._refused.discard(partition)
         self._waits.pop(partition, None)
         self._session.remove(partition)
@@ -183,7 +190,7 @@ class LeaderFetcher:
                 await self._news.wait()
             link: Link | None = None
             try:
-                link = await self._follower.links.connect(self._leader_id)
+                link = await self._connect()
                 self._session.restart()
                 while not self.is_idle:
                     out_of_range = await self._rounds(link)
@@ -206,6 +213,10 @@ class LeaderFetcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._reachable.wait()
+
+    async def _connect(self) -> Link:
+        """Raises LinkFailed."""
+        return await self._follower.links.connect(self._leader_id)
 
     async def _rounds(self, link: Link) -> list[Fetched]:
         """Fetch until nothing is left to be fetched, or until the ends of logs have to be looked up, which are
@@ -429,14 +440,19 @@ class LeaderFetcher:
         """Ask for the start and end of the leader's logs that do not have the requested offset. Raises LinkFailed,
         WireError.
         """
-        starts = await leader_offsets(link, self._follower.node_id, found, EARLIEST, self._timeout_s)
-        ends = await leader_offsets(link, self._follower.node_id, found, LATEST, self._timeout_s)
+        node_id, names = self._follower.node_id, self._name_at_leader
+        starts = await leader_offsets(link, node_id, found, EARLIEST, self._timeout_s, names)
+        ends = await leader_offsets(link, node_id, found, LATEST, self._timeout_s, names)
         for each in found:
-            key = (each.partition.topic, each.partition.index)
+            key = (names(each.partition), each.partition.index)
             if key in starts and key in ends:
                 self._guarded(each.partition, self._resume, each, starts[key], ends[key])
             else:
                 self._retry_later(each.partition)
+
+    def _name_at_leader(self, partition: Partition) -> str:
+        """The name of the topic at the leader."""
+        return partition.topic
 
     def _resume(self, found: Fetched, leader_start: int, leader_end: int) -> None:
         partition = found.partition

@@ -9,6 +9,9 @@ from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker_cy.replica.partition import Partition
     from broker_cy.replication.fetch_session_handler import Fetched
     from broker_cy.replication.links import Link
 
@@ -18,14 +21,19 @@ LATEST: Final = -1
 
 
 async def leader_offsets(
-    link: Link, node_id: int, found: list[Fetched], timestamp: int, timeout_s: float
+    link: Link,
+    node_id: int,
+    found: list[Fetched],
+    timestamp: int,
+    timeout_s: float,
+    name_of: Callable[[Partition], str],
 ) -> dict[tuple[str, int], int]:
-    """The offset at `timestamp` (EARLIEST or LATEST) of each partition that the leader has, by topic and partition.
-    Raises LinkFailed, WireError.
+    """The offset at `timestamp` (EARLIEST or LATEST) of each partition that the leader has, by topic and partition;
+    `name_of` is the name of a topic at the leader. Raises LinkFailed, WireError.
     """
     topics: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = {}
     for each in found:
-        topics.setdefault(each.partition.topic, []).append(
+        topics.setdefault(name_of(each.partition), []).append(
             messages.ListOffsetsRequest.ListOffsetsPartition(
                 partition_index=each.partition.index,
                 current_leader_epoch=each.asked.leader_epoch,

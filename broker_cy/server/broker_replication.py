@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker_cy.config.mirror import is_mirror, source_topic_id
+from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.replication.alterations import Alterations
 from broker_cy.replication.broker_links import AlterLink, BrokerLinks
 from broker_cy.replication.fetcher import Follower
@@ -12,15 +14,21 @@ from broker_cy.replication.fetcher_manager import ReplicaFetcherManager
 
 if TYPE_CHECKING:
     from broker_cy.broker.broker import Broker
-    from broker_cy.metadata.image import ImageDelta
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.replication.mirror_manager import MirrorManager
     from broker_cy.replication.throttles import Throttles
 
 
 class BrokerReplication:
-    """`fetchers` are those of followers, `alterations` the reports of leaders. `close` ends both."""
+    """`fetchers` are those of followers, and `alterations` the reports of leaders. With the first mirror, leaders also
+    fetch from other clusters. `close` ends all.
+    """
 
     def __init__(self, broker: Broker, throttles: Throttles, flush: Callable[[], int]) -> None:
         """`flush` writes the staged batches of all partitions."""
+        self._broker = broker
+        self._flush = flush
+        self._mirrors: MirrorManager | None = None
         config, node_id, controller = broker.config, broker.node_id, broker.controller
 
         def broker_epoch() -> int:
@@ -42,10 +50,52 @@ class BrokerReplication:
         )
         self.alterations = Alterations(node_id, broker_epoch, broker.loop, AlterLink(controller))
 
-    def apply(self, delta: ImageDelta) -> None:
-        """The committed metadata have changed."""
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """The committed metadata have changed, and the partitions have their roles."""
         self.fetchers.apply(delta)
+        if self._mirrors is None and self._has_mirrors(delta, image):
+            self._mirrors = self._make_mirrors()
+        if self._mirrors is not None:
+            self._mirrors.apply(delta)
 
-    def close(self) -> None:
+    @staticmethod
+    def _has_mirrors(delta: ImageDelta, image: MetadataImage) -> bool:
+        """Whether one of the changed topics is a mirror, or was promoted."""
+        changed = (
+            settings
+            for kind, name in delta.configs
+            if kind == RESOURCE_TOPIC and (settings := image.configs.topic(name))
+        )
+        return any(is_mirror(each) or source_topic_id(each) is not None for each in changed)
+
+    def refresh(self, topic: str) -> None:
+        """A partition of the topic was opened, or took its role, after the metadata were applied."""
+        if self._mirrors is not None:
+            self._mirrors.refresh(topic)
+
+    def _make_mirrors(self) -> MirrorManager:
+        from broker_cy.replication.mirror_manager import MirrorManager, Parts
+
+        broker = self._broker
+        return MirrorManager(
+            Parts(
+                broker.node_id,
+                lambda: broker.controller.broker_epoch,
+                broker.config,
+                broker.clock,
+                broker.loop,
+                lambda: broker.image,
+                broker.partitions,
+                broker.log_manager,
+                self._flush,
+                broker.controller,
+                broker.outgoing,
+                broker.cold_reader,
+            )
+        )
+
+    async def close(self) -> None:
         self.fetchers.close()
         self.alterations.close()
+        if self._mirrors is not None:
+            await self._mirrors.close()

@@ -348,7 +348,7 @@ class BrokerServer:
             broker.log_events,
             lambda topic, index: self._coordinators.partition_online(topic, index),
             self._on_opened,
-            lambda topic, index: self._coordinators.partition_led(topic),
+            self._on_late_role,
             on_creating=self._on_creating,
         )
         broker.topic_settings = self._partitions.settings
@@ -447,7 +447,7 @@ class BrokerServer:
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
         self.broker.directory_moves.apply(delta, image)
-        self._replication.apply(delta)
+        self._replication.apply(delta, image)
         self._throttles.apply(delta, image)
         self._coordinators.apply(delta, image)
         self.broker.share.apply(delta, image)
@@ -487,8 +487,14 @@ class BrokerServer:
         self._is_creating = is_creating
         produce.install(self._core, some_unopened=is_creating or bool(self.broker.log_manager.unopened))
 
+    def _on_late_role(self, topic: str, index: int) -> None:
+        """A partition took its role later than the metadata gave it to it."""
+        self._coordinators.partition_led(topic)
+        self._replication.refresh(topic)
+
     def _on_opened(self, topic: str, index: int) -> None:
         self.broker.openings.settled(topic, index)
+        self._replication.refresh(topic)
         if not self._has_opened_all and not self.broker.log_manager.unopened:
             self._all_opened()
 
@@ -526,7 +532,7 @@ class BrokerServer:
             timer.cancel()
         self._limits.stop()
         self._watch.stop()
-        self._replication.close()
+        await self._replication.close()
         for listener in self.listeners:
             listener.close()
         self._tls.close()
