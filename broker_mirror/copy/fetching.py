@@ -81,6 +81,8 @@ class Fetching:
         # The ids that topics had when copying of them began.
         self._ids: dict[str, UUID] = {}
         self._next_ms = 0.0
+        # The defect that ended a loop.
+        self._failure: BaseException | None = None
 
     def room(self) -> None:
         """Wake the loops: a partition may be fetched that could not."""
@@ -91,9 +93,11 @@ class Fetching:
         self._changed.set()
 
     async def run(self) -> None:
-        """Keep one loop for each leader until it is cancelled."""
+        """Keep one loop for each leader until it is cancelled. Raises what ended a loop, if that was no ClientError."""
         try:
             while True:
+                if self._failure is not None:
+                    raise self._failure
                 self._changed.clear()
                 await self._look_up()
                 try:
@@ -130,8 +134,14 @@ class Fetching:
                 task.cancel()
                 del self._loops[node_id]
         for node_id in leaders - self._loops.keys():
-            self._loops[node_id] = asyncio.create_task(self._follow(node_id))
+            self._loops[node_id] = task = asyncio.create_task(self._follow(node_id))
+            task.add_done_callback(self._ended)
         self._room.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = error
+            self._changed.set()
 
     def _report(self, topic: str, text: str, *, lasts: bool = False) -> None:
         for key in [key for key in self._machine.partitions if key[0] == topic]:

@@ -194,6 +194,7 @@ class CopyFlow:
 
     async def _run(self) -> None:
         fetching = asyncio.create_task(self._fetching.run())
+        fetching.add_done_callback(self._finished)
         try:
             while self.machine.stage is not Stage.ENDED:
                 self._wake.clear()

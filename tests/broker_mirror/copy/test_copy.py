@@ -12,6 +12,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record
+from broker_mirror.copy.fetching import Fetching
 from broker_mirror.copy.positions import committed_offsets
 from broker_mirror.copy.status import CopyState, PartitionStatus
 from broker_mirror.formats import offset_syncs
@@ -194,5 +195,24 @@ def test_partitions_with_problems_are_named_and_the_others_go_on(brokers: tuple[
         await until(is_unnamed, copy)
         await copy.stop()
         assert plain((await records_of(pair.target, f"A.{topic}-again"))[0]) == before
+
+    run(brokers, job)
+
+
+def test_a_defect_in_a_loop_of_fetches_ends_the_flow(
+    brokers: tuple[str, str], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a flow copies nothing any more, and its status does not say so."""
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Fetching, "_fetch", broken)
+
+    async def job(pair: Clusters) -> None:
+        copy = pair.copy()
+        await copy.start(await create(pair, topic))
+        async with asyncio.timeout(30):
+            assert "RuntimeError: a defect" in str((await copy.ended()).error)
 
     run(brokers, job)
