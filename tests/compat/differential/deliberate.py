@@ -10,6 +10,7 @@ from tests.compat.differential.difference import ABSENT, ANY, TEXT, Difference
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
 _CHECKED = "a topic here may check the schemas of its records, as in Confluent Server"
+_MIRRORED = "a topic here may mirror a topic of another cluster"
 _AT_ONCE = (
     "topics and partitions are made before the answer is sent, however short the timeout; Kafka answers "
     "REQUEST_TIMED_OUT where that leaves no time"
@@ -32,6 +33,7 @@ DELIBERATE: list[Difference] = [
     Difference("create_shapes-*: 10001 partitions", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("create_shapes-*: many partitions", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("create_*", "*.configs.confluent.*", ABSENT, ANY, _CHECKED),
+    Difference("create_*", "*.configs.brokercy.mirror.*", ABSENT, ANY, _MIRRORED),
     Difference("coordinators-*: type *", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v*: share*", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
