@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -13,15 +12,15 @@ from pathlib import Path
 
 from broker_cy.launch.processes import Child
 from broker_mirror.status import FlowStatus, MirrorStatus, status_of
+from tests.support.served_program import ServedProgram
 from tests.support.wait import until
 
 READY_S = 60.0
 STATE_S = 90.0
-STOP_S = 30.0
 _READY = re.compile(r"status at (http://\S+)")
 
 
-class MirrorProcess:
+class MirrorProcess(ServedProgram):
     """One process; it runs the file with `properties`."""
 
     def __init__(self, properties: Mapping[str, str], directory: Path, name: str = "mirror") -> None:
@@ -65,21 +64,6 @@ class MirrorProcess:
         except AssertionError:
             raise AssertionError(f"{what}: {found[0]}, {self.child.tail()}") from None
         return found[0]
-
-    def stop(self) -> None:
-        """End it as an operator does; it must end without a traceback."""
-        self.child.send_signal(signal.SIGTERM)
-        try:
-            code = self.child.wait(STOP_S)
-        finally:
-            self.child.kill()
-        said = self.child.stdout() + self.child.stderr()
-        assert code == 0, said
-        assert "Traceback" not in said, said
-
-    def kill(self) -> None:
-        """End it as a crash does."""
-        self.child.kill()
 
 
 @contextmanager

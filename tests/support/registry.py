@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import ssl
 import sys
 import urllib.error
@@ -16,10 +15,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from broker_cy.launch.processes import Child
+from tests.support.served_program import ServedProgram
 from tests.support.wait import until
 
 READY_S = 60.0
-STOP_S = 30.0
 CALL_S = 60.0
 TYPE = "application/vnd.schemaregistry.v1+json"
 _READY = re.compile(r"listening on (https?://\S+)")
@@ -69,7 +68,7 @@ def _value(data: bytes) -> Any:
         return data
 
 
-class RegistryProcess(Registry):
+class RegistryProcess(ServedProgram, Registry):
     """One process; `start` waits until it serves."""
 
     def __init__(
@@ -96,21 +95,6 @@ class RegistryProcess(Registry):
         self.url = until(ready, "the registry to serve", READY_S)[1]
         self.urls = re.findall(r"https?://\S+", self.child.stdout())
         return self
-
-    def stop(self) -> None:
-        """End it as an operator does; it must end without a traceback."""
-        self.child.send_signal(signal.SIGTERM)
-        try:
-            code = self.child.wait(STOP_S)
-        finally:
-            self.child.kill()
-        said = self.child.stdout() + self.child.stderr()
-        assert code == 0, said
-        assert "Traceback" not in said, said
-
-    def kill(self) -> None:
-        """End it as a crash does."""
-        self.child.kill()
 
 
 @contextmanager
