@@ -130,7 +130,7 @@ class Fetching:
         leaders = {part.leader_id for topic in found.values() for part in topic.partitions if part.leader_id >= 0}
         leaders.update(self._preferred.values())
         for node_id, task in list(self._loops.items()):
-            if task.done() or node_id not in leaders:
+            if node_id not in leaders:
                 task.cancel()
                 del self._loops[node_id]
         for node_id in leaders - self._loops.keys():

@@ -143,7 +143,7 @@ class EpochGroup(Group, Generic[E, T]):
 
     def metadata_trigger(self, hashes: Mapping[str, int]) -> Trigger:
         """The cause of an epoch that begins because the metadata hash is another one. `hashes` are those of the topics
-        now: a topic of which only the leaders have changed has the same as before.
+        now. A change of leaders alone leaves the hash of a topic as it was.
         """
         return Trigger(
             "metadata", topics=sorted(name for name, before in self.changed.items() if hashes.get(name) != before)
