@@ -263,12 +263,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_reports_import_neither_gevent_nor_locust() -> None:
     """If this fails, making a page of a result patches the whole process, and takes a second longer to start."""
     # The parser of durations and sizes, the settings of payloads, and the parts of reports, are shared by programs, and
-    # import nothing else. Extension modules share code.
+    # import nothing else. Extension modules share code, and classes share the code of their methods.
     client = ("", ".quantities", ".toml_values", ".payload", ".payload.settings")
     allowed = (
         "broker_cy",
         *(f"broker_cy.client{name}" for name in client),
         "broker_cy.core",
+        "broker_cy.core.classes",
         "broker_cy.core.cython_shared",
     )
     code = (
