@@ -106,6 +106,8 @@ METRICS: dict[str, Metric] = {
 # Unit and digits of figures that are not in METRICS, by suffix; the longer suffix first.
 UNITS = {
     "_bytes_per_s": ("B/s", 0),
+    "_mb_per_s": ("MB/s", 0),
+    "_a_core": ("/s", 0),
     "_per_s": ("/s", 0),
     "_percent": ("%", 2),
     "_ratio": ("x", 2),
