@@ -104,6 +104,7 @@ def verdicts(broker: Any) -> dict[str, tuple[int, str | None, bool]]:
     return found
 
 
+@pytest.mark.full
 @needs.kafka
 def test_the_same_verdicts_as_kafka(tmp_path: Path) -> None:
     """If this fails, a token that Kafka accepts is refused here, or one that it refuses gives access."""

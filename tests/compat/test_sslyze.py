@@ -14,7 +14,8 @@ from tests.support.broker import target_is_kafka
 from tests.support.environments import sslyze_python
 from tests.support.tls_broker import TlsBroker
 
-pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own settings")
+# sslyze has an environment of its own, which the first test installs.
+pytestmark = [pytest.mark.skipif(target_is_kafka(), reason="about our own settings"), pytest.mark.full]
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tests" / "support" / "sslyze_scan.py"
 TIMEOUT_S = 150
@@ -49,7 +50,6 @@ def scan(python: Path, broker: TlsBroker, directory: Path, *, has_certificate: b
     return found
 
 
-@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_nothing_is_found(sslyze: Path, tmp_path: Path) -> None:
     """If this fails, an audit finds a weak protocol, cipher suite or attack on TLS listeners."""

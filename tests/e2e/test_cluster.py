@@ -185,6 +185,7 @@ def test_a_wiped_controller_comes_back_by_a_snapshot(tmp_path: Path) -> None:
         seen_by_all([wiped], "t0", "after")
 
 
+@pytest.mark.full
 def test_controllers_and_brokers_of_their_own(tmp_path: Path) -> None:
     """If this fails, a cluster with separate controllers does not start, its brokers do not receive changes, or
     settings that a broker forwards are lost.

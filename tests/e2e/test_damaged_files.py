@@ -404,6 +404,7 @@ def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
     assert "cut_bytes=50 " in line
 
 
+@pytest.mark.full
 @needs.unprivileged
 def test_files_that_cannot_be_read(new_data: Callable[[str], Data]) -> None:
     """If this fails, wrong permissions of one file stop the whole broker, or show as a stack trace."""

@@ -112,6 +112,7 @@ def test_committed_metadata_are_cut_short(down: Down) -> None:
     down.check()
 
 
+@pytest.mark.full
 def test_noise_after_a_clean_stop_of_which_nothing_is_noted(down: Down) -> None:
     """If this fails, damage in a directory that Kafka stopped cleanly counts as a torn write."""
     (down.root / RECOVERY_POINTS).unlink()
@@ -133,6 +134,7 @@ def test_a_torn_write_is_cut_off(down: Down) -> None:
     assert "cut_bytes=300 " in line
 
 
+@pytest.mark.full
 def test_the_metadata_log_is_gone(down: Down) -> None:
     """If this fails, a broker without its metadata log starts an empty cluster, and sets every topic aside."""
     # It makes no difference if the checkpoint is also missing.
@@ -148,6 +150,7 @@ def test_the_metadata_log_is_gone(down: Down) -> None:
     down.check()
 
 
+@pytest.mark.full
 def test_meta_properties_are_gone(down: Down) -> None:
     """If this fails, logs get a new cluster id, and clients take them for those of another cluster."""
     path = down.root / "meta.properties"

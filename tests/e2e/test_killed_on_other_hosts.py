@@ -56,6 +56,7 @@ def without(nodes: list[ClusterNode], gone: ClusterNode) -> bool:
     return all(not leaders(node) & {gone.node_id, -1} for node in nodes if node is not gone)
 
 
+@pytest.mark.full
 def test_a_killed_leader_has_successors_before_its_session_ends(tmp_path: Path) -> None:
     """If this fails, clients wait for the session of a broker that was killed on another host to expire."""
     with hosts(tmp_path, 3) as nodes:

@@ -27,7 +27,8 @@ def end(broker: Target, how: str) -> None:
         assert broker.stop() == 0
 
 
-@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["kill", "stop"])
 def test_clients_are_served_right_after_a_start(make_broker: Callable[..., Target], how: str) -> None:
     """If this fails, a client that requests a partition which is not open yet gets an error, or sees it empty."""
     broker = make_broker()

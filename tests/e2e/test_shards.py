@@ -88,6 +88,7 @@ def test_one_host(node: ShardedNode) -> None:
         assert found == [b"%d" % number for number in range(10)]
 
 
+@pytest.mark.full
 def test_killed_under_load(node: ShardedNode, tmp_path: Path) -> None:
     """If this fails, the death of a shard's process loses acknowledged records, or the shard does not come back."""
     make_topic(node, TOPIC, 2, 2)
@@ -321,6 +322,7 @@ def test_under_a_controller_of_kafka(tmp_path: Path) -> None:
         kafka.close()
 
 
+@pytest.mark.full
 def test_each_shard_uses_all_disks(tmp_path: Path) -> None:
     """If this fails, shards use only the first disk of a host; or the host does not start when another disk is
     missing, or makes its directories on the disk below the mount point.

@@ -98,6 +98,7 @@ def test_the_life_of_a_topic(tab: Tab, cluster: BrokerProcess, name: str) -> Non
     assert (name in left, f"{name}-copy" in left) == (False, True)
 
 
+@pytest.mark.full
 def test_what_is_typed_must_be_the_name(tab: Tab, cluster: BrokerProcess, name: str) -> None:
     """If this fails, one accidental click deletes a topic."""
     with_topic(cluster, name, 3)

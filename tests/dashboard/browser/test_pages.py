@@ -15,6 +15,7 @@ from tests.dashboard.browser.conftest import GROUP, TOPIC
 from tests.dashboard.browser.tab import Tab
 from tests.support.broker import BrokerProcess
 from tests.support.dashboard import running_dashboard
+from tests.support.tiers import by_tier
 
 # The subject of each page that needs one.
 SUBJECTS: dict[str, dict[str, str]] = {
@@ -30,6 +31,8 @@ SUBJECTS: dict[str, dict[str, str]] = {
 NAMES = [page.name for page in PAGES]
 # Pages with charts, live figures and a table; a page takes ten seconds of CPU.
 QUICK = ("overview",)
+# In `make test`, test_acts.py checks a light and wide page.
+LOOKS = by_tier(((True, 390),), ((False, 1280), (True, 390)))
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -43,7 +46,7 @@ def test_every_subject_is_of_a_page() -> None:
 )
 def test_a_page_has_no_fault(dashboard: str, new_tab: Callable[..., Tab], name: str) -> None:
     """If this fails, a page has a panel without data, a text that some users cannot read, or a console error."""
-    for dark, width in ((False, 1280), (True, 390)):
+    for dark, width in LOOKS:
         tab = new_tab(dashboard, dark=dark, width=width)
         tab.open(name, **SUBJECTS.get(name, {}))
         tab.settled()
@@ -231,6 +234,7 @@ def test_links_do_not_load_the_page_again(tab: Tab) -> None:
     tab.settled()
 
 
+@pytest.mark.full
 def test_filter_and_order_are_in_the_address(tab: Tab, dashboard: str, new_tab: Callable[..., Tab]) -> None:
     """If this fails, a view cannot be shared, or a table shows only some of the rows that match."""
     tab.open("topics")
