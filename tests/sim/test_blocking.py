@@ -12,6 +12,7 @@ from tests.sim.world import blocking
 from tests.sim.world.blocking import ALLOWED, COMPILED, READ, SYNC, Allowed, called, turn_of, worker
 from tests.sim.world.blocking_planted import BLOCKING
 from tests.sim.world.run import run_seed
+from tests.sim.world.slow import tiered
 from tests.support import needs
 
 ARCHITECTURE = Path(__file__).resolve().parents[2] / "docs/architecture.md"
@@ -19,7 +20,7 @@ SEEDS = 10
 
 
 @needs.memory
-@pytest.mark.parametrize("name", BLOCKING)
+@pytest.mark.parametrize("name", tiered(BLOCKING))
 def test_a_call_that_blocks_the_loop_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a broker may wait for its disk on the event loop, and no test notices: time is virtual there."""
     planted = BLOCKING[name]

@@ -28,7 +28,7 @@ from tests.broker_cy.storage.batches import batch
 from tests.sim.defects import MISFITS, must_find, seeds_of
 from tests.sim.world import disks
 from tests.sim.world.clock import EPOCH_MS
-from tests.sim.world.cluster_planted import CLUSTER_PLANTED, SLOW
+from tests.sim.world.cluster_planted import CLUSTER_PLANTED
 from tests.sim.world.consumer_planted import CONSUMER_PLANTED
 from tests.sim.world.disk_array import DiskArray, State
 from tests.sim.world.fault_defects import FAULT_SEEDS, ONLY
@@ -57,6 +57,7 @@ from tests.sim.world.plan import (
 from tests.sim.world.planted import PLANTED, Planted
 from tests.sim.world.run import GARBAGE_OBJECTS, Result, collecting_seldom, run_plan, run_seed, shrink
 from tests.sim.world.share_planted import SHARE_PLANTED
+from tests.sim.world.slow import tiered
 from tests.sim.world.streams_planted import STREAMS_PLANTED
 from tests.sim.world.world import World
 from tests.support import needs
@@ -65,7 +66,7 @@ from tests.support.power import Disk
 from tests.support.tiers import by_tier
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = int(os.environ.get("WORLD_SEEDS", by_tier("24", "200")))
+SEEDS = int(os.environ.get("WORLD_SEEDS", by_tier("15", "200")))
 FIRST_SEED = int(os.environ.get("WORLD_FIRST_SEED", "0"))
 SOAK_SEEDS = int(os.environ.get("WORLD_SEEDS", "20000"))
 # The seeds are divided into parts so that test workers can share them.
@@ -73,9 +74,9 @@ PARTS = min(5, SEEDS)
 # The seeds of each profile other than that of the whole world.
 PROFILE_SEEDS = max(2, SEEDS // 20)
 # The seeds of the profile `cluster`, in which three nodes run.
-CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("12", "200")))
+CLUSTER_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", by_tier("8", "200")))
 CLUSTER_SOAK_SEEDS = int(os.environ.get("WORLD_CLUSTER_SEEDS", "20000"))
-CLUSTER_PARTS = min(CLUSTER_SEEDS, max(5, CLUSTER_SEEDS // 10))
+CLUSTER_PARTS = min(CLUSTER_SEEDS, max(4, CLUSTER_SEEDS // 10))
 # The other profiles of clusters, and the seeds of each.
 OTHER_CLUSTERS = (
     CLUSTER_DISKS,
@@ -90,11 +91,11 @@ OTHER_CLUSTERS = (
     CLUSTER_SHARES,
     CLUSTER_STREAMS,
 )
-OTHER_CLUSTER_SEEDS = max(1, min(by_tier(2, 10), CLUSTER_SEEDS))
+OTHER_CLUSTER_SEEDS = max(1, min(by_tier(1, 10), CLUSTER_SEEDS))
 # The profile `cluster-jbod`, which has the faults of all disks, and a seed takes 2 s.
-JBOD_SEEDS = max(1, min(by_tier(2, 40), CLUSTER_SEEDS))
+JBOD_SEEDS = max(1, min(by_tier(1, 40), CLUSTER_SEEDS))
 # The profiles `cluster-consumers`, `cluster-shares` and `cluster-streams`.
-GROUP_SEEDS = max(1, min(by_tier(2, 20), CLUSTER_SEEDS))
+GROUP_SEEDS = max(1, min(by_tier(1, 20), CLUSTER_SEEDS))
 # One in so many seeds runs twice.
 TWICE_EVERY = 100
 # In the profile `cluster`, the first so many seeds run twice.
@@ -337,45 +338,43 @@ def must_be_found(name: str, planted: Planted, patch: pytest.MonkeyPatch) -> Non
     must_find(planted.plant, run, patch, planted.seeds, first=planted.first, key=f"world: {name}")
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", tiered(PLANTED))
 def test_the_world_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the world passes whatever the broker does."""
     must_be_found(name, PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in CLUSTER_PLANTED]
-)
+@pytest.mark.parametrize("name", tiered(CLUSTER_PLANTED))
 def test_clusters_find_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for behaviours that only several nodes have."""
     must_be_found(name, CLUSTER_PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize("name", JBOD_PLANTED)
+@pytest.mark.parametrize("name", tiered(JBOD_PLANTED))
 def test_clusters_find_planted_defects_of_several_disks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for machines with several data disks."""
     must_be_found(name, JBOD_PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize("name", CONSUMER_PLANTED)
+@pytest.mark.parametrize("name", tiered(CONSUMER_PLANTED))
 def test_the_world_finds_planted_defects_of_consumer_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for members of the consumer protocol."""
     must_be_found(name, CONSUMER_PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize("name", SHARE_PLANTED)
+@pytest.mark.parametrize("name", tiered(SHARE_PLANTED))
 def test_the_world_finds_planted_defects_of_share_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for members of share groups."""
     must_be_found(name, SHARE_PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize("name", STREAMS_PLANTED)
+@pytest.mark.parametrize("name", tiered(STREAMS_PLANTED))
 def test_the_world_finds_planted_defects_of_streams_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for threads of streams applications."""
     must_be_found(name, STREAMS_PLANTED[name], monkeypatch)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", tiered(KINDS))
 def test_each_kind_of_fault_finds_a_defect(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a kind of fault reaches nothing that a world without it does not reach."""
     only = ONLY[kind]

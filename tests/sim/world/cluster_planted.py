@@ -356,19 +356,3 @@ CLUSTER_PLANTED: dict[str, Planted] = (
         dead_disks_are_not_noticed.__name__: Planted(dead_disks_are_not_noticed, SEEDS, 0, CLUSTER_DATA_DISKS),
     }
 )
-
-# Found when a client or a replica has waited for up to 120 s of virtual time, which takes more than ten seconds of a
-# core: `make test-all` looks for them.
-SLOW = frozenset(
-    plant.__name__
-    for plant in (
-        nothing_is_truncated,
-        empty_epochs_are_not_cut,
-        diverging_logs_are_not_noticed,
-        rights_outlive_the_rules,
-        # tests/broker_cy/security/test_authorizer.py finds it in each `make test`.
-        prefixes_are_not_looked_at,
-        ended_tokens_log_in,
-        quotas_are_forgotten_by_a_start,
-    )
-)
