@@ -11,8 +11,10 @@ from broker_cy.core.errors import WireError
 from broker_cy.core.writer import Writer
 from broker_cy.wire import codec, messages
 from tests.broker_cy.wire.random_messages import ALL, Generator
+from tests.support.tiers import by_tier
 
 NAMES = sorted({name for name, _ in ALL})
+SEEDS, CHANGED_SEEDS = by_tier(2, 6), by_tier(1, 3)
 
 
 def versions_of(name: str) -> list[int]:
@@ -22,7 +24,7 @@ def versions_of(name: str) -> list[int]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_message_comes_back_as_it_was(name: str) -> None:
     for version in versions_of(name):
-        for seed in range(6):
+        for seed in range(SEEDS):
             message = Generator((name, version, seed)).message(name, version)
             data = codec.encode(message, version)
             back = codec.decode(type(message), version, data)
@@ -52,7 +54,7 @@ def test_a_message_cut_anywhere_is_an_error(name: str) -> None:
 def test_changed_bytes_are_a_message_or_an_error(name: str) -> None:
     rng = random.Random(name)
     for version in versions_of(name):
-        for seed in range(3):
+        for seed in range(CHANGED_SEEDS):
             message = Generator((name, version, seed)).message(name, version)
             data = bytearray(codec.encode(message, version))
             for _ in range(25):
