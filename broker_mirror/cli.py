@@ -20,7 +20,7 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client import options
 from broker_cy.client.address import Address, parse_address
-from broker_cy.client.http_exchange import Unanswered, exchange
+from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, ask
 from broker_cy.client.program import end, version_text
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.reporting.column import Column, Kind
@@ -30,13 +30,12 @@ from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
 from broker_mirror.proof import command as proof
 from broker_mirror.service import Service
-from broker_mirror.status import FlowStatus, MirrorStatus, PartitionLag, status_of
+from broker_mirror.status import PartitionLag
 
 PROGRAM: Final = "broker-mirror"
 LISTENER: Final = "brokercy.mirror.listener"
 LOOPS_SHOWN: Final = 5
 ANSWER_S: Final = 10.0
-ANSWER_BYTES_MAX: Final = 64 << 20
 EPILOG = """\b
 examples:
   broker-mirror start mm2.properties                  MirrorMaker 2's own file
@@ -122,7 +121,7 @@ def status(context: click.Context, /, file: Path | None, address: str | None, as
         if place is None:
             reason = f"no process is named: set {LISTENER}=HOST:PORT in FILE, or use --address HOST:PORT"
             raise ClientError(Failure.INVALID, reason)
-        found = asyncio.run(_asked(place))
+        found = asyncio.run(ask(place, ANSWER_S))
         if as_json:
             print(found.to_json().decode())
         else:
@@ -160,7 +159,7 @@ LAG_COLUMNS: Final[Sequence[Column[PartitionLag]]] = (
     Column("lag", "Lag", lambda row: row.lag, Kind.COUNT),
 )
 FLOW_COLUMNS: Final[Sequence[Column[FlowStatus]]] = (
-    Column("flow", "Flow", lambda row: f"{row.source}->{row.target}"),
+    Column("flow", "Flow", lambda row: row.name),
     Column("state", "State", lambda row: row.state),
     Column("share", "Share", lambda row: row.share),
     Column("partitions", "Partitions", lambda row: len(row.partitions), Kind.COUNT),
@@ -176,7 +175,7 @@ FLOW_COLUMNS: Final[Sequence[Column[FlowStatus]]] = (
 def _print_status(found: MirrorStatus) -> None:
     print_rows(FLOW_COLUMNS, found.flows)
     for flow in found.flows:
-        name = f"{flow.source}->{flow.target}"
+        name = flow.name
         for what, text in flow.problems.items():
             print(f"{name}, {what}: {text}")
         for part in flow.partitions:
@@ -210,22 +209,6 @@ def _address(text: str, what: str) -> Address:
         return parse_address(text, needs_port=True, port_min=0)
     except ValueError as error:
         raise ClientError(Failure.INVALID, str(error), what=what) from None
-
-
-async def _asked(address: Address) -> MirrorStatus:
-    """Return the status of the process at an address. Raises ClientError."""
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            answer = await exchange(address, "GET", "/status", answer_bytes_max=ANSWER_BYTES_MAX)
-        if answer.status != 200:
-            raise ClientError(Failure.REFUSED, f"{address} answers with the HTTP status {answer.status}")
-        return status_of(json.loads(answer.body))
-    except TimeoutError:
-        raise ClientError(Failure.TIMED_OUT, f"no answer within {ANSWER_S:g} s", broker=str(address)) from None
-    except (OSError, Unanswered) as error:
-        raise ClientError(Failure.UNREACHABLE, str(error), broker=str(address)) from None
-    except (ValueError, KeyError, TypeError):
-        raise ClientError(Failure.MALFORMED, f"{address} does not answer as a mirror") from None
 
 
 @contextmanager

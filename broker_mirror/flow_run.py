@@ -11,12 +11,12 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.address import parse_addresses
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
+from broker_cy.client.mirror_status import FlowStatus, PartitionState
 from broker_mirror.filters import NameFilter
 from broker_mirror.flows import ClientSettings, Flow, FlowKind
 from broker_mirror.member import FlowMember
 from broker_mirror.merged import Role, Side
 from broker_mirror.sharing import Share
-from broker_mirror.status import FlowStatus, PartitionState
 from broker_mirror.tasks.host import FlowTasks
 
 CLIENT_ID: Final = "broker-mirror"
@@ -41,12 +41,12 @@ class Copier(Protocol):
 CopierOf = Callable[[Flow, AdminClient, AdminClient, int], Copier]
 
 
-def connect(settings: ClientSettings, timeout_s: float = DEFAULT_TIMEOUT_S) -> AdminClient:
+def connect(settings: ClientSettings, timeout_s: float = DEFAULT_TIMEOUT_S, client_id: str = CLIENT_ID) -> AdminClient:
     """Return a client with the settings of a flow. Reads the files of its login. Raises ClientError."""
     entry = ClusterEntry(settings.bootstrap, parse_addresses(settings.bootstrap), secured=settings.security)
     security = entry.security
     return AdminClient(
-        entry.bootstrap, timeout_s=timeout_s, client_id=CLIENT_ID, login=security.login, tls=security.tls
+        entry.bootstrap, timeout_s=timeout_s, client_id=client_id, login=security.login, tls=security.tls
     )
 
 
@@ -228,6 +228,7 @@ class FlowRun:
             loops=() if tasks is None else tasks.plan.cycles,
             groups={} if tasks is None else dict(tasks.translated),
             checkpoint_ms=None if tasks is None else tasks.checkpoint_ms,
+            checkpoint_at_ms=None if tasks is None else tasks.checkpoint_at_ms,
         )
 
     def counts(self) -> tuple[int, int]:

@@ -1,5 +1,6 @@
-"""The pages of a process over HTTP/1.1: /status (JSON), /metrics (Prometheus) and /healthz, at
-`brokercy.mirror.listener`. Only GET and HEAD are served, without a login and without TLS.
+"""The pages of a process over HTTP/1.1, at `brokercy.mirror.listener`: /status (JSON), /metrics (Prometheus), /healthz,
+and /readyz (503 with a line for each flow that does not run). Only GET and HEAD are served, without a login and without
+TLS.
 
 Bounds: CONNECTIONS_MAX connections, further ones are closed; a request of at most 16 KiB (h11), which must be complete
 REQUEST_S after the connection; one request on each connection.
@@ -16,8 +17,9 @@ import h11
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.client.address import Address
+from broker_cy.client.mirror_status import MirrorStatus
 from broker_cy.metrics.exposition import CONTENT_TYPE
-from broker_mirror.status import MirrorStatus, metrics_page
+from broker_mirror.status import metrics_page
 
 CONNECTIONS_MAX: Final = 32
 REQUEST_S: Final = 5.0
@@ -91,5 +93,10 @@ class Listener:
                 return 200, CONTENT_TYPE, metrics_page(self._status())
             case b"/healthz":
                 return 200, _TEXT, b"ok\n"
+            case b"/readyz":
+                missing = [f"{flow.name} is {flow.state}" for flow in self._status().flows if flow.state != "running"]
+                if missing:
+                    return 503, _TEXT, "".join(f"{each}\n" for each in missing).encode()
+                return 200, _TEXT, b"ok\n"
             case _:
-                return 404, _TEXT, b"the pages are /status, /metrics and /healthz\n"
+                return 404, _TEXT, b"the pages are /status, /metrics, /healthz and /readyz\n"

@@ -10,16 +10,22 @@ from dataclasses import replace
 from typing import Final
 
 from broker_cy import __version__
-from broker_cy.admin import ClientError
+from broker_cy.admin import AdminClient, ClientError
+from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, Restart
+from broker_cy.metrics.topics import OWN_CLIENT
+from broker_mirror.event_writer import EventWriter
 from broker_mirror.filters import NameFilter
-from broker_mirror.flow_run import CopierOf, FlowRun
+from broker_mirror.flow_run import CopierOf, FlowRun, connect
 from broker_mirror.flows import Flow
-from broker_mirror.merged import Pair
-from broker_mirror.status import RESTARTS_MAX, FlowStatus, MirrorStatus, Rate, Restart
+from broker_mirror.journal import Journal
+from broker_mirror.merged import Pair, Role, Side
+from broker_mirror.status import RESTARTS_MAX, Rate
 
 FIRST_PAUSE_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
 """The longest pause before a restart."""
+EVENTS_S: Final = 5.0
+"""The interval of looks for events, and how long writing some may take."""
 STEADY_S: Final = 60.0
 """A run of this length makes the next pause the first one again."""
 
@@ -53,6 +59,21 @@ class FlowKeeper:
         self._restarts: deque[Restart] = deque(maxlen=RESTARTS_MAX)
         self._count = 0
         self._rate = Rate()
+        self._journal = Journal(flow.source, flow.target)
+
+    async def tell(self) -> None:
+        """Write the events of the flow into its target until it is cancelled."""
+
+        def connect_to_target() -> AdminClient:
+            return connect(self.flow.clients[Side.TARGET, Role.ADMIN], EVENTS_S, OWN_CLIENT)
+
+        writer = EventWriter(connect_to_target, str(self.flow.pair))
+        try:
+            while True:
+                await asyncio.sleep(EVENTS_S)
+                await writer.write(self._journal.look(self.status()), self._wall_ms())
+        finally:
+            await writer.close()
 
     async def keep(self) -> None:
         """Run the flow until it is cancelled."""
@@ -105,7 +126,7 @@ class Service:
     async def run(self) -> None:
         """Run the flows. When it is cancelled, all of them commit and leave their groups, within 5 s."""
         loop = asyncio.get_running_loop()
-        keeping = [asyncio.create_task(each.keep()) for each in self._keepers]
+        keeping = [asyncio.create_task(run()) for each in self._keepers for run in (each.keep, each.tell)]
         try:
             while True:
                 await asyncio.sleep(1.0)

@@ -1,15 +1,14 @@
-"""The state of the flows of a process, for people (JSON) and metrics (Prometheus). docs/mirror.md has the table of
-metrics; a test keeps it up to date.
+"""The state of the flows of a process (broker_cy.client.mirror_status) as metrics, and its rates. docs/mirror.md has
+the table of metrics; a test keeps it up to date.
 """
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
+from broker_cy.client.mirror_status import FlowStatus, MirrorStatus
 from broker_cy.metrics.definitions import Metric
 from broker_cy.metrics.exposition import Page
 
@@ -30,6 +29,12 @@ _TABLE: Final = (
         "Topics, partitions and tasks of the flow that have a problem now; the status names them.",
     ),
     Metric("broker_mirror_loops", "gauge", _FLOW, "Topics that are not copied because they come from the target."),
+    Metric(
+        "broker_mirror_circles",
+        "gauge",
+        _FLOW,
+        "Topics of these that neither of two flows copies: each would copy them back under the same name.",
+    ),
     Metric(
         "broker_mirror_record_count_total",
         "counter",
@@ -63,24 +68,6 @@ METRICS: Final = {metric.name: metric for metric in _TABLE}
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
-    """A partition of the source and its copy. None: not known yet. `waits`: the problem stops the partition."""
-
-    topic: str
-    partition: int
-    remote_topic: str
-    source_position: int | None
-    source_end: int | None
-    target_end: int | None
-    lag_records: int | None
-    lag_ms: int | None
-    records: int
-    bytes: int
-    problem: str | None
-    waits: bool
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionLag:
     """A partition of the source. `position` is the next offset to copy, None if nothing was copied yet; `end` is the
     end of the partition for readers of committed records, None if its leader does not answer.
@@ -92,70 +79,6 @@ class PartitionLag:
     position: int | None
     end: int | None
     lag: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """A restart of a flow: its time, and the reason for which the flow had ended."""
-
-    time_ms: int
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class FlowStatus:
-    """A flow in this process. `state` is starting, running, waiting (after a failure) or stopped; `share` is the part
-    of this process, such as "1 of 2". `problems` are sentences by topic or task; `loops` are topics that come from the
-    target. `groups` have the number of partitions with translated offsets. Rates are of one second.
-    """
-
-    source: str
-    target: str
-    kind: str
-    state: str
-    share: str | None = None
-    leads: bool = False
-    partitions: tuple[PartitionState, ...] = ()
-    problems: Mapping[str, str] = field(default_factory=dict)
-    loops: tuple[str, ...] = ()
-    groups: Mapping[str, int] = field(default_factory=dict)
-    records_per_s: float = 0.0
-    bytes_per_s: float = 0.0
-    checkpoint_ms: int | None = None
-    restarts: int = 0
-    last_restarts: tuple[Restart, ...] = ()
-
-    @property
-    def lag_records(self) -> int | None:
-        """The records of all partitions that were not copied yet; None if no partition is known."""
-        known = [each.lag_records for each in self.partitions if each.lag_records is not None]
-        return sum(known) if known else None
-
-    @property
-    def lag_ms(self) -> int | None:
-        known = [each.lag_ms for each in self.partitions if each.lag_ms is not None]
-        return max(known) if known else None
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorStatus:
-    """The flows of a process."""
-
-    version: str
-    flows: tuple[FlowStatus, ...]
-
-    def to_json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False).encode()
-
-
-def status_of(found: Any) -> MirrorStatus:
-    """Return the status of a JSON value (to_json). Raises KeyError, TypeError or ValueError if it is none."""
-    flows = []
-    for each in found["flows"]:
-        parts = tuple(PartitionState(**part) for part in each["partitions"])
-        last = tuple(Restart(**restart) for restart in each["last_restarts"])
-        flows.append(FlowStatus(**{**each, "partitions": parts, "last_restarts": last, "loops": tuple(each["loops"])}))
-    return MirrorStatus(found["version"], tuple(flows))
 
 
 class Rate:
@@ -190,6 +113,7 @@ def metrics_page(status: MirrorStatus) -> bytes:
         "broker_mirror_leads": [(flow, int(flow.leads)) for flow in status.flows],
         "broker_mirror_problems": [(flow, _problems(flow)) for flow in status.flows],
         "broker_mirror_loops": [(flow, len(flow.loops)) for flow in status.flows],
+        "broker_mirror_circles": [(flow, len(flow.circles)) for flow in status.flows],
         "broker_mirror_byte_rate": [(flow, flow.bytes_per_s) for flow in status.flows],
         "broker_mirror_record_rate": [(flow, flow.records_per_s) for flow in status.flows],
         "broker_mirror_checkpoint_latency_ms": [(flow, flow.checkpoint_ms) for flow in status.flows],

@@ -23,6 +23,7 @@ from broker_cy.metrics.events import (
     Committed,
     ConfigChanged,
     ControllerChanged,
+    CopyFlowChanged,
     DelegationTokensChanged,
     DirectoryFailed,
     Event,
@@ -140,6 +141,10 @@ def line_of(event: Event) -> str:
         case ConfigChanged():
             changes = (f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in event.changes)
             return clean(f"{event.resource_type.lower()}: {'; '.join(changes)}")
+        case CopyFlowChanged():
+            subject = f" {event.subject}" if event.subject else ""
+            reason = f": {event.reason}" if event.reason else ""
+            return clean(f"{event.change.replace('_', ' ')}{subject}{reason}")
         case BrokerStarted():
             cut = f", {size(event.truncated_bytes)} truncated" if event.truncated_bytes else ""
             how = "after a clean shutdown" if event.clean else "after a crash"

@@ -17,6 +17,7 @@ from broker_cy.metrics.events import (
     CertificateExpires,
     CertificateRefused,
     ControllerChanged,
+    CopyFlowChanged,
     DelegationTokensChanged,
     DirectoryFailed,
     Event,
@@ -101,6 +102,9 @@ def tone_of(event: Event) -> Tone:
             return Tone.GOOD
         case BrokerStarted() if not event.clean or event.truncated_bytes:
             return Tone.BAD
+        case CopyFlowChanged():
+            good = event.change in ("started", "problem_ended")
+            return Tone.GOOD if good else Tone.BAD if event.change == "failed" else Tone.WARN
         case BrokerFenced():
             # One that was stopped, or started again, is no failure.
             return Tone.BAD if event.cause == "lost" else Tone.WARN

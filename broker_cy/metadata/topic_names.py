@@ -19,8 +19,7 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 # source, without an option. So this broker's own topics are not among them: clients are meant to read those.
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 OWN_TOPICS: Final = frozenset({CLUSTER_EVENTS, BROKER_METRICS})
-# The client id with which brokers write to own topics that another broker leads.
-OWN_CLIENT: Final = "__broker_cy_own_topics"
+OWN_CLIENT: Final = topics.OWN_CLIENT
 PROTECTED_TOPICS: Final = INTERNAL_TOPICS | OWN_TOPICS
 NAME_LENGTH_MAX: Final = 249
 

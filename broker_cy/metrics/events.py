@@ -368,6 +368,27 @@ class ConfigChanged(Event):
 
 
 @dataclass(slots=True)
+class CopyFlowChanged(Event):
+    """A flow of broker-mirror into the cluster changed; a process of broker-mirror writes the event, not a broker.
+    `change` is started (the process has a part of the flow), failed (it starts again after a pause; `restarts` is how
+    often it did), problem_began, problem_ended, or loop_found (a topic of the source that comes from the target is not
+    copied back). `subject` is the task, topic or partition of a problem or loop, or others (`reason` is their number).
+    """
+
+    TYPE: ClassVar[str] = "copy_flow_changed"
+    source: str = ""
+    target: str = ""
+    change: str = ""
+    subject: str = ""
+    reason: str = ""
+    restarts: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.source}->{self.target}"
+
+
+@dataclass(slots=True)
 class BrokerStarted(Event):
     """The broker started. `clean` is true after a clean shutdown. `truncated_bytes` is the size of the incomplete or
     damaged ends that were truncated from logs; `truncated` lists it by partition.
@@ -820,6 +841,7 @@ EVENTS: dict[str, type[Event]] = {
         RecordsDeleted,
         ShareRecordsChanged,
         ConfigChanged,
+        CopyFlowChanged,
         BrokerStarted,
         BrokerStopped,
         BrokerFenced,
@@ -866,7 +888,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """An event with its time, and the broker that wrote it."""
+    """An event with its time, and the broker that wrote it; -1 if another program did."""
 
     time_ms: int
     broker: int

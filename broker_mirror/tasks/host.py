@@ -67,7 +67,9 @@ class FlowTasks:
         self.checkpoints = Checkpoints()
         # Sentences by topic or group, of the last turn of each task.
         self.problems: dict[str, dict[str, str]] = {}
+        # The length of the last turn of emit.checkpoints, and the time of its end.
         self.checkpoint_ms: int | None = None
+        self.checkpoint_at_ms: int | None = None
         self._groups: list[str] = []
         self._share_groups: list[str] = []
         # Partitions with translated offsets by group, for people.
@@ -207,6 +209,7 @@ class FlowTasks:
         self.translated = translated
         self._note("emit.checkpoints", damaged)
         self.checkpoint_ms = int((asyncio.get_running_loop().time() - begin_s) * 1000)
+        self.checkpoint_at_ms = int(time.time() * 1000)
 
     async def sync_group_offsets(self) -> None:
         """Commit the translated offsets of groups in the target, for those that have no members there."""

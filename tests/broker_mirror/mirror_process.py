@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, status_of
 from broker_cy.launch.processes import Child
-from broker_mirror.status import FlowStatus, MirrorStatus, status_of
 from tests.support.served_program import ServedProgram
 from tests.support.wait import until
 

@@ -10,8 +10,8 @@ import pytest
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.mirror_status import FlowStatus
 from broker_cy.launch.processes import Child
-from broker_mirror.status import FlowStatus
 from tests.broker_mirror.conftest import Clusters
 from tests.broker_mirror.mirror_process import running_mirror
 from tests.broker_mirror.oracle import class_path, mirror_maker

@@ -18,9 +18,9 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.produce import Producer
 from broker_cy.admin.reader import Reader
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.mirror_status import FlowStatus
 from broker_cy.launch.processes import run
 from broker_cy.wire.records import Record
-from broker_mirror.status import FlowStatus
 from tests.broker_mirror.conftest import Clusters
 from tests.broker_mirror.mirror_process import STATE_S, MirrorProcess, running_mirror
 from tests.support.wait import until

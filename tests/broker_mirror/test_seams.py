@@ -10,7 +10,16 @@ MIRROR = Path(__file__).resolve().parents[2] / "broker_mirror"
 
 
 def pure_files() -> list[Path]:
-    names = ("filters.py", "flows.py", "merged.py", "pacing.py", "policy.py", "sharing.py", "translation.py")
+    names = (
+        "filters.py",
+        "flows.py",
+        "journal.py",
+        "merged.py",
+        "pacing.py",
+        "policy.py",
+        "sharing.py",
+        "translation.py",
+    )
     tasks = (MIRROR / "tasks" / name for name in ("acls.py", "checkpoints.py", "groups.py", "topics.py"))
     copy = (MIRROR / "copy" / name for name in ("flow.py", "partition.py", "status.py"))
     proof = (MIRROR / "proof" / name for name in ("drilling.py", "keys.py", "pairing.py", "ranges.py"))

@@ -10,17 +10,10 @@ import pytest
 from broker_cy.admin import ClientError
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.http_exchange import HttpAnswer, exchange
+from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, PartitionState, Restart, status_of
 from broker_mirror.listener import Listener
 from broker_mirror.service import PAUSE_MAX_S, STEADY_S, Pauses, returning_of
-from broker_mirror.status import (
-    FlowStatus,
-    MirrorStatus,
-    PartitionState,
-    Rate,
-    Restart,
-    metrics_page,
-    status_of,
-)
+from broker_mirror.status import Rate, metrics_page
 from tests.broker_mirror.tasks.flow_rows import IDENTITY, flows
 
 PART = PartitionState("t", 3, "A.t", 10, 15, 8, 5, 120, 8, 800, "the target has no partition 3", True)
@@ -41,6 +34,7 @@ STATUS = MirrorStatus(
             records_per_s=1.5,
             bytes_per_s=150.0,
             checkpoint_ms=12,
+            checkpoint_at_ms=1_700_000_000_000,
             restarts=1,
             last_restarts=(Restart(5, "a reason"),),
         ),
