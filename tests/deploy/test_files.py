@@ -24,6 +24,7 @@ ROLES = (
     "broker",
     "dashboard",
     "registry",
+    "mirror",
     "analytics",
     "load_worker",
     "monitoring",

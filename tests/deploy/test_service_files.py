@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import re
 import shlex
 import tarfile
@@ -16,10 +17,16 @@ import jinja2
 import pytest
 import yaml
 
+from broker_cy.client.clusters import load_clusters
 from broker_cy.client.errors import ClientError
 from broker_cy.client.quantities import parse_time
 from broker_cy.commands.alerts import command as alerts
 from broker_cy.metrics import definitions
+from broker_mirror.cli import command as mirror
+from broker_mirror.config import load_config as load_mirror
+from broker_mirror.flows import flows_of
+from broker_mirror.merged import Role, Side
+from broker_mirror.status import METRICS
 from broker_registry.cli import command as registry
 from broker_registry.config import RegistryConfig, load_config
 from dashboard.security.users import load_users
@@ -47,12 +54,12 @@ def test_alert_rules_are_about_metrics_that_exist() -> None:
     """If this fails, an alert of Prometheus never fires: its metric has another name."""
     rules = yaml.safe_load((COLLECTION / "roles/monitoring/vars/main.yml").read_text())["monitoring_rules"]
     source = Path(definitions.__file__).read_text()
-    known = set(re.findall(r'"((?:broker_cy|process)_\w+)"', source))
+    known = set(re.findall(r'"((?:broker_cy|process)_\w+)"', source)) | set(METRICS)
     assert len(known) > 50
     for rule in rules:
         used = {
             re.sub(r"_(bucket|sum|count)$", "", name)
-            for name in re.findall(r"\b(?:broker_cy|process)_\w+", rule["expr"])
+            for name in re.findall(r"\b(?:broker_cy|broker_mirror|process)_\w+", rule["expr"])
         }
         assert used <= known, rule["alert"]
         assert used or "up{" in rule["expr"], rule["alert"]
@@ -75,14 +82,15 @@ def test_the_service_of_alerts_notifies_the_webhook(webhook: str) -> None:
     assert alerts.make_context(name, arguments).params["notify"] == bool(webhook)
 
 
-def rendered(name: str, **variables: Any) -> str:
-    """A template of the role registry."""
-    environment = jinja2.Environment()
+def rendered(name: str, role: str = "registry", **variables: Any) -> str:
+    """A template of a role, rendered as Ansible does."""
+    environment = jinja2.Environment(trim_blocks=True)
     environment.filters["bool"] = bool
+    environment.filters["to_json"] = json.dumps
     environment.filters["combine"] = lambda first, second: {**first, **second}
-    template = COLLECTION / "roles/registry/templates" / name
+    template = COLLECTION / "roles" / role / "templates" / name
     text: str = environment.from_string(template.read_text()).render(
-        registry_directory="/etc/broker-cy/registry", ansible_managed="ours", **variables
+        **{f"{role}_directory": f"/etc/broker-cy/{role}", "ansible_managed": "ours", **variables}
     )
     return text
 
@@ -140,6 +148,97 @@ def test_the_service_of_the_registry_logs_in_to_the_cluster() -> None:
     found = registry.make_context(program, arguments).params
     assert found["file"] == Path("/etc/broker-cy/registry/schema-registry.properties")
     assert found["clusters_file"] == Path("/etc/broker-cy/registry/clusters.toml")
+
+
+def mirror_file(directory: Path, **changed: Any) -> Path:
+    """The file of the role mirror."""
+    variables: dict[str, Any] = {
+        "broker_plaintext": False,
+        "broker_bootstrap": "n1:9092,n2:9092",
+        "mirror_cluster": "main",
+        "mirror_clusters": {"east": {"bootstrap.servers": "e1:9092", "security.protocol": "PLAINTEXT"}},
+        "mirror_flows": {"east->main": {"topics": "orders.*", "sync.group.offsets.enabled": True}},
+        "mirror_settings": {"replication.factor": 3},
+        "mirror_secrets": {},
+        "mirror_listen": "10.66.0.11:8085",
+    }
+    path = directory / "mm2.properties"
+    path.write_text(rendered("mm2.properties.j2", role="mirror", **{**variables, **changed}))
+    return path
+
+
+def test_the_mirror_accepts_its_settings(tmp_path: Path) -> None:
+    """If this fails, the service of the mirror does not start, or reaches the cluster without its login."""
+    config = load_mirror(mirror_file(tmp_path))
+    assert config.warnings == ()
+    assert config.clusters == ("main", "east")
+    assert config.properties["brokercy.mirror.listener"] == "10.66.0.11:8085"
+    (flow,) = [each for each in flows_of(config) if each.copies]
+    assert (str(flow.pair), flow.copies_topic("orders-1"), flow.copies_topic("other")) == ("east->main", True, False)
+    assert flow.values["replication.factor"] == 3
+    assert flow.values["sync.group.offsets.enabled"] is True
+    target, source = (flow.clients[side, Role.ADMIN] for side in (Side.TARGET, Side.SOURCE))
+    assert (target.bootstrap, source.bootstrap) == ("n1:9092,n2:9092", "e1:9092")
+    assert target.security["security.protocol"] == "SASL_SSL"
+    assert target.security["sasl.password.file"] == "/etc/broker-cy/mirror/password"
+    assert source.security["security.protocol"] == "PLAINTEXT"
+
+
+def test_secrets_of_the_mirror_are_passed_as_they_are(tmp_path: Path) -> None:
+    """If this fails, a password with a backslash is refused by the other cluster, or a flow cannot be turned off."""
+    login = r"""org.apache.kafka.common.security.plain.PlainLoginModule required username="m" password="a\\b=c";"""
+    path = mirror_file(
+        tmp_path,
+        broker_plaintext=True,
+        mirror_clusters={
+            "east": {
+                "bootstrap.servers": "e1:9092",
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+            }
+        },
+        mirror_secrets={"east.sasl.jaas.config": login},
+        mirror_flows={"main->east": {"enabled": False}, "east->main": {}},
+    )
+    config = load_mirror(path)
+    assert config.properties["east.sasl.jaas.config"] == login
+    assert [str(each.pair) for each in flows_of(config) if each.copies] == ["east->main"]
+    assert "main.security.protocol" not in config.properties
+
+
+def test_the_service_of_the_mirror_runs_its_file() -> None:
+    """If this fails, the unit starts with options that the program refuses."""
+    unit = rendered("broker-mirror.service.j2", role="mirror", broker_version="1.2.3", broker_hardening="UMask=0077")
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    program, name, *arguments = shlex.split(line)
+    assert (Path(program).name, name) == ("broker-mirror", "start")
+    found = mirror.commands[name].make_context(name, arguments).params
+    assert found["file"] == Path("/etc/broker-cy/mirror/mm2.properties")
+
+
+@pytest.mark.parametrize("user", ["dashboard", "load"])
+def test_dashboards_and_alerts_find_the_mirrors(tmp_path: Path, user: str) -> None:
+    """If this fails, the dashboard of a cluster shows its mirrors without their lag, and alerts miss their failures."""
+    hosts = {
+        "m1": {"ansible_host": "10.66.0.11"},
+        "m2": {"broker_address": "fd00::2"},
+        "m3": {"mirror_listen": "m3:85"},
+    }
+    text = rendered(
+        "client_clusters.toml.j2",
+        role="broker",
+        broker_client_user=user,
+        broker_client_directory="/etc/broker-cy/x",
+        broker_bootstrap="n1:9092",
+        broker_plaintext=True,
+        groups={"mirrors": list(hosts)},
+        hostvars=hosts,
+    )
+    path = tmp_path / "clusters.toml"
+    path.write_text(text)
+    (entry,) = load_clusters(path).clusters.values()
+    expected = ["10.66.0.11:8085", "[fd00::2]:8085", "m3:85"] if user == "dashboard" else []
+    assert [str(each) for each in entry.mirrors] == expected
 
 
 def given(*found: dict[str, Any], exclusive: bool = False) -> dict[str, Any]:

@@ -43,6 +43,7 @@ UNITS = (
     "broker-cy.service",
     "broker-dash.service",
     "broker-registry.service",
+    "broker-mirror.service",
     "broker-cy-alerts.service",
     "broker-analytics-ingest.service",
     "broker-analytics-report.service",
@@ -62,7 +63,7 @@ WHOLE_SECRETS = re.compile(r"(password|secret|token|\.key)$|(^|/)(node\.pem|key\
 # Settings whose value is a secret, and settings that only name a file or a variable with a secret.
 SECRET_NAME = re.compile(r"(?i)(password|passphrase|secret|token|credential|jaas|keystore\.key|webhook|api[_-]?key)")
 NO_SECRET_NAME = re.compile(r"(?i)(\.file|_file|\.env|\.location|endpoint\.url|lifetime\.ms|time\.ms|interval\.ms)$")
-SETTING = re.compile(r"^(\s*(?:export\s+)?[\"']?([A-Za-z0-9_.-]+)[\"']?\s*[=:]\s*)(\S.*)$")
+SETTING = re.compile(r"^(\s*(?:export\s+)?[\"']?([A-Za-z0-9_.>-]+)[\"']?\s*[=:]\s*)(\S.*)$")
 # Secrets by their form, regardless of the name of their setting.
 FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), HIDDEN),

@@ -20,6 +20,7 @@ ROLE_OF_GROUP = {
     "brokers": "broker",
     "dashboards": "dashboard",
     "registries": "registry",
+    "mirrors": "mirror",
     "analytics": "analytics",
     "load_workers": "load_worker",
     "monitoring": "monitoring",
