@@ -276,6 +276,9 @@ class Console(App[int]):
             return [topic.name for topic in self.session.topics().value or ()]
         if argument == "group":
             return [group.group_id for group in self.session.groups().value or ()]
+        if argument == "flow":
+            mirrors = self.session.mirrors().value
+            return [] if mirrors is None else [flow.name for flow in mirrors.flows]
         if argument == "broker":
             described = self.session.cluster().value
             return [] if described is None else [str(each.broker_id) for each in described.brokers]

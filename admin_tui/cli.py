@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     of_cluster = [options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER]
-    options.add_arguments(top, [*of_cluster, *options.OF_REGISTRY])
+    options.add_arguments(top, [*of_cluster, *options.OF_REGISTRY, *options.OF_MIRRORS])
     top.add_argument(
         "--settings",
         metavar="FILE",

@@ -41,6 +41,8 @@ SPECS = (
         "schemas", "subjects of the schema registry; register, delete", "schemas", "SchemasView", aliases=("subjects",)
     ),
     Spec("schema", "versions of a subject, and their differences", "schema", "SchemaView", "subject"),
+    Spec("mirrors", "flows of mirrors into the cluster", "mirrors", "MirrorsView", aliases=("mirroring", "links")),
+    Spec("mirror", "partitions and problems of a flow; pause, resume, promote", "mirror", "MirrorView", "flow"),
     Spec("groups", "groups with their lag", "groups", "GroupsView"),
     Spec("group", "members, assignment and lag of a group", "group", "GroupView", "group"),
     Spec("rebalances", "rebalances of one group or of all", "rebalances", "RebalancesView", "group?"),

@@ -32,7 +32,7 @@ examples:
 
 @click.group(invoke_without_command=True, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @options.click_options(
-    (*options.OF_CLUSTER, *options.OF_REGISTRY),
+    (*options.OF_CLUSTER, *options.OF_REGISTRY, *options.OF_MIRRORS),
     cluster={
         "multiple": True,
         "help": "Name of a cluster in the cluster file; may be repeated. By default all of them.",
@@ -122,10 +122,17 @@ def find_entries(wanted: Wanted, names: tuple[str, ...]) -> tuple[list[ClusterEn
     if len(entries) == 1:
         return [first.changed(entries[0])], are_named
     _refuse_options_of_one(first, entries)
-    # Nor is the registry of the environment that of all: its ids mean nothing in records of other clusters.
-    own = {entry.name: (entry.registry, entry.registry_config) for entry in entries}
-    changed = [first.changed(entry) for entry in entries]
-    return [replace(each, registry=own[each.name][0], registry_config=own[each.name][1]) for each in changed], are_named
+    # Nor are the registry and the mirrors of the environment those of all: the ids of a registry mean nothing in the
+    # records of another cluster, and a mirror copies into one.
+    return [
+        replace(
+            first.changed(entry),
+            registry=entry.registry,
+            registry_config=entry.registry_config,
+            mirrors=entry.mirrors,
+        )
+        for entry in entries
+    ], are_named
 
 
 def _refuse_options_of_one(wanted: Wanted, entries: list[ClusterEntry]) -> None:
@@ -135,6 +142,7 @@ def _refuse_options_of_one(wanted: Wanted, entries: list[ClusterEntry]) -> None:
         ("-X", wanted.settings, "login"),
         ("--registry", wanted.registry, "registry"),
         ("--registry-config", wanted.registry_config, "registry"),
+        ("--mirrors", wanted.mirrors, "mirrors"),
     ):
         if given:
             names = ", ".join(entry.name for entry in entries)

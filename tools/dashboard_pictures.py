@@ -50,8 +50,8 @@ OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
 NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
 DRAINED = "4"
 OF_REGISTRY = ("schemas", "schema")
-# Pages without a picture: the demo has no authorizer, no logins and no quotas.
-EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas")
+# Pages without a picture: the demo has no authorizer, no logins, no quotas and no mirror.
+EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas", "mirrors", "mirror")
 SETTLED = """() => {
   const states = [...document.querySelectorAll("[data-panel] [data-state]")];
   return states.every((each) => ["ok", "empty", "absent"].includes(each.dataset.state));

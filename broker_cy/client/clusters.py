@@ -15,6 +15,7 @@ sasl.username = "alice"
 sasl.password.env = "ALICE_PASSWORD"
 registry = "https://registry-1:8081"
 registry_config = "registry.properties"
+mirrors = "mirror-1:8085,mirror-2:8085"
 
 The settings of security are those of client.security. The options that select a cluster are in client.options.
 """
@@ -27,7 +28,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_cy.client.address import Address, parse_addresses
+from broker_cy.client.address import Address, parse_address, parse_addresses
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.login import ClientLogin
@@ -51,6 +52,7 @@ FILE_VARIABLE: Final = "BROKER_CY_CLUSTERS"
 BOOTSTRAP_VARIABLE: Final = "BROKER_CY_BOOTSTRAP"
 CLUSTER_VARIABLE: Final = "BROKER_CY_CLUSTER"
 REGISTRY_VARIABLE: Final = "BROKER_CY_REGISTRY"
+MIRRORS_VARIABLE: Final = "BROKER_CY_MIRRORS"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 # Time limits of a call are shorter than this.
 _TIMEOUT_S_END: Final = 86_400
@@ -75,6 +77,8 @@ class ClusterEntry:
     # Its schema registries, separated by commas, and the file with the login there. Both None: it has none.
     registry: str | None = None
     registry_config: Path | None = None
+    # The listeners of its processes of broker-mirror (brokercy.mirror.listener).
+    mirrors: tuple[Address, ...] = ()
 
     @property
     def has_registry(self) -> bool:
@@ -147,6 +151,7 @@ class Wanted:
     timeout_s: float | None = None
     registry: str | None = None
     registry_config: Path | None = None
+    mirrors: str | None = None
 
     def or_environment(self) -> Wanted:
         """The same with BROKER_CY_BOOTSTRAP or BROKER_CY_CLUSTER, if no option selects a cluster. Raises ClientError
@@ -162,15 +167,23 @@ class Wanted:
         return replace(self, bootstrap=bootstrap, name=name)
 
     def changed(self, entry: ClusterEntry) -> ClusterEntry:
-        """The cluster with the login, the time limit and the registry of the options. Raises ClientError.
+        """The cluster with the login, the time limit, the registry and the mirrors of the options. Raises ClientError.
 
-        The registry of the environment is for clusters that have none in the cluster file.
+        Those of the environment are for clusters that have none in the cluster file.
         """
         check_timeout(self.timeout_s)
         if self.registry is not None or self.registry_config is not None:
             entry = replace(entry, registry=self.registry, registry_config=self.registry_config)
         elif not entry.has_registry:
             entry = replace(entry, registry=os.environ.get(REGISTRY_VARIABLE) or None)
+        mirrors, named = self.mirrors, "--mirrors"
+        if mirrors is None and not entry.mirrors:
+            mirrors, named = os.environ.get(MIRRORS_VARIABLE) or None, MIRRORS_VARIABLE
+        if mirrors is not None:
+            try:
+                entry = replace(entry, mirrors=_mirrors(mirrors))
+            except ValueError as error:
+                raise _invalid(str(error), named) from None
         if self.command_config is not None:
             entry = replace(entry, command_config=self.command_config)
         if self.settings:
@@ -277,6 +290,7 @@ def _entry(path: Path, name: str, table: Table) -> ClusterEntry:
         f"{path}: {table.path}",
         registry=table.take("registry", text, None),
         registry_config=table.take("registry_config", lambda value: path.absolute().parent / text(value), None),
+        mirrors=table.take("mirrors", _mirrors, ()),
     )
     table.finish()
     return entry
@@ -286,6 +300,10 @@ def _bootstrap(value: Any) -> tuple[Address, ...]:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a text, HOST:PORT")
     return parse_addresses(value)
+
+
+def _mirrors(value: Any) -> tuple[Address, ...]:
+    return tuple(parse_address(each.strip(), needs_port=True) for each in text(value).split(",") if each.strip())
 
 
 def _timeout_s(value: Any) -> float:

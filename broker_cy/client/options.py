@@ -1,10 +1,11 @@
-"""The options that select a cluster and its schema registry, the same in all programs, for click and for argparse:
+"""The options that select a cluster, its registry and its mirrors, the same in all programs, for click and argparse:
 
     --bootstrap HOST:PORT[,..], --bootstrap-server, -b    BROKER_CY_BOOTSTRAP
     --cluster NAME, a cluster of the cluster file         BROKER_CY_CLUSTER
     --clusters-file FILE                                  BROKER_CY_CLUSTERS
     --command-config FILE, -X NAME=VALUE                  the login, by the names of Kafka's clients
     --registry URL[,..], --registry-config FILE           BROKER_CY_REGISTRY
+    --mirrors HOST:PORT[,..]                              BROKER_CY_MIRRORS
 
 client.clusters turns them into addresses and security. Only the library of the chosen program is imported.
 """
@@ -23,6 +24,7 @@ from broker_cy.client.clusters import (
     CLUSTER_VARIABLE,
     DEFAULT_BOOTSTRAP,
     FILE_VARIABLE,
+    MIRRORS_VARIABLE,
     REGISTRY_VARIABLE,
     Wanted,
 )
@@ -96,6 +98,15 @@ REGISTRY_CONFIG: Final = Option(
 )
 # For programs that show or write values of records. Without a registry they handle values as bytes.
 OF_REGISTRY: Final = (REGISTRY, REGISTRY_CONFIG)
+MIRRORS: Final = Option(
+    ("--mirrors",),
+    "mirrors",
+    "HOST:PORT[,..]",
+    "The listeners of the processes of broker-mirror (brokercy.mirror.listener).  "
+    f"[default: those of the cluster in the cluster file, or ${MIRRORS_VARIABLE}]",
+)
+# For programs that show the flows of mirrors, or have alerts about them.
+OF_MIRRORS: Final = (MIRRORS,)
 # The spelling of earlier releases in broker-cy and broker-tui. Elsewhere --config is the file of a server's settings.
 OLD_CLUSTERS_FILE: Final = CLUSTERS_FILE._replace(hidden=("--config",))
 
@@ -111,13 +122,15 @@ def wanted(given: Mapping[str, Any]) -> Wanted:
         given.get("timeout_s"),
         given.get("registry"),
         given.get("registry_config"),
+        given.get("mirrors"),
     )
 
 
 def take(given: dict[str, Any]) -> Wanted:
     """As `wanted`; removes the options from the arguments of a command of click."""
     fields = {
-        name: given.pop(name, None) for name in (*(each.field for each in (*OF_CLUSTER, *OF_REGISTRY)), "timeout_s")
+        name: given.pop(name, None)
+        for name in (*(each.field for each in (*OF_CLUSTER, *OF_REGISTRY, *OF_MIRRORS)), "timeout_s")
     }
     return wanted(fields)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.client import options
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.client.quantities import DURATION_HELP
 from broker_cy.commands.context import Target, cluster_command
@@ -43,6 +44,7 @@ examples:
 
 @click.command("alerts", epilog=EPILOG)
 @cluster_command
+@options.click_options(options.OF_MIRRORS)
 @click.option(
     "--rules",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
@@ -37,6 +38,10 @@ from broker_cy.console.listeners import LoopOwner
 from broker_cy.console.moving import Moving, moving_now
 from broker_cy.security.acls import Binding
 from broker_registry.serdes.tools import console_decoder_of
+
+if TYPE_CHECKING:
+    from broker_cy.console.mirror_reading import MirrorReader
+    from broker_cy.console.mirrors import MirrorFlows
 
 # The limit of topics with partitions out of sync whose remedies are requested; beyond it, only the first ones.
 SICK_TOPICS_MAX = 1_000
@@ -112,6 +117,7 @@ class Session:
         # As the sizes, for the counts of topics and partitions.
         self._counts_of: tuple[TopicInfo, ...] | None = None
         self._counts: TopicCounts | None = None
+        self._mirrors: MirrorReader | None = None
 
     def start(self) -> None:
         self.samples.start()
@@ -124,6 +130,8 @@ class Session:
     def refresh(self) -> None:
         """Refresh every feed that has subscribers."""
         self._feeds.kick_all()
+        if self._mirrors is not None:
+            self._mirrors.forget()
         self.samples.kick()
         self.events.kick()
 
@@ -231,6 +239,24 @@ class Session:
 
     def producers(self, topic: str) -> Feed[tuple[tuple[TopicPartition, ProducerState], ...]]:
         return self._feeds.get(("producers", topic), lambda: self._producers(topic), 5.0)
+
+    def mirrors(self) -> Feed[MirrorFlows]:
+        """The flows of mirrors into the cluster."""
+        return self._feeds.get("mirrors", self._read_mirrors, 5.0, 30.0)
+
+    async def _read_mirrors(self) -> MirrorFlows:
+        if self._mirrors is None:
+            # Imported here, because few sessions need it.
+            from broker_cy.console.mirror_reading import MirrorReader
+
+            self._mirrors = MirrorReader(
+                self.entry,
+                self._quick,
+                self._tls,
+                lambda: self.topics().fresh(TOPICS_AGE_S),
+                lambda: self.groups().fresh(TOPICS_AGE_S),
+            )
+        return await self._mirrors.read()
 
     async def _scram_users(self) -> tuple[ScramCredential, ...]:
         users = (await self._quick.scram_users.describe()).whole()

@@ -42,12 +42,14 @@ def sees_subject(scope: Scope, rule: Rule, subject: str) -> bool:
         # TOPIC-PARTITION, or TOPIC-PARTITION/PRODUCER of a transaction that hangs.
         topic = subject.partition("/")[0].rpartition("-")[0]
         return bool(topic) and scope.sees_topic(topic)
-    return True
+    # A flow of a mirror is about many topics, and its alerts name them.
+    return "flow" not in fields
 
 
 def _names_subjects(rule: Rule) -> bool:
     fields = KINDS[rule.kind]
-    return bool(rule.exclude) or ("group" in fields and rule.group != "*") or ("topic" in fields and rule.topic != "*")
+    patterns = {"group": rule.group, "topic": rule.topic, "flow": rule.flow}
+    return bool(rule.exclude) or any(name in fields and pattern != "*" for name, pattern in patterns.items())
 
 
 def visible(findings: Iterable[Finding], scope: Scope) -> list[Finding]:

@@ -5,10 +5,10 @@ with an Identity. The role that each act needs:
 
 viewer: see pages, charts, settings, offsets, groups and records (masked, unless the scope is `unmasked`).
 operator: also produce, copy and redrive records; create and clone topics, change their settings, add partitions; reset
-    and delete offsets; delete groups; register schemas.
-admin: also delete topics, records and schemas; change the settings of brokers, groups and loggers; abort transactions;
-    cordon, drain and decommission brokers, move replicas, elect leaders, change the voters of the quorum; see the audit
-    page.
+    and delete offsets; delete groups; register schemas; pause and resume mirror topics.
+admin: also delete topics, records and schemas; promote mirror topics; change the settings of brokers, groups and
+    loggers; abort transactions; cordon, drain and decommission brokers, move replicas, elect leaders, change the voters
+    of the quorum; see the audit page.
 
 A role says which acts a user may perform; a scope says on which clusters, topics and groups. Both must allow a request.
 """

@@ -41,6 +41,7 @@ from broker_cy.metrics.events import (
 )
 from broker_cy.metrics.sample import Api, Connection, QuotaUse, Sample, Times, Topic
 from tests.admin_tui.conftest import entry_of
+from tests.admin_tui.frozen_mirrors import FLOWS
 
 NOW_MS = 1_700_000_000_000
 ORDERS, PAYMENTS = "orders", "payments"
@@ -322,6 +323,7 @@ class FrozenFeeds(Feeds):
         "features": FEATURES,
         "quotas": QUOTAS,
         "tokens": TOKENS,
+        "mirrors": FLOWS,
     }
 
     def __init__(self, answers: Mapping[Hashable, Any] | None = None) -> None:

@@ -237,6 +237,7 @@ def test_every_binding_has_an_id() -> None:
         (["--theme", "plaid"], "--theme plaid"),
         (["--alerts", "absent.toml"], "cannot be read"),
         (["--registry", "nonsense"], "no URL of a registry"),
+        (["--mirrors", "nonsense"], "is not an address"),
     ],
 )
 def test_bad_options_are_refused(

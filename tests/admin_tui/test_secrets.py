@@ -25,7 +25,7 @@ needs.require(needs.tls)
 SIZE = (160, 50)
 WRONG = "a-wrong-password-4711"
 SECRETS = (ADMIN_PASSWORD, WRONG, PASSWORD, TOKEN_KEY)
-ARGUMENTS = {"topic": "__broker_metrics", "group": "billing", "broker": "1", "subject": "orders-value"}
+ARGUMENTS = {"topic": "__broker_metrics", "group": "billing", "broker": "1", "subject": "orders-value", "flow": "A->B"}
 
 
 @pytest.fixture(scope="module")

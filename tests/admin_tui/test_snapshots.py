@@ -25,6 +25,7 @@ from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of
 from tests.admin_tui.frozen import NOW_MS, FrozenSession
+from tests.admin_tui.frozen_mirrors import FLOW
 from tests.admin_tui.frozen_schemas import SUBJECT, FrozenSchemas
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
@@ -39,6 +40,9 @@ VIEWS = (
     "messages orders",
     "schemas",
     f"schema {SUBJECT}",
+    "mirrors",
+    f"mirror {FLOW}",
+    "mirror paris",
     "groups",
     "group billing",
     "rebalances",
@@ -132,7 +136,8 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
                 before = now
 
     found = asyncio.run(picture())
-    path = SNAPSHOTS / f"{view.replace(' ', '-')}-{size[0]}x{size[1]}.svg"
+    name = view.replace("->", " ").replace(" ", "-")
+    path = SNAPSHOTS / f"{name}-{size[0]}x{size[1]}.svg"
     if WRITE:
         SNAPSHOTS.mkdir(exist_ok=True)
         path.write_text(found, encoding="utf-8")

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from broker_cy.admin.address import parse_addresses
+from broker_cy.client.address import Address
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.alerts.rules import AlertSettings
@@ -108,10 +109,13 @@ class Desk:
         alerts: AlertSettings | None = None,
         secured: Mapping[str, str] | None = None,
         registry: str | None = None,
+        mirrors: tuple[Address, ...] = (),
     ) -> None:
         self.identity = identity
         self.alerts = Alerting(alerts or AlertSettings(), notifies=alerts is not None and alerts.webhook is not None)
-        entry = ClusterEntry(CLUSTER, parse_addresses(bootstrap), 10.0, secured=secured or {}, registry=registry)
+        entry = ClusterEntry(
+            CLUSTER, parse_addresses(bootstrap), 10.0, secured=secured or {}, registry=registry, mirrors=mirrors
+        )
         self.hub = ClusterHub(entry, self.alerts, masking=masking)
         self.security = Audited()
         security: Any = self.security

@@ -13,6 +13,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.feed_values import GroupSummary
+from broker_cy.console.mirrors import CIRCLE, PROBLEM, MirrorFlow
 from broker_cy.console.session import Session, now_ms
 from broker_cy.console.voters import spare_text
 from broker_cy.core.classes import NamedTuple
@@ -25,6 +26,7 @@ AGE_MAX_S: Final = 5.0
 GROUPS_AGE_MAX_S: Final = 15.0
 DISKS_AGE_MAX_S: Final = 30.0
 HANGING_AGE_MAX_S: Final = 60.0
+MIRRORS_AGE_MAX_S: Final = 15.0
 
 
 class Broken(NamedTuple):
@@ -227,6 +229,52 @@ async def _voter_away(session: Session, rule: Rule) -> list[Broken]:
     ]
 
 
+async def _flows(session: Session, rule: Rule) -> list[MirrorFlow]:
+    return [each for each in (await session.mirrors().fresh(MIRRORS_AGE_MAX_S)).flows if rule.is_about(each.name)]
+
+
+async def _mirror_stopped(session: Session, rule: Rule) -> list[Broken]:
+    """Return flows that do not run, and processes that do not answer."""
+    found = [
+        Broken(each.name, f"mirror {each.name} does not run: {each.trouble}")
+        for each in await _flows(session, rule)
+        if each.is_stopped
+    ]
+    silent = (await session.mirrors().fresh(MIRRORS_AGE_MAX_S)).failed
+    return found + [
+        Broken(f"process {place}", f"the mirror at {place} does not answer: {reason}")
+        for place, reason in silent.items()
+        if rule.flow == "*"
+    ]
+
+
+async def _mirror_lag(session: Session, rule: Rule) -> list[Broken]:
+    found: list[Broken] = []
+    for flow in await _flows(session, rule):
+        records, age_ms = flow.lag_records or 0, flow.lag_ms or 0
+        if rule.records is not None and records > rule.records:
+            text = f"mirror {flow.name} is {plural(records, 'record')} behind (limit {count(rule.records)})"
+            found.append(Broken(flow.name, text))
+        elif rule.seconds is not None and age_ms > rule.seconds * 1000:
+            text = f"mirror {flow.name} is {duration(age_ms)} behind (limit {duration(rule.seconds * 1000)})"
+            found.append(Broken(flow.name, text))
+    return found
+
+
+def _note_look(kind: str) -> Look:
+    async def look(session: Session, rule: Rule) -> list[Broken]:
+        return [
+            Broken(f"{flow.name}, {each.subject}", f"mirror {flow.name}, {each.subject}: {each.text}")
+            for flow in await _flows(session, rule)
+            # Its alert is that of mirror_stopped.
+            if not flow.is_stopped
+            for each in flow.notes
+            if each.kind == kind
+        ]
+
+    return look
+
+
 LOOKS: Final[dict[str, Look]] = {
     "offline_partition": _offline,
     "under_replicated_partition": _under_replicated,
@@ -239,4 +287,8 @@ LOOKS: Final[dict[str, Look]] = {
     "broker_away": _broker_away,
     "leaderless_quorum": _leaderless,
     "voter_away": _voter_away,
+    "mirror_stopped": _mirror_stopped,
+    "mirror_lag": _mirror_lag,
+    "mirror_problem": _note_look(PROBLEM),
+    "mirror_circle": _note_look(CIRCLE),
 }

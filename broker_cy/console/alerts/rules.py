@@ -41,6 +41,7 @@ _NUMBER: Final = (int, float)
 _COMMON: Final[dict[str, Any]] = {"name": str, "kind": str, "for_s": _NUMBER, "silent": bool}
 _TOPICS: Final[dict[str, Any]] = {"topic": str, "exclude": str}
 _GROUPS: Final[dict[str, Any]] = {"group": str, "exclude": str}
+_FLOWS: Final[dict[str, Any]] = {"flow": str, "exclude": str}
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "offline_partition": _TOPICS,
     "under_replicated_partition": _TOPICS,
@@ -53,16 +54,26 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "broker_away": {},
     "leaderless_quorum": {},
     "voter_away": {},
+    "mirror_stopped": _FLOWS,
+    "mirror_lag": {**_FLOWS, "records": int, "seconds": _NUMBER},
+    "mirror_problem": _FLOWS,
+    "mirror_circle": _FLOWS,
 }
 # A rule of these kinds needs at least one of the keys.
-_NEEDED: Final = {"lag": ("records", "seconds"), "disk": ("free_percent", "free_bytes")}
+_NEEDED: Final = {
+    "lag": ("records", "seconds"),
+    "disk": ("free_percent", "free_bytes"),
+    "mirror_lag": ("records", "seconds"),
+}
 _WEBHOOK: Final[dict[str, Any]] = {"url": str, "timeout_s": _NUMBER, "attempts": int}
 _TYPE_NAMES: Final = {str: "a string", int: "an integer", _NUMBER: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. Fields that its kind does not use have their defaults; `topic`, `group` and `exclude` are patterns."""
+    """One rule. Fields that its kind does not use have their defaults; `topic`, `group`, `flow` and `exclude` are
+    patterns.
+    """
 
     name: str
     kind: str
@@ -70,6 +81,7 @@ class Rule:
     silent: bool = False
     group: str = "*"
     topic: str = "*"
+    flow: str = "*"
     exclude: str = ""
     records: int | None = None
     seconds: float | None = None
@@ -77,13 +89,14 @@ class Rule:
     free_bytes: int | None = None
 
     def is_about(self, name: str) -> bool:
-        """Return whether the rule applies to a topic or group of this name."""
-        pattern = self.group if "group" in KINDS[self.kind] else self.topic
+        """Return whether the rule applies to a topic, group or flow of a mirror with this name."""
+        keys = KINDS[self.kind]
+        pattern = self.group if "group" in keys else self.flow if "flow" in keys else self.topic
         return fnmatchcase(name, pattern) and not (self.exclude and fnmatchcase(name, self.exclude))
 
 
 # Built-in rules. A window of 60 s is longer than the usual time between two commits of a group; elections and restarts
-# take a few seconds.
+# take a few seconds. A mirror that starts again pauses for up to 60 s.
 BUILT_IN: Final = (
     Rule("offline partitions", "offline_partition", for_s=10),
     Rule("under-replicated partitions", "under_replicated_partition", for_s=30),
@@ -95,6 +108,10 @@ BUILT_IN: Final = (
     Rule("broker away", "broker_away", for_s=10),
     Rule("no quorum leader", "leaderless_quorum", for_s=10),
     Rule("voter away", "voter_away", for_s=5),
+    Rule("mirrors not running", "mirror_stopped", for_s=30),
+    Rule("mirrors behind", "mirror_lag", for_s=60, seconds=300),
+    Rule("mirror problems", "mirror_problem", for_s=60),
+    Rule("mirrors in a circle", "mirror_circle", for_s=30),
 )
 
 

@@ -38,6 +38,8 @@ TESTED = {
     "cancel-moves", "stop-moves", "elect-preferred", "elect-unclean", "add-voter", "remove-voter", "upgrade-quorum",
     # test_schemas.py, with a schema registry:
     "register-schema", "delete-subject", "delete-versions",
+    # test_mirrors.py, with a mirror:
+    "pause-mirrors", "resume-mirrors", "promote-mirrors",
     # test_rights.py, with an authorizer:
     "create-acl", "delete-acls", "create-user", "set-password", "delete-user",
     "set-quota", "change-quota", "remove-quotas", "create-token", "renew-token", "expire-token",

@@ -77,6 +77,7 @@ def test_findings_by_scope() -> None:
     """If this fails, an alert is shown to users who may not see its subject, or hidden from users who may."""
     lag, offline = Rule("lag", "lag", records=1), Rule("offline", "offline_partition")
     hanging, disk = Rule("hanging", "hanging_transaction"), Rule("disk", "disk", free_percent=1)
+    mirror = Rule("mirror", "mirror_problem")
     for rule, subject, is_seen in (
         (lag, "billing", True),
         (lag, "other", False),
@@ -86,6 +87,7 @@ def test_findings_by_scope() -> None:
         (hanging, "orders-3/4711", True),
         (hanging, "secret-3/4711", False),
         (disk, "/data of broker 1", True),
+        (mirror, "A->B, secret-3", False),
     ):
         assert sees_subject(LIMITED, rule, subject) is is_seen, (rule.name, subject)
         assert sees_subject(Scope(), rule, subject)
@@ -95,6 +97,7 @@ def test_findings_by_scope() -> None:
         Finding(offline, PENDING, "secret-0", "secret-0 is offline", 1.0),
         Finding(hanging, UNKNOWN, "", "3 groups with lag", None),
         Finding(Rule("theirs", "lag", group="secret*", records=1), OK, "", "", None),
+        Finding(Rule("their mirror", "mirror_problem", flow="secret*"), OK, "", "", None),
     ]
     assert [(each.rule.name, each.state, each.text) for each in visible(findings, LIMITED)] == [
         ("lag", FIRING, "group billing is 2 behind"),

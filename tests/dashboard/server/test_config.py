@@ -238,6 +238,25 @@ def test_a_registry_is_of_one_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         registries(replace(file, registry="http://c:8081"))
 
 
+def test_mirrors_are_of_one_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the mirrors of one cluster are shown as those of all."""
+    path = tmp_path / "clusters.toml"
+    path.write_text('[clusters.a]\nbootstrap = "x:1"\nmirrors = "m1:85, m2:85"\n[clusters.b]\nbootstrap = "y:2"\n')
+    monkeypatch.setenv("BROKER_CY_MIRRORS", "ambient:85")
+    file = Wanted(clusters_file=path)
+
+    def mirrors(wanted: Wanted, *names: str) -> list[list[str]]:
+        return [[str(each) for each in entry.mirrors] for entry in find_entries(wanted, names)[0]]
+
+    assert mirrors(file) == [["m1:85", "m2:85"], []]
+    assert mirrors(file, "b") == [["ambient:85"]]
+    assert mirrors(replace(file, mirrors="c:85"), "a") == [["c:85"]]
+    with pytest.raises(ClientError, match="--mirrors is for one cluster, not for a, b"):
+        mirrors(replace(file, mirrors="c:85"))
+    with pytest.raises(ClientError, match="--mirrors: 'c' is not an address"):
+        mirrors(replace(file, mirrors="c"), "a")
+
+
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run `broker-dash` in this process with options that it must refuse; return its message. An exception would be a
