@@ -12,7 +12,7 @@ from typing import Final
 
 from bench.launch.nodes import CLUSTER_ID, BrokerCy, Kafka, broker_command, free_ports
 from bench.launch.shards import STEP, Guard, free_range, running
-from broker_cy.launch.processes import Child, run
+from broker_cy.launch.processes import Child, ProcessError
 
 FORMAT_S: Final = 60.0
 BOTH: Final = "broker,controller"
@@ -113,7 +113,9 @@ class ClusterNode(BrokerCy):
     def format(self, *options: str, cluster_id: str = CLUSTER_ID) -> None:
         """Format the data directory. Raises ProcessError."""
         arguments = ["format", "-c", str(self.properties), "-t", cluster_id, *self._sharded, *options]
-        run([*self.wrapper, *broker_command(), "storage", *arguments], timeout_s=FORMAT_S)
+        child = self.new_child([*self.wrapper, *broker_command(), "storage", *arguments], self.directory, "format")
+        if (code := child.wait(FORMAT_S)) != 0:
+            raise ProcessError(f"storage {' '.join(arguments)}: exit code {code}\n{child.stdout()}{child.stderr()}")
 
 
 def voters_of(nodes: Iterable[ClusterNode | Kafka]) -> str:

@@ -180,8 +180,12 @@ class Node:
     def launch(self) -> Child:
         """Start the process, without waiting until it is ready."""
         self._starts += 1
-        self._child = Child([*self.wrapper, *self.command()], self.directory, f"{self.name}-{self._starts}")
+        self._child = self.new_child([*self.wrapper, *self.command()], self.directory, f"{self.name}-{self._starts}")
         return self._child
+
+    def new_child(self, argv: Sequence[str | Path], directory: Path, name: str) -> Child:
+        """Start the process with this command line."""
+        return Child(argv, directory, name)
 
     def choose_ports(self) -> None:
         """Choose the ports of a node that has not run yet."""

@@ -19,11 +19,11 @@ from broker_cy.client.program import EXIT_FAILED, EXIT_USAGE
 from broker_cy.config.definitions import GROUP
 from broker_cy.config.group import CLIENT_METRICS_TYPES
 from broker_cy.core.logs import value_text
-from broker_cy.launch.processes import run
 from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 from tests.support import needs
 from tests.support.acked import batch, read_partition
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
+from tests.support.forking import run
 from tests.support.raw_wire import (
     METADATA,
     PRODUCE,
@@ -44,7 +44,6 @@ from tests.support.wait import until
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own broker's process")
 
-ROOT = str(Path(__file__).resolve().parents[2])
 TIMEOUT_S = 60.0
 INCREMENTAL_ALTER_CONFIGS = 44
 ASK = frame(request(METADATA, 1, array([])))
@@ -241,13 +240,7 @@ class TestRefusals:
 
     @staticmethod
     def refused(tmp_path: Path, *arguments: str, code: int = EXIT_USAGE) -> str:
-        done = run(
-            [*broker_command(), "start", *arguments],
-            check=False,
-            timeout_s=TIMEOUT_S,
-            cwd=tmp_path,
-            env={"PYTHONPATH": ROOT},
-        )
+        done = run([*broker_command(), "start", *arguments], tmp_path / "outputs", TIMEOUT_S, cwd=tmp_path)
         assert done.returncode == code, done
         assert done.stdout == b""
         (line,) = done.stderr.decode().splitlines()

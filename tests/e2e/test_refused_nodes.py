@@ -13,13 +13,13 @@ from bench.launch.nodes import CLUSTER_ID, BrokerCy, broker_command, free_ports
 from broker_cy.client.program import EXIT_FAILED, EXIT_USAGE
 from broker_cy.controller.activation import default_bootstrap
 from broker_cy.core.errors import ErrorCode
-from broker_cy.launch.processes import run
 from broker_cy.metadata import framing, snapshot
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState
 from broker_cy.wire import messages
 from broker_cy.wire.codec import Message
 from tests.support.cluster import ClusterNode, cluster, create_topic, topics
+from tests.support.forking import run
 from tests.support.wait import until
 
 OTHER_CLUSTER_ID = "AAAAAAAAQ0eGGvvK5wD1kg"
@@ -68,7 +68,7 @@ def find_controllers(node: ClusterNode, line: str) -> None:
 
 def refusal(node: ClusterNode, code: int = EXIT_FAILED) -> str:
     """Return the error output of a node that cannot start, and ends with this exit code."""
-    done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
+    done = run([*broker_command(), "start", "--config", node.properties], node.directory, timeout_s=90)
     assert done.returncode == code, done
     assert b"Traceback" not in done.stderr
     return done.stderr.decode().strip().splitlines()[-1]
@@ -177,6 +177,7 @@ def registered(controller: ClusterNode) -> int:
     return kinds.count(messages.RegisterBrokerRecord)
 
 
+@pytest.mark.full
 def test_topics_in_remote_storage(nodes: list[ClusterNode], tmp_path: Path) -> None:
     """If this fails, a broker joins a cluster with tiered topics, and consumers can no longer read the records in
     remote storage.
@@ -205,7 +206,7 @@ def test_a_version_that_is_too_old(nodes: list[ClusterNode], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "setting", ["controller.quorum.voters", pytest.param("controller.quorum.bootstrap.servers", marks=pytest.mark.full)]
 )
-@pytest.mark.parametrize("where", ["nobody", "clients"])
+@pytest.mark.parametrize("where", ["nobody", pytest.param("clients", marks=pytest.mark.full)])
 def test_an_address_where_no_controller_is(nodes: list[ClusterNode], tmp_path: Path, setting: str, where: str) -> None:
     """If this fails, a broker with a wrong port in its file waits, and its log does not show for what."""
     node = another(nodes, tmp_path, 3, "broker")
@@ -215,7 +216,7 @@ def test_an_address_where_no_controller_is(nodes: list[ClusterNode], tmp_path: P
     prefix = f"{CONTROLLER}@" if setting.endswith("voters") else ""
     find_controllers(node, f"{setting}={prefix}127.0.0.1:{port}")
     node.format()
-    done = run([*broker_command(), "start", "--config", node.properties], timeout_s=90, check=False)
+    done = run([*broker_command(), "start", "--config", node.properties], node.directory, timeout_s=90)
     said = done.stderr.decode()
     (warning,) = [line for line in said.splitlines() if "could not reach a controller" in line]
     assert f"address=127.0.0.1:{port}" in warning
@@ -267,7 +268,7 @@ def test_an_address_that_nobody_reaches(nodes: list[ClusterNode], tmp_path: Path
     until(lambda: nodes[1].brokers() == 1, "the first broker alone", 60)
 
 
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["no-such-host.invalid", pytest.param("192.0.2.1", marks=pytest.mark.full)])
 def test_an_address_that_only_others_may_reach(nodes: list[ClusterNode], tmp_path: Path, host: str) -> None:
     """If this fails, a broker behind a NAT or in a container is refused, or its log does not mention a wrong name."""
     node = another(nodes, tmp_path, 3, "broker", {"advertised.listeners": f"PLAINTEXT://{host}:9092"})

@@ -7,6 +7,7 @@ files.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import mmap
@@ -159,6 +160,7 @@ def replay(target: Target, paths: list[str], scratch: Scratch) -> dict[str, Any]
 
 def main() -> None:
     """The command line."""
+    faulthandler.enable()
     mode, name = sys.argv[1:3]
     target = load(name)
     try:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_cy.launch.processes import ProcessError
 from tests.fuzz.driver import read_scratch
 from tests.fuzz.targets import load, names
+from tests.support.forking import run
 from tests.support.tiers import by_tier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,15 +50,16 @@ def parts() -> list[tuple[str, int, int]]:
 def drive(scratch: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """Run the driver; fails the test if it dies, hangs or finds something."""
     mode, target, *rest = arguments
-    argv = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.driver", mode, target]
+    argv = [sys.executable, "-m", "tests.fuzz.driver", mode, target]
     argv += [*rest, str(scratch)] if mode == "run" else [str(scratch), *rest]
     try:
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired:
+        done = run(argv, scratch.parent, timeout_s, cwd=ROOT)
+    except ProcessError:
         pytest.fail(f"{target} did not end within {timeout_s} s; the last input was {read_scratch(scratch).hex()}")
     if done.returncode != 0:
         last = read_scratch(scratch).hex() if scratch.exists() else "none"
-        pytest.fail(f"{target} ended with {done.returncode}; the last input was {last}\n{done.stderr[-8000:]}")
+        said = done.stderr.decode(errors="replace")[-8000:]
+        pytest.fail(f"{target} ended with {done.returncode}; the last input was {last}\n{said}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if "finding" in result:
         finding = result["finding"]

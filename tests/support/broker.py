@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.launch.nodes import BrokerCy
+from tests.support.forking import Forking
 from tests.support.kafka_peer import KafkaPeer
 
 # Settings that make tests fast; all other settings have the broker's defaults.
@@ -49,7 +50,7 @@ class Target(Protocol):
     def stderr(self) -> str: ...
 
 
-class BrokerProcess(BrokerCy):
+class BrokerProcess(Forking, BrokerCy):
     """See bench.launch.nodes.Node."""
 
     target = "broker-cy"

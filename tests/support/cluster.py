@@ -17,6 +17,7 @@ from broker_cy.client.pool import Peer, Pool
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.codec import Message
+from tests.support.forking import Forking
 from tests.support.raw_wire import METADATA, Connection, array
 from tests.support.wait import until
 
@@ -46,7 +47,7 @@ DISTURBED = {
 READY_S = 60.0
 
 
-class ClusterNode(cluster_nodes.ClusterNode):
+class ClusterNode(Forking, cluster_nodes.ClusterNode):
     """One node, with the settings QUICK unless its own override them."""
 
     def __init__(self, directory: Path, node_id: int, roles: str, settings: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.launch.dashboard import stop, wait_until_ready
-from broker_cy.launch.processes import Child
+from tests.support.forking import start
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def running_dashboard(
 ) -> Iterator[str]:
     """Run the dashboard with these options, and yield its address. It must end with code 0 and without a traceback."""
     with tempfile.TemporaryDirectory(prefix="dashboard-") as directory:
-        child = Child([*command, "--listen", "127.0.0.1:0", *options], Path(directory), "dashboard", env=env, cwd=cwd)
+        child = start([*command, "--listen", "127.0.0.1:0", *options], Path(directory), "dashboard", env=env, cwd=cwd)
         try:
             yield wait_until_ready(child)
             stop(child, signal.SIGINT)

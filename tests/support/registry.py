@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from broker_cy.launch.processes import Child
+from tests.support.forking import start
 from tests.support.served_program import ServedProgram
 from tests.support.wait import until
 
@@ -83,7 +83,7 @@ class RegistryProcess(ServedProgram, Registry):
         command = [sys.executable, "-m", "broker_registry"]
         command += ["--listen", listen] if listen else []
         command += ["--bootstrap", bootstrap] if bootstrap else []
-        self.child = Child([*command, *options], directory, name)
+        self.child = start([*command, *options], directory, name)
         super().__init__("")
         self.urls: list[str] = []
 

@@ -13,12 +13,13 @@ from bench.launch.nodes import BrokerCy, broker_command, free_ports
 from bench.launch.shards import Guard, free_range, running
 from broker_cy.launch.processes import Child
 from tests.support.cluster import QUICK, READY_S
+from tests.support.forking import Forking
 
 # Ports from a node's first port on; the controller and the metrics have separate ports.
 PORTS = 2
 
 
-class ShardedNode(BrokerCy):
+class ShardedNode(Forking, BrokerCy):
     """A parent with `count` shards. The ports and the directory stay the same over restarts."""
 
     name = "sharded"

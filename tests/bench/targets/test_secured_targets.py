@@ -29,6 +29,11 @@ from tests.support import needs
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
+@pytest.fixture(autouse=True)
+def forked_brokers() -> None:
+    """Fork none: tests read the command line of the process."""
+
+
 @pytest.fixture(scope="module", params=SECURED)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCy]:
     directory = tmp_path_factory.mktemp("secured") / "data"
