@@ -1,7 +1,7 @@
 """The bytecode of the tests, with pytest's assertions: each worker of pytest-xdist compiles a part of the files.
 
-All workers collect all files in the same order. In a new clone, each would compile each file itself: 20 s of CPU per
-worker. Instead, each worker first compiles its part, and then reads what the others have written.
+All workers collect many files in the same order. In a new clone, each would compile each of these itself. Instead,
+each worker first compiles its part, and then reads what the others have written.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from pathlib import Path
 import pytest
 from _pytest.assertion import rewrite
 
+from tests.support.scheduling import shares
+
 TESTS = Path(__file__).resolve().parents[1]
 
 
 def compile_part(config: pytest.Config, number: int, count: int) -> int:
-    """Write the missing or outdated bytecode of part `number` of `count` of the test files; return how many files."""
+    """Write the missing or outdated bytecode of part `number` of `count` of the test files that all workers collect;
+    return how many files.
+    """
     if sys.dont_write_bytecode:
         return 0
     # Large and small files are next to each other in a folder: neighbours go to different workers.
     names = ("test_*.py", "conftest.py")
-    files = sorted(path for name in names for path in TESTS.rglob(name) if "node_modules" not in path.parts)
+    alone = {path for share in shares(count) for path in share}
+    paths = (path for name in names for path in TESTS.rglob(name) if "node_modules" not in path.parts)
+    files = sorted(path for path in paths if path not in alone)
     state = config.stash[rewrite.assertstate_key]
     written = 0
     for path in files[number::count]:

@@ -5,19 +5,25 @@ tests are long and independent, those of KAFKA, which all run on one worker, and
 share a worker with their group. The files that take longest begin first: a file that begins last would run alone on one
 core. Simulations, which only compute, are spread among the others, which mostly wait for programs that they started:
 together they use both cores.
+
+Each worker collects only its share of the files that are in none of these groups (`shares`), because to collect all of
+them would take each worker twice as long. It runs these, and takes turns with the other workers at everything else.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 SPREAD: Final = ("tests/fuzz/test_fuzz.py", "tests/sim/test_world.py", "tests/sim/test_quorum_simulation.py")
 # These share the Spark session and its JVM, also if they run a command in their own process.
 SPARK: Final = "tests/spark_analytics/"
@@ -58,6 +64,8 @@ FIRST: Final = (SPARK, "tests/dashboard/browser/", "tests/bench/", "tests/compat
 COMPUTING: Final = (*SPREAD, "tests/sim/")
 # The duration of a group of FIRST, compared with a group that is not in it.
 WEIGHT: Final = 4
+# A worker with at most so many tests gets another group.
+PENDING_MAX: Final = 2
 
 
 def place(nodeid: str) -> int:
@@ -103,20 +111,108 @@ def scope(nodeid: str) -> str:
     return nodeid if file in SPREAD else file
 
 
+@cache
+def shares(count: int) -> Sequence[frozenset[Path]]:
+    """Divide the files that only one worker collects among `count` workers: about as many bytes for each."""
+    sizes = [(path.stat().st_size, path) for path in (ROOT / "tests").rglob("test_*.py") if is_of_one_worker(path)]
+    found: list[set[Path]] = [set() for _ in range(count)]
+    bytes_of = [0] * count
+    for size, path in sorted(sizes, reverse=True):
+        least = bytes_of.index(min(bytes_of))
+        found[least].add(path)
+        bytes_of[least] += size
+    return [frozenset(each) for each in found]
+
+
+def is_of_one_worker(path: Path) -> bool:
+    """Whether a file is in no group, and does not belong to those that begin first."""
+    name = path.relative_to(ROOT).as_posix()
+    return place(name) == len(FIRST) and not name.startswith(COMPUTING) and name not in KAFKA
+
+
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands out whole groups, in the order of the collection."""
+    """Hands out whole groups: a worker gets the first group of its order that no other one has got."""
+
+    collection: list[str] | None
+
+    def __init__(self, config: pytest.Config, log: object) -> None:
+        super().__init__(config, log)
+        self._groups: dict[WorkerController, dict[str, list[int]]] = {}
+        """The places of the tests of each group in the collection of a worker, in its order."""
+        self._waiting: dict[WorkerController, deque[str]] = {}
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)
 
+    def add_node_collection(self, node: WorkerController, collection: Iterable[str]) -> None:
+        self.registered_collections[node] = list(collection)
+        groups: dict[str, list[int]] = {}
+        for at, nodeid in enumerate(self.registered_collections[node]):
+            groups.setdefault(scope(nodeid), []).append(at)
+        self._groups[node] = groups
+        self._waiting[node] = deque(groups)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        # If it has crashed, the others, or the worker that replaces it, get what it has not completed.
+        for each in self._groups:
+            self._waiting[each] = deque(self._groups[each])
+        crashed: str | None = super().remove_node(node)
+        return crashed
+
+    def schedule(self) -> None:
+        if self.collection is None:
+            for collection in self.registered_collections.values():
+                for nodeid in collection:
+                    self.workqueue.setdefault(scope(nodeid), {})[nodeid] = False
+            for node, groups in self._groups.items():
+                for name, places in groups.items():
+                    assert len(places) == len(self.workqueue[name]), f"{node}: lacks tests of the group {name}"
+            collected = [nodeid for group in self.workqueue.values() for nodeid in group]
+            # For the percentage that is shown: xdist takes the number of the last worker.
+            self.config.pluginmanager.getplugin("terminalreporter")._session.testscollected = len(collected)
+            self.collection = collected
+        # The next group waits at a worker while it runs the one before.
+        for _ in range(2):
+            for node in self.nodes:
+                self._reschedule(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        # A worker that replaces another one has not collected yet.
+        if node.shutting_down or node not in self._waiting:
+            return
+        waiting = self._waiting[node]
+        while waiting and waiting[0] not in self.workqueue:
+            waiting.popleft()
+        if not waiting:
+            node.shutdown()
+        elif self._pending_of(self.assigned_work[node]) <= PENDING_MAX:
+            group = waiting.popleft()
+            tests = self.assigned_work[node][group] = self.workqueue.pop(group)
+            collection = self.registered_collections[node]
+            node.send_runtest_some([at for at in self._groups[node][group] if not tests[collection[at]]])
+
 
 class Scheduling:
     """The plugin."""
+
+    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
+        # A worker that replaces one has a higher number, and collects all files.
+        number, count = worker_of(config)
+        if number < count > 1 and any(collection_path in share for share in shares(count)):
+            return None if collection_path in shares(count)[number] else True
+        return None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = order(items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> GroupScheduling:
-        config.option.loadscopereorder = False
         return GroupScheduling(config, log)
+
+
+def worker_of(config: pytest.Config) -> tuple[int, int]:
+    """Return the number of this worker and how many there are; (0, 1) if this is no worker."""
+    given: dict[str, str] = getattr(config, "workerinput", {})
+    if not given:
+        return 0, 1
+    return int(given["workerid"].removeprefix("gw")), int(given["workercount"])

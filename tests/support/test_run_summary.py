@@ -32,6 +32,7 @@ def test_the_summary_has_durations_and_reasons(tmp_path: Path) -> None:
     assert "| tests/e2e | 1 | 0.5 |" in text
     assert "| all | 2 | 2.2 |" in text
     assert r"test_y[1\|2]" in text
+    assert "| one process | 2.2 | " in text
     assert "- tests/e2e/test_b.py: 1 (needs root)" in text
 
 
