@@ -95,6 +95,7 @@ ALLOWED: Final = (
     Allowed(READ, "coordinator_services.txn_markers.TxnMarkers._append", 100),
     # The same, for each log in an answer of a leader: after a start there are many.
     Allowed(READ, "replication.fetcher.LeaderFetcher._append", 100),
+    Allowed(READ, "replication.mirror_fetcher.MirrorFetcher._append", 100),
     # A log is cut: the index, and the headers of batches behind the last producer state.
     Allowed(READ, "storage.log_manager.LogManager.truncate_to", 100),
     Allowed(READ, "control.quorum.metadata_log.MetadataLog.truncate", 100),

@@ -44,6 +44,8 @@ def check_partitions(machine: Machine) -> None:
         # The only replica with records of the brokers' own topics (min.insync.replicas=1) may lose power and these
         # records. A follower of an uncleanly elected leader may lose records, too.
         may_lose = (partition.topic in OWN_TOPICS and not machine.world.keeps_unsynced) or partition.topic[0] == "u"
+        mirrors = machine.world.mirrors
+        may_lose = may_lose or (mirrors is not None and mirrors.may_go_back(machine, partition.topic))
         assert watermark >= before or begins_again or may_lose, (
             f"{name}: the high watermark goes back from {before} to {watermark}"
         )

@@ -25,8 +25,8 @@ READ_BYTES = 1 << 20
 # Turns of a node between two checks of its leaderships, if its metadata does not change.
 LEADERS_EVERY = 10
 
-# The site that the clients of a cluster talk to.
-CLUSTER = "cluster"
+# The site that the clients of a cluster talk to, and that of the cluster that mirrors it.
+CLUSTER, TARGET = "cluster", "target"
 CONTROLLER_PORT = 9093
 # Short times: a world lasts for seconds.
 TIMES = {
@@ -86,23 +86,25 @@ def settings_of(plan: Plan, host: str) -> dict[str, str]:
     """The settings of one node."""
     listeners = {"broker": f"PLAINTEXT://{host}:{PORT}", "controller": f"CONTROLLER://{host}:{CONTROLLER_PORT}"}
     roles = list(listeners) if not plan.controllers else ["controller" if host in plan.controllers else "broker"]
-    controllers = [f"{each}:{CONTROLLER_PORT}" for each in plan.controllers or plan.hosts]
+    peers = plan.controllers or plan.peers_of(host)
+    controllers = [f"{each}:{CONTROLLER_PORT}" for each in peers]
     if plan.voters:
         quorum = {"controller.quorum.bootstrap.servers": ",".join(controllers)}
     else:
-        voters = zip(plan.controllers or plan.hosts, controllers, strict=True)
+        voters = zip(peers, controllers, strict=True)
         quorum = {"controller.quorum.voters": ",".join(f"{node_of(each)}@{address}" for each, address in voters)}
+    replicas = min(3, len(peers))
     return {
         "process.roles": ",".join(roles),
         "listeners": ",".join(listeners[role] for role in roles),
         "advertised.listeners": ",".join(listeners[role] for role in roles),
         "controller.listener.names": "CONTROLLER",
         **quorum,
-        "default.replication.factor": "3",
-        "min.insync.replicas": "2",
-        "offsets.topic.replication.factor": "3",
-        "transaction.state.log.replication.factor": "3",
-        "transaction.state.log.min.isr": "2",
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(min(2, replicas)),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, replicas)),
         **TIMES,
         **SIZES,
         **(_secured(plan) if plan.is_secured else {}),
@@ -114,7 +116,7 @@ def _secured(plan: Plan) -> dict[str, str]:
 
 
 def node_of(host: str) -> int:
-    return int(host.removeprefix("broker").removeprefix("controller"))
+    return int(host.removeprefix("broker").removeprefix("controller").removeprefix(TARGET))
 
 
 class Lagging(NamedTuple):
@@ -124,10 +126,11 @@ class Lagging(NamedTuple):
 
 
 class Cluster:
-    """The combined knowledge about all nodes."""
+    """The combined knowledge about the nodes of a cluster, which are `machines` by host."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, machines: dict[str, Machine]) -> None:
         self._world = world
+        self.machines = machines
         # The leaders: by (topic id, partition, leader epoch), and by epoch of the metadata quorum.
         self._leaders: dict[tuple[UUID, int, int], str] = {}
         self._controllers: dict[int, str] = {}
@@ -144,13 +147,13 @@ class Cluster:
 
     @property
     def ends(self) -> int:
-        return self._moves + sum(each.ends for each in self._world.machines.values())
+        return self._moves + sum(each.ends for each in self.machines.values())
 
     def is_calm_since(self, us: int) -> bool:
-        return self._moved_us < us and all(each.is_calm_since(us) for each in self._world.machines.values())
+        return self._moved_us < us and all(each.is_calm_since(us) for each in self.machines.values())
 
     def active_controller(self) -> Machine | None:
-        for machine in self._world.machines.values():
+        for machine in self.machines.values():
             if machine.server is not None and machine.is_started and machine.server.broker.controller.is_active:
                 return machine
         return None
@@ -206,7 +209,7 @@ class Cluster:
     def check_leads_nothing(self, machine: Machine) -> None:
         """Raises AssertionError if another node considers `machine` a leader although other replicas are in sync."""
         node = node_of(machine.host)
-        for host, other in self._world.machines.items():
+        for host, other in self.machines.items():
             if other is machine or other.server is None or not other.is_started:
                 continue
             for topic in _topics(other.server.broker.image):
@@ -219,7 +222,7 @@ class Cluster:
         """Whether a node leads a partition and does not know that the partition has a newer leader."""
         partitions = (
             machine.server.broker.partitions.get(topic, index)
-            for machine in self._world.machines.values()
+            for machine in self.machines.values()
             if machine.server is not None and machine.is_started
         )
         return sum(each is not None and each.replica.role == Role.LEADER for each in partitions) > 1
@@ -232,7 +235,7 @@ class Cluster:
 
     def out_of_sync(self) -> list[Lagging]:
         """Return the nodes that lag, and the partitions whose replicas are not all in sync and of the same length."""
-        machines = {node_of(host): each for host, each in self._world.machines.items()}
+        machines = {node_of(host): each for host, each in self.machines.items()}
         down = [Lagging(each.host) for each in machines.values() if each.server is None or not each.is_started]
         if down:
             return down
@@ -254,7 +257,7 @@ class Cluster:
 
     def _logs(self, topic: str, index: int, replicas: tuple[int, ...]) -> list[Log | None]:
         logs: list[Log | None] = []
-        for host, machine in self._world.machines.items():
+        for host, machine in self.machines.items():
             if node_of(host) in replicas:
                 assert machine.server is not None
                 partition = machine.server.broker.partitions.get(topic, index)
@@ -265,9 +268,9 @@ class Cluster:
         """Raises AssertionError if two replicas have different records. Those that are compacted are not compared:
         each broker compacts by itself.
         """
-        image = next(each.server for each in self._world.machines.values() if each.server is not None).broker.image
+        image = next(each.server for each in self.machines.values() if each.server is not None).broker.image
         for topic in _topics(image):
-            if topic.name[0] not in "tvu":
+            if not topic.name.startswith(("t", "v", "u", "A.t")):
                 continue
             for index, each in topic.partitions.items():
                 logs = [log for log in self._logs(topic.name, index, each.replicas) if log is not None]

@@ -26,20 +26,25 @@ from tests.sim.world.shares import GROUP, GROUP_SETTINGS
 if TYPE_CHECKING:
     from tests.sim.world.plan import Plan
 
-CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
+CLUSTER_ID, TARGET_ID = "vPeWCWqNQ0eGGvvK5wD1kg", "5L6g3nShT-eMCtK--X86sw"
 METADATA_LOG = "__cluster_metadata-0"
 # Most worlds have no groups of these types. Without the records of these features, recorded seeds keep their meaning.
 UNUSED = ("share.version", "streams.version")
 
 
 def format_directory(
-    roots: list[str], node_id: int, draw: Any, metadata: str | None = None, records: list[VersionedRecord] | None = None
+    roots: list[str],
+    node_id: int,
+    draw: Any,
+    metadata: str | None = None,
+    records: list[VersionedRecord] | None = None,
+    cluster_id: str = CLUSTER_ID,
 ) -> None:
     """A node of a cluster with static voters; its metadata log may have a directory of its own. `records` are the
     bootstrap records if they differ from those of most worlds.
     """
     new_uuid, metadata = Randomness(draw).kafka_uuid, metadata or roots[0]
-    data = open_directories(roots, node_id, lambda: CLUSTER_ID, new_uuid)
+    data = open_directories(roots, node_id, lambda: cluster_id, new_uuid)
     open_metadata_directory(metadata, data, new_uuid).close()
     for each in data:
         each.close()

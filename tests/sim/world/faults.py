@@ -14,10 +14,11 @@ from tests.sim.world.disk_array import FAILED, DiskArray, State
 from tests.sim.world.disks import End
 from tests.sim.world.jbod import check_soon
 from tests.sim.world.machine import Machine
-from tests.sim.world.plan import CLIENTS, EVERYBODY, NODES, ONE_NODE, Fault
+from tests.sim.world.plan import CLIENTS, EVERYBODY, NODES, ONE_NODE, OTHER_CLUSTER, Fault
 from tests.support.power import Disk
 
 if TYPE_CHECKING:
+    from tests.sim.world.mirror_process import MirrorProcess
     from tests.sim.world.world import World
 
 
@@ -28,9 +29,26 @@ LEADS_US = 2_000_000
 
 def begin(world: World, fault: Fault) -> None:
     world.note(f"fault: {fault}")
+    if (process := world.processes.get(fault.host)) is not None:
+        return _begin_at_process(world, process, fault)
     machine = world.machines[fault.host]
     machine.disturbed_until_us = max(machine.disturbed_until_us, world.time.now_us + fault.us)
     KINDS[fault.kind](world, machine, fault)
+    return None
+
+
+def _begin_at_process(world: World, process: MirrorProcess, fault: Fault) -> None:
+    """A process without a disk and without a clock that matters."""
+    match fault.kind:
+        case "kill":
+            process.kill()
+        case "stop":
+            process.stop()
+        case "pause":
+            process.pause(fault.us)
+        case _:
+            # The functions for links need no machine.
+            KINDS[fault.kind](world, next(iter(world.machines.values())), fault)
 
 
 def end_all(world: World) -> None:
@@ -53,6 +71,8 @@ def end_all(world: World) -> None:
             continue
         machine.start()
         machine.stop()
+    for process in world.processes.values():
+        process.go_on()
 
 
 def _begin_again(machine: Machine, array: DiskArray) -> None:
@@ -86,7 +106,7 @@ def _lose_power(world: World, machine: Machine, fault: Fault) -> None:
 
 def _kill_controller(world: World, machine: Machine, fault: Fault) -> None:
     """End the active controller, or the host of the fault if there is none."""
-    (world.cluster.active_controller() or machine).end(End.KILLED)
+    (machine.cluster.active_controller() or machine).end(End.KILLED)
 
 
 def _kill_in_call(world: World, machine: Machine, fault: Fault) -> None:
@@ -164,17 +184,35 @@ def _pause(world: World, machine: Machine, fault: Fault) -> None:
 def _links(world: World, fault: Fault, *, up: bool, down: bool) -> list[tuple[str, str]]:
     """The links between the host of a fault and its clients, in a cluster also the other nodes: to it, from it."""
     host = fault.host
+    if host in world.processes:
+        return _links_of_process(world, fault, up=up, down=down)
+    machine = world.machines[host]
     clients = [name for name, of in world.plan.clients if of == host]
     if world.plan.is_cluster:
-        nodes = [each for each in world.machines if each != host]
-        clients = [name for name, _ in world.plan.clients]
+        nodes = [each for each in machine.cluster.machines if each != host]
+        others = [each for each in world.machines if each not in machine.cluster.machines]
+        clients = [*(name for name, _ in world.plan.clients), *world.processes]
         clients = {
-            EVERYBODY: nodes + clients,
+            EVERYBODY: nodes + others + clients,
             NODES: nodes,
-            ONE_NODE: [nodes[fault.at_us % len(nodes)]],
+            ONE_NODE: [nodes[fault.at_us % len(nodes)]] if nodes else others,
             CLIENTS: clients,
+            OTHER_CLUSTER: others,
         }[fault.amount if fault.kind != "loss" else EVERYBODY]
     return [(name, host) for name in clients if up] + [(host, name) for name in clients if down]
+
+
+def _links_of_process(world: World, fault: Fault, *, up: bool, down: bool) -> list[tuple[str, str]]:
+    """The links between a process that copies and all brokers, those of the source or of the target, or one of them."""
+    sources, targets = (list(cluster.machines) for cluster in world.clusters.values())
+    every = sources + targets
+    hosts = {
+        EVERYBODY: every,
+        NODES: sources,
+        ONE_NODE: [every[fault.at_us % len(every)]],
+        OTHER_CLUSTER: targets,
+    }[fault.amount if fault.kind != "loss" else EVERYBODY]
+    return [(fault.host, each) for each in hosts if down] + [(each, fault.host) for each in hosts if up]
 
 
 def _cut_links(world: World, fault: Fault, *, up: bool, down: bool) -> None:
@@ -255,7 +293,7 @@ def _lose_data_disk(world: World, machine: Machine, fault: Fault) -> None:
         # Only a majority of the nodes, which are all controllers, can elect other leaders.
         running = sum(other.ends == ends for other, ends in others.items())
         if world.time.now_us < until_us and not world.recovers and running > len(world.machines) // 2:
-            world.cluster.check_leads_nothing(machine)
+            machine.cluster.check_leads_nothing(machine)
 
     def repair() -> None:
         if not world.recovers:

@@ -26,14 +26,14 @@ def check_soon(world: World, machine: Machine, member: Member) -> None:
     if state not in FAILED or not all(each.is_started and not each.is_stopping for each in world.machines.values()):
         return
     began_us = world.time.now_us
-    leaders = world.cluster.active_controller()
+    leaders = machine.cluster.active_controller()
 
     def check() -> None:
         is_alone = all(each.ends == ends[each] and each.started_us < began_us for each in ends)
         calm = all(each.disk.faults.active is (each is machine) for each in ends)
         if world.recovers or not is_alone or not calm or member.state is not state:
             return
-        if machine.is_stopping or leaders is None or world.cluster.active_controller() is not leaders:
+        if machine.is_stopping or leaders is None or machine.cluster.active_controller() is not leaders:
             return
         assert machine.server is not None
         directories = machine.server.broker.log_manager.data_directories
@@ -41,12 +41,12 @@ def check_soon(world: World, machine: Machine, member: Member) -> None:
             f"{machine.host}: {member.root} is {state.value}, and the broker goes on with it"
         )
         check_served(machine)
-        _check_led_elsewhere(world, machine, member)
+        _check_led_elsewhere(machine, member)
 
     world.at(began_us + LEADS_US, check)
 
 
-def _check_led_elsewhere(world: World, machine: Machine, member: Member) -> None:
+def _check_led_elsewhere(machine: Machine, member: Member) -> None:
     assert machine.server is not None
     node = node_of(machine.host)
     here = {
@@ -54,7 +54,7 @@ def _check_led_elsewhere(world: World, machine: Machine, member: Member) -> None
         for each in machine.server.broker.partitions
         if each.offline is not None and member.root in each.offline
     }
-    for host, other in world.machines.items():
+    for host, other in machine.cluster.machines.items():
         if other is machine or other.server is None:
             continue
         for topic in other.server.broker.image.topics:

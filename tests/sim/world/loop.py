@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import select
+import sys
 import warnings
 from asyncio import events
 from collections import deque
@@ -23,6 +24,21 @@ from tests.sim.world.draws import Draws
 READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 WRITABLE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 TASKS_MAX = 100
+
+
+# How often the `finally` blocks of one task may wait.
+WAITS_MAX = 100
+
+
+def _close(coroutine: Any) -> None:
+    """End a coroutine, also if its `finally` blocks wait for something."""
+    for _ in range(WAITS_MAX):
+        try:
+            coroutine.close()
+        except RuntimeError:
+            continue
+        return
+    raise AssertionError(f"{coroutine} does not end")
 
 
 class SimLoop:
@@ -101,16 +117,22 @@ class SimLoop:
         # `finally` blocks look for the loop.
         before = events._get_running_loop()
         events._set_running_loop(self.as_loop)
+        # A coroutine whose `finally` block waits is reported when the one that waits for it goes on without it.
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
             with warnings.catch_warnings():
                 # Warnings about coroutines that had not begun.
                 warnings.simplefilter("ignore", RuntimeWarning)
-                for task in list(self._tasks):
-                    if not task.done():
-                        task.get_coro().close()
+                closed: set[asyncio.Task[Any]] = set()
+                # `finally` blocks may make others, which never begin.
+                while pending := [each for each in self._tasks if each not in closed and not each.done()]:
+                    for task in pending:
+                        closed.add(task)
+                        _close(task.get_coro())
                         # Otherwise its end is reported whenever it is collected.
                         task._log_destroy_pending = False  # type: ignore[attr-defined]
         finally:
+            sys.unraisablehook = hook
             events._set_running_loop(before)
         self._tasks.clear()
         self._readers.clear()

@@ -34,7 +34,15 @@ from tests.sim.world.coordinators import (
     has_staged,
     is_ending,
 )
-from tests.sim.world.directories import bootstrap_records, format_another, format_directory, format_voter, key_of
+from tests.sim.world.directories import (
+    CLUSTER_ID,
+    TARGET_ID,
+    bootstrap_records,
+    format_another,
+    format_directory,
+    format_voter,
+    key_of,
+)
 from tests.sim.world.disk_array import SLOW_US, DiskArray, State
 from tests.sim.world.disks import End
 from tests.sim.world.groups import CONSUMERS_MAX, SESSION_MS, SIZE_MAX
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
 
     from broker_cy.quorum.voters import ReplicaKey
     from broker_cy.replica.partition import Partition
+    from tests.sim.world.cluster import Cluster
     from tests.sim.world.network import Listening
     from tests.sim.world.world import World
 
@@ -153,6 +162,8 @@ class Machine:
     def __init__(self, world: World, host: str, root: str, settings: dict[str, str], rate: float) -> None:
         self.world = world
         self.host = host
+        # The world sets it.
+        self.cluster: Cluster
         # The directory of the data, and that of the metadata log.
         self.data = self.metadata = root
         # All data directories.
@@ -184,7 +195,9 @@ class Machine:
             format_voter(world.plan, host, root, 0)
         elif world.plan.is_cluster:
             records = bootstrap_records(world.plan)
-            format_directory(self.data_paths, int(self.settings["node.id"]), self.draw, self.metadata, records)
+            cluster_id = TARGET_ID if host in world.plan.targets else CLUSTER_ID
+            node_id = int(self.settings["node.id"])
+            format_directory(self.data_paths, node_id, self.draw, self.metadata, records, cluster_id)
         self.disk: Disk | DiskArray
         if world.plan.data_disks:
             self.disk = DiskArray(root, self.data_paths, self.metadata, world.draws(f"{host}/disk"))
@@ -411,7 +424,9 @@ class Machine:
         if self.world.cluster.committed is not None:
             self.world.cluster.committed.check(self)
         if self.is_started and self.world.plan.is_cluster:
-            self.world.cluster.check(self)
+            self.cluster.check(self)
+            if self.world.mirrors is not None:
+                self.world.mirrors.check(self)
         if self.is_started and self.is_broker:
             check_partitions(self)
             check_waiting(self)

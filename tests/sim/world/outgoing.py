@@ -8,19 +8,31 @@ import asyncio
 import errno
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.sim.world import disks
 
 if TYPE_CHECKING:
-    from tests.sim.world.machine import Machine
+    from tests.sim.world.loop import SimLoop
     from tests.sim.world.network import Connection
+    from tests.sim.world.world import World
+
+
+class Process(Protocol):
+    """Of a broker or of another program: `outgoing` has its connections to others."""
+
+    host: str
+    loop: SimLoop | None
+    outgoing: dict[Outgoing, None]
+
+    @property
+    def world(self) -> World: ...
 
 
 class Outgoing(asyncio.Transport):
     """One connection of `machine` to a listener, and its receiver (network.Receiver)."""
 
-    def __init__(self, machine: Machine, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
+    def __init__(self, machine: Process, protocol: asyncio.BufferedProtocol, host: str, port: int) -> None:
         super().__init__()
         assert machine.loop is not None
         self._machine = machine

@@ -82,6 +82,15 @@ class Plan:
     data_disks: int = 0
     # The metadata logs have small segments, and nodes often take snapshots, which replace the log before them.
     has_small_metadata_logs: bool = False
+    # The hosts that are a second cluster, which mirrors topics of the first one.
+    targets: tuple[str, ...] = ()
+    # The hosts of the processes that copy from the first cluster into the second one, instead of links.
+    copiers: tuple[str, ...] = ()
+    # When the mirrors are promoted; 0: never. `reverses`: the first cluster mirrors the promoted topics afterwards.
+    promote_us: int = 0
+    reverses: bool = False
+    # The faults after the reversal; their times count from there.
+    later: tuple[Fault, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -93,11 +102,20 @@ class Plan:
         found["hosts"], found["drifts_ppm"] = tuple(found["hosts"]), tuple(found["drifts_ppm"])
         found["clients"] = tuple((name, host) for name, host in found["clients"])
         found["controllers"], found["voters"] = tuple(found["controllers"]), tuple(found["voters"])
+        found["targets"], found["copiers"] = tuple(found["targets"]), tuple(found["copiers"])
         found["faults"] = tuple(Fault(**each) for each in found["faults"])
+        found["later"] = tuple(Fault(**each) for each in found["later"])
         return Plan(**found)
 
     def without_faults(self, dropped: set[int]) -> Plan:
         return replace(self, faults=tuple(each for at, each in enumerate(self.faults) if at not in dropped))
+
+    def without_later(self, dropped: set[int]) -> Plan:
+        return replace(self, later=tuple(each for at, each in enumerate(self.later) if at not in dropped))
+
+    def peers_of(self, host: str) -> tuple[str, ...]:
+        """The hosts of the cluster of a host."""
+        return tuple(each for each in self.hosts if (each in self.targets) == (host in self.targets))
 
     @property
     def workers(self) -> tuple[tuple[str, str], ...]:
@@ -136,7 +154,7 @@ SYNCED_ONLY = ("lose_power", "lose_power_in_call", "break_disk", "break_ending")
 
 
 # In a cluster, the `amount` of a cut, loss or delay is the set of peers that the host is separated from.
-EVERYBODY, NODES, ONE_NODE, CLIENTS = range(4)
+EVERYBODY, NODES, ONE_NODE, CLIENTS, OTHER_CLUSTER = range(5)
 KILLS = ("kill", "kill", "kill_in_call", "kill_controller")
 POWER = ("lose_power", "lose_power", "lose_power_in_call")
 IN_CLUSTER = ("stop", "stop", "pause", *LINKS, *LINKS, "set_clock")
@@ -171,6 +189,8 @@ CLUSTER_SNAPSHOTS = "cluster-snapshots"
 CLUSTER_CONSUMERS = "cluster-consumers"
 CLUSTER_SHARES = "cluster-shares"
 CLUSTER_STREAMS = "cluster-streams"
+MIRROR_LINK = "mirror-link"
+MIRROR_COPY = "mirror-copy"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -231,6 +251,8 @@ NAMES = (
     CLUSTER_CONSUMERS,
     CLUSTER_SHARES,
     CLUSTER_STREAMS,
+    MIRROR_LINK,
+    MIRROR_COPY,
 )
 
 
@@ -260,6 +282,11 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         return _shares_plan(seed)
     if profile == CLUSTER_STREAMS:
         return _streams_plan(seed)
+    if profile in (MIRROR_LINK, MIRROR_COPY):
+        # Imported here, because it draws with the functions of this module.
+        from tests.sim.world.mirror_plan import copy_plan, link_plan
+
+        return link_plan(seed) if profile == MIRROR_LINK else copy_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)
@@ -271,7 +298,7 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
             clients.append((f"{draw.choice(content.clients)}{number}-{host}", host))
     duration_us = draw.randint(500_000, DURATION_US_MAX)
     kinds = content.always + (content.synced_only if is_synced else ())
-    faults = [_fault(draw, kinds, hosts, duration_us) for _ in range(draw.randint(0, FAULTS_MAX))]
+    faults = [fault_of(draw, kinds, hosts, duration_us) for _ in range(draw.randint(0, FAULTS_MAX))]
     plan = _plan(draw, seed, hosts, clients, faults, duration_us, is_synced)
     return replace(plan, calm_us=draw.choice(content.calm_us))
 
@@ -293,7 +320,7 @@ def _cluster_plan(seed: int) -> Plan:
     kinds = IN_CLUSTER + (POWER if loses_power else ()) + (KILLS if is_synced or not loses_power else ())
     faults = []
     for _ in range(draw.randint(0, FAULTS_MAX)):
-        fault = _fault(draw, kinds, hosts, duration_us)
+        fault = fault_of(draw, kinds, hosts, duration_us)
         if fault.kind in LINKS and fault.kind != "loss":
             fault = replace(fault, amount=draw.choice([EVERYBODY, NODES, NODES, ONE_NODE, ONE_NODE, CLIENTS]))
         if fault.kind in POWER and not is_synced:
@@ -310,7 +337,7 @@ def _broken_cluster_plan(seed: int) -> Plan:
     plan = _cluster_plan(seed)
     draw = Draws(seed, "disks", Trace())
     host = draw.choice(plan.hosts)
-    broken = [_fault(draw, DISKS, (host,), plan.duration_us) for _ in range(draw.randint(1, 3))]
+    broken = [fault_of(draw, DISKS, (host,), plan.duration_us) for _ in range(draw.randint(1, 3))]
     faults = tuple(sorted((*plan.faults, *broken), key=lambda each: each.at_us))
     return replace(plan, is_synced=True, faults=faults)
 
@@ -432,7 +459,7 @@ def _jbod_plan(seed: int) -> Plan:
     kinds += 2 * (REPLACE_DISK,) if may_replace else (FAIL_DISK,)
     faults = []
     for _ in range(draw.randint(1, FAULTS_MAX)):
-        fault = _fault(draw, kinds, (unlucky,) if may_replace else plan.hosts, duration_us)
+        fault = fault_of(draw, kinds, (unlucky,) if may_replace else plan.hosts, duration_us)
         if fault.kind in (FAIL_DISK, REPLACE_DISK):
             fault = replace(fault, amount=draw.randint(0, 999))
         faults.append(replace(fault, at_us=max(fault.at_us, 1_200_000)))
@@ -508,7 +535,7 @@ def _streams_plan(seed: int) -> Plan:
 def with_only(plan: Plan, kind: str) -> Plan:
     """The same world with faults of one kind. Everything is synced, so that each kind is allowed."""
     draw = Draws(plan.seed, f"only {kind}", Trace())
-    faults = [_fault(draw, (kind,), plan.hosts, plan.duration_us) for _ in range(FAULTS_MAX // 2)]
+    faults = [fault_of(draw, (kind,), plan.hosts, plan.duration_us) for _ in range(FAULTS_MAX // 2)]
     if plan.is_cluster and kind in LINKS and kind != "loss":
         faults = [replace(fault, amount=draw.choice([NODES, ONE_NODE])) for fault in faults]
     return replace(plan, is_synced=True, faults=tuple(sorted(faults, key=lambda fault: fault.at_us)))
@@ -529,7 +556,8 @@ def _plan(
     return Plan(seed, hosts, drifts_ppm, tuple(clients), ordered, duration_us, is_synced)
 
 
-def _fault(draw: Draws, kinds: tuple[str, ...], hosts: tuple[str, ...], duration_us: int) -> Fault:
+def fault_of(draw: Draws, kinds: tuple[str, ...], hosts: tuple[str, ...], duration_us: int) -> Fault:
+    """A fault of one of the kinds, at one of the hosts."""
     kind = draw.choice(kinds)
     at_us = draw.randint(300_000, duration_us)
     host = draw.choice(hosts)

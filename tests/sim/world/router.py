@@ -51,10 +51,10 @@ class Router:
 
     is_lost = False
 
-    def __init__(self, world: World, name: str, draw: Any) -> None:
+    def __init__(self, world: World, name: str, draw: Any, site: str) -> None:
         self._world = world
         self._name = name
-        self._hosts = [each for each in world.machines if world.machines[each].is_broker]
+        self._hosts = [host for host, machine in world.clusters[site].machines.items() if machine.is_broker]
         self._any = draw.choice(self._hosts)
         self._channels: dict[str, Channel] = {}
         # By topic id or name, and partition: the host of the leader, or None.

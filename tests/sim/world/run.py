@@ -147,6 +147,7 @@ def shrink(found: Result, report: Callable[[Result], object] = lambda found: Non
 
     signature = found.signature
     _drop(found.plan.faults, lambda dropped: still_fails(found.plan.without_faults(dropped)))
+    _drop(found.plan.later, lambda dropped: still_fails(found.plan.without_later(dropped)))
     _drop(found.plan.workers, lambda dropped: still_fails(found.plan.without_workers(dropped)))
     while found.plan.duration_us > 50_000:
         if not still_fails(replace(found.plan, duration_us=found.plan.duration_us // 2)):

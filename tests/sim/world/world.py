@@ -12,18 +12,18 @@ import heapq
 import os
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
-from uuid import UUID
 
 from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.storage import open_directories, written_points
 from tests.history.checker import check
-from tests.history.operations import Compact, Recorder, Unclean
+from tests.history.operations import Compact, Place, Recorder, Unclean
 from tests.sim.world import blocking, disks, faults
 from tests.sim.world.clients.admins import Admin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
+from tests.sim.world.clients.committers import Committer
 from tests.sim.world.clients.consumers import Consumer
 from tests.sim.world.clients.copiers import Copier
 from tests.sim.world.clients.directors import Director
@@ -31,6 +31,7 @@ from tests.sim.world.clients.holders import Holder
 from tests.sim.world.clients.managers import Manager
 from tests.sim.world.clients.members import Member, StaticMember
 from tests.sim.world.clients.metered import Metered
+from tests.sim.world.clients.mirrored import MirrorAdmin, MirrorReader, MirrorWriter, SourceAdmin
 from tests.sim.world.clients.mixed import MixedConsumer
 from tests.sim.world.clients.movers import Mover
 from tests.sim.world.clients.operators import Operator
@@ -45,16 +46,19 @@ from tests.sim.world.clients.unclean import UncleanAdmin
 from tests.sim.world.clients.voters import VotersOperator
 from tests.sim.world.clients.warden import Warden
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
-from tests.sim.world.cluster import CLUSTER, Cluster, Site, settings_of
+from tests.sim.world.cluster import CLUSTER, TARGET, Cluster, Site, settings_of
+from tests.sim.world.copies import Copies
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
 from tests.sim.world.fenced import Fenced
 from tests.sim.world.groups import Groups
 from tests.sim.world.jbod import misplaced
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
+from tests.sim.world.mirror_process import MirrorProcess
+from tests.sim.world.mirrors import Mirrors, links_of
 from tests.sim.world.network import Network
 from tests.sim.world.owners import Owners
-from tests.sim.world.plan import MOVER, REPLACE_DISK, Plan
+from tests.sim.world.plan import MOVER, REPLACE_DISK, Fault, Plan
 from tests.sim.world.rest import restless
 from tests.sim.world.shares import Shares
 from tests.support.power import replaced, steady_files
@@ -66,6 +70,10 @@ IN_SYNC_S = 30
 # The same until each replica is in one place, which the metadata name. Several moves may share the lowest throttle of
 # clients.movers, and copy some 100,000 bytes.
 IN_PLACE_S = 120
+# The same until everything is copied: a group rebalances, and its members fail and start again, before that.
+COPIED_S = 60
+# The same until mirrors have everything that their sources have; and the time with faults after a reversal.
+MIRRORED_S, REVERSAL_US = 30, 2_500_000
 # The same until groups of members that read on are stable. A session, a rebalance, and the refresh of expressions,
 # which takes 10 s, follow each other.
 REST_S = 30
@@ -98,6 +106,11 @@ KINDS: dict[str, type[Client]] = {
     "shareoperator": ShareOperator,
     "streams": StreamsThread,
     "director": Director,
+    "adminsource": SourceAdmin,
+    "adminmirror": MirrorAdmin,
+    "mirrorreader": MirrorReader,
+    "mirrorwriter": MirrorWriter,
+    "committer": Committer,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -126,7 +139,7 @@ class World:
         self.owners = Owners(self)
         self.shares = Shares(self)
         self.fenced = Fenced()
-        self._trims: set[tuple[UUID, int]] = set()
+        self._trims: set[Place] = set()
         self.acked = self.reads = self.steps = 0
         # The faults are over, and so is the work of the clients.
         self.recovers = self.over = False
@@ -145,12 +158,23 @@ class World:
             settings = SYNCED if plan.is_synced else {}
             if plan.is_cluster:
                 settings = settings | settings_of(plan, host)
+            if plan.targets:
+                settings = settings | links_of(plan, root)
             self.machines[host] = Machine(self, host, directory, settings, 1 + drift / 1e6)
         # The sites that clients talk to.
         self.sites: dict[str, Site] = dict(self.machines)
-        self.cluster = Cluster(self)
+        self.clusters = {CLUSTER: self._cluster_of(set(plan.hosts) - set(plan.targets))}
+        self.cluster = self.clusters[CLUSTER]
+        if plan.targets:
+            self.clusters[TARGET] = self._cluster_of(set(plan.targets))
         if plan.is_cluster:
-            self.sites = {CLUSTER: self.cluster}
+            self.sites = dict(self.clusters)
+        self.mirrors = Mirrors(self) if plan.targets and not plan.copiers else None
+        self.copies = Copies(self) if plan.copiers else None
+        self.processes = {
+            host: MirrorProcess(self, host, 1 + drift / 1e6)
+            for host, drift in zip(plan.copiers, plan.drifts_ppm, strict=False)
+        }
         # Written data that was not synced is never lost.
         self.keeps_unsynced = plan.is_synced or not any(each.kind.startswith("lose_power") for each in plan.faults)
         # A record may be on one broker alone.
@@ -163,6 +187,13 @@ class World:
             forgets_tasks_at_once=not plan.is_cluster,
         )
         self.all_clients: list[Client] = []
+
+    def _cluster_of(self, hosts: set[str]) -> Cluster:
+        machines = {host: machine for host, machine in self.machines.items() if host in hosts}
+        cluster = Cluster(self, machines)
+        for machine in machines.values():
+            machine.cluster = cluster
+        return cluster
 
     # --- what everything in the world uses
 
@@ -185,11 +216,11 @@ class World:
 
     def is_trimmed(self, spot: Spot) -> bool:
         """Whether a client has asked to delete records."""
-        return (spot.topic_id, spot.partition) in self._trims
+        return spot.place in self._trims
 
     def trimming(self, spot: Spot) -> None:
         """Records may be deleted from now on."""
-        self._trims.add((spot.topic_id, spot.partition))
+        self._trims.add(spot.place)
 
     def address(self, host: str) -> str:
         """The address of a host on its network."""
@@ -209,7 +240,13 @@ class World:
         # Modules that draw from the global stream.
         random.seed(self.plan.seed)
         try:
-            with self._disks_installed(), blocking.installed(), steady_files(), self._machines_installed():
+            with (
+                self._disks_installed(),
+                blocking.installed(),
+                steady_files(),
+                self._machines_installed(),
+                self.copies.installed() if self.copies is not None else nullcontext(),
+            ):
                 self._run()
         finally:
             self._close()
@@ -231,30 +268,19 @@ class World:
     def _run(self) -> None:
         for machine in self.machines.values():
             machine.start()
+        for process in self.processes.values():
+            process.start()
         for name, host in self.plan.clients:
             kind = name.partition("-")[0].rstrip("0123456789")
             kinds = KINDS | IN_CLUSTER if self.plan.is_cluster else KINDS
             self._add(kinds[kind](self, name, host))
-        for fault in self.plan.faults:
-            # In a shortened plan, later faults would begin after everything has been repaired.
-            if fault.at_us <= self.plan.duration_us:
-                self.at(fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
-        self._until(self.plan.duration_us)
-        self.note("the faults are over")
-        self.recovers = True
-        faults.end_all(self)
-        before = {client: client.successes for client in self.all_clients}
-        self._wait(
-            RECOVERY_S, "to get on", lambda: [client for client, was in before.items() if client.successes == was]
-        )
+        self._disturb(self.plan.faults, self.plan.duration_us)
         self._until(self.time.now_us + self.plan.calm_us)
         if self.plan.has_consumers or self.plan.has_streams:
             self.settles = True
             self._wait(REST_S, "to come to rest", lambda: restless(self))
-        self.over = True
-        self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
+        self._end_clients()
         if self.plan.is_cluster:
-            self._wait(IN_SYNC_S, "to be in sync", self.cluster.out_of_sync)
             if self.plan.data_disks:
                 self._wait(IN_PLACE_S, "to be in place", lambda: misplaced(self))
             for client in self.all_clients:
@@ -267,17 +293,67 @@ class World:
         last = [
             self._add(LastReader(self, f"last-{committed}-{host}", host, committed=committed))
             for host in self.sites
+            if host != TARGET
             for committed in (False, True)
         ]
+        if self.copies is not None:
+            self._wait(COPIED_S, "to be copied", self.copies.behind)
+        if self.mirrors is not None:
+            self._wait(MIRRORED_S, "to be mirrored", self.mirrors.behind)
+            last += [self._add(client) for client in self.mirrors.last_readers()]
         self._wait(READING_S, "to read everything", lambda: [client for client in last if not client.is_done])
         compacted = {spot.place for client in last for spot in client.spots if spot.topic[0] == "c"}
         if self.plan.is_cluster:
-            self.cluster.compare_logs()
+            for cluster in self.clusters.values():
+                cluster.compare_logs()
+        if self.mirrors is not None:
+            # Transactions that nothing ended have timed out in the meantime.
+            self._wait(MIRRORED_S, "to be mirrored", self.mirrors.behind)
+            self.mirrors.check_end()
         unclean = {spot.place for client in last for spot in client.spots if spot.topic[0] == "u"}
         known = [Compact(place) for place in sorted(compacted)]
         losses = [Unclean(place, settled) for place in sorted(unclean)]
         findings = check([*known, *losses, *self.recorder.operations])
         assert not findings, "\n".join(str(each) for each in findings)
+        if self.mirrors is not None and self.plan.reverses:
+            self._reverse(self.mirrors)
+
+    def _disturb(self, planned: Sequence[Fault], duration_us: int) -> None:
+        """Let the faults happen, end them, and wait until each client has made progress."""
+        began_us = self.time.now_us
+        self.recovers = False
+        for fault in planned:
+            # In a shortened plan, later faults would begin after everything has been repaired.
+            if fault.at_us <= duration_us:
+                self.at(began_us + fault.at_us, lambda fault=fault: faults.begin(self, fault))  # type: ignore[misc]
+        self._until(began_us + duration_us)
+        self.note("the faults are over")
+        self.recovers = True
+        faults.end_all(self)
+        before = {client: client.successes for client in self.all_clients if not client.is_done}
+        self._wait(
+            RECOVERY_S, "to get on", lambda: [client for client, was in before.items() if client.successes == was]
+        )
+
+    def _end_clients(self) -> None:
+        self.over = True
+        self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
+        if self.plan.is_cluster:
+            for cluster in self.clusters.values():
+                self._wait(IN_SYNC_S, "to be in sync", cluster.out_of_sync)
+
+    def _reverse(self, mirrors: Mirrors) -> None:
+        """The first cluster mirrors what was promoted, under faults."""
+        self.note("the mirrors are reversed")
+        self.over = False
+        for client in mirrors.reverse():
+            self._add(client)
+        self._disturb(self.plan.later, REVERSAL_US)
+        self._end_clients()
+        self._wait(MIRRORED_S, "to be mirrored", mirrors.behind)
+        for cluster in self.clusters.values():
+            cluster.compare_logs()
+        mirrors.check_end()
 
     def _add(self, client: Any) -> Any:
         self.all_clients.append(client)
@@ -335,6 +411,9 @@ class World:
             self._wake_clients(due_s)
 
     def _close(self) -> None:
+        for process in self.processes.values():
+            process.stays_down = True
+            process.kill()
         for machine in self.machines.values():
             machine.stays_down = True
             disks.repair(machine.disk)

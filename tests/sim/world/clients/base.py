@@ -67,6 +67,9 @@ class Client:
         self.name = name
         self.host = host
         self.draw = world.draws(name)
+        # The nodes of the cluster that it talks to, if it is one.
+        self.cluster = world.clusters.get(host, world.cluster)
+        self.recorder = world.recorder
         # The number of successful steps: it must increase for each client after the faults.
         self.successes = 0
         self.is_done = False
@@ -95,7 +98,7 @@ class Client:
     def new_channel(self) -> Channel | Router:
         """A further connection, which is not open yet."""
         if self.world.plan.is_cluster:
-            return Router(self.world, self.name, self.draw)
+            return Router(self.world, self.name, self.draw, self.host)
         return Channel(self.world, self.name, self.host)
 
     async def connected(self) -> Channel | Router:

@@ -48,7 +48,7 @@ class ClusterAdmin(Admin):
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
-        self.nodes = [node_of(each) for each, machine in world.machines.items() if machine.is_broker]
+        self.nodes = [node_of(each) for each, machine in self.cluster.machines.items() if machine.is_broker]
         self.acts = [*self.acts, *2 * (self._reassign, self._reassign, self._cancel, self._elect)]
         self._moved: Moved | None = None
 
@@ -70,7 +70,7 @@ class ClusterAdmin(Admin):
         return None
 
     def _down(self) -> list[Machine]:
-        return [each for each in self.world.machines.values() if each.is_broker and each.server is None]
+        return [each for each in self.cluster.machines.values() if each.is_broker and each.server is None]
 
     async def _some_spot(self, kinds: str) -> Spot | None:
         """Not of a topic that was moved away from a broker that is still down."""

@@ -63,7 +63,7 @@ class Fetcher(Client):
         """Take other partitions; `unknown`: the start positions are not reported."""
         self.positions = dict(positions)
         known = {spot.place: None if unknown else at for spot, at in positions.items()}
-        self.world.recorder.add(Assign(self.name, self.committed, known))
+        self.recorder.add(Assign(self.name, self.committed, known))
 
     async def poll(self, spots: Iterable[Spot], max_wait_ms: int = 0) -> None:
         """One Fetch, without a session. Raises Lost."""
@@ -110,7 +110,7 @@ class Fetcher(Client):
                 elif spot.topic_id not in gone:
                     reads += await self._take(spot, part, epochs[spot])
         positions = {spot.place: at for spot, at in self.positions.items() if spot in spots}
-        self.world.recorder.add(Poll(self.name, self.world.recorder.now(), tuple(reads), positions))
+        self.recorder.add(Poll(self.name, self.recorder.now(), tuple(reads), positions))
         self.world.reads += len(reads)
         self.successes += 1
         if gone:
@@ -132,7 +132,7 @@ class Fetcher(Client):
             may_differ = spot.topic[0] in "vu" or ends != self.world.sites[self.host].ends
             # A leader that does not know yet that it was replaced deletes records from its own log when it is asked to,
             # as in Kafka (KIP-107), and refuses what it has deleted. Its successor still has these records.
-            was_deposed = self.world.is_trimmed(spot) and self.world.cluster.has_newer_leader(
+            was_deposed = self.world.is_trimmed(spot) and self.cluster.has_newer_leader(
                 spot.topic_id, spot.partition, epoch
             )
             assert is_new or start is None or may_differ or was_deposed, (
@@ -140,7 +140,7 @@ class Fetcher(Client):
             )
             if start is not None and (is_new or spot.topic[0] == "u"):
                 self.positions[spot] = start
-                self.world.recorder.add(Seek(self.name, spot.place, start))
+                self.recorder.add(Seek(self.name, spot.place, start))
             return []
         if code in RETRIABLE:
             return []
@@ -187,7 +187,7 @@ class Reader(Fetcher):
         if self.draw.chance(0.05):
             spot = self.draw.choice(list(self.positions))
             self.positions[spot] = self.draw.randint(0, self.positions[spot])
-            self.world.recorder.add(Seek(self.name, spot.place, self.positions[spot]))
+            self.recorder.add(Seek(self.name, spot.place, self.positions[spot]))
         spots = list(self.positions)
         if self.draw.chance(0.3):
             spots = self.draw.sample(spots, self.draw.randint(1, len(spots)))
