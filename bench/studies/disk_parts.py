@@ -181,6 +181,8 @@ def _death(cluster: DiskCluster, workload: Workload, seconds: float) -> dict[str
     try:
         driver.prepare()
         sound(driver.run(WARM_UP_S))
+        # A cluster that has just started elects again while its nodes learn of each other.
+        cluster.wait(lambda: cluster.is_in_sync(TOPIC, workload.partitions), f"in-sync replicas of {TOPIC}")
         alone = sound(driver.run(seconds / 2))
         beside = driver.run(seconds, _at(seconds / 4, cluster.disk.die))
     finally:

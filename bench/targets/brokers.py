@@ -26,6 +26,8 @@ START_TIMEOUT_S = 90.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
 ATTACH_TIMEOUT_S = 30.0  # for a target that should already run
 LEADERS_S = 30.0  # until a new topic of a running cluster has leaders
+ACCEPT_S = 60.0  # until each partition accepts a record
+LED_S = 1.0  # after this time without success, a partition may have another leader
 LOOK_S = 0.02
 STOP_TIMEOUT_S = 60
 FILES_PER_PARTITION = 5  # log, two indexes, and the files that a roll opens
@@ -97,15 +99,24 @@ class Target:
         self.probe(topic, partitions)
 
     def probe(self, topic: str, partitions: int) -> dict[int, int]:
-        """Write a record to each partition, as soon as each accepts one; returns their offsets."""
+        """Write a record to each partition, as soon as each accepts one; returns their offsets. The leaders of a
+        cluster may change meanwhile. Raises ProtocolError after ACCEPT_S.
+        """
         record = protocol.record_batch(1, 1)
-        leaders = self.leaders(topic, partitions)
-        found = {}
-        for address in dict.fromkeys(leaders.values()):
-            with protocol.Client(address) as client:
-                for partition in [each for each, at in leaders.items() if at == address]:
-                    request = protocol.produce_request(topic, partition, record, 1)
-                    found[partition] = client.produce_when_ready(request)
+        deadline = time.monotonic() + ACCEPT_S
+        found: dict[int, int] = {}
+        while len(found) < partitions:
+            leaders = {each: at for each, at in self.leaders(topic, partitions).items() if each not in found}
+            for address in dict.fromkeys(leaders.values()):
+                with protocol.Client(address) as client:
+                    for partition in [each for each, at in leaders.items() if at == address]:
+                        request = protocol.produce_request(topic, partition, record, 1)
+                        try:
+                            found[partition] = client.produce_when_ready(request, LED_S)
+                        except protocol.ProtocolError:
+                            if time.monotonic() > deadline:
+                                raise
+                            break
         return found
 
     def delete_topic(self, topic: str) -> None:

@@ -1,5 +1,7 @@
 """Targets that do not start are reported soon, and no process is left."""
 
+from __future__ import annotations
+
 import socket
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from bench.launch import nodes
 from bench.launch.nodes import Node
 from bench.targets import brokers
 from bench.targets.brokers import Spawned, TargetError
+from bench.wire import protocol
 from tests.bench.planned import Clock
 
 
@@ -99,3 +102,33 @@ def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pyte
     (target.directory / "t-0" / "00000000000000000000.log").touch()
     with pytest.raises(TargetError, match=r"within 0\.7 s"):
         target.start()
+
+
+def test_a_record_goes_to_the_leader_of_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If this fails, a study of a cluster that elects leaders while it settles ends without figures."""
+    old, new = ("127.0.0.1", 1), ("127.0.0.1", 2)
+    asked: list[brokers.Address] = []
+
+    class Client:
+        def __init__(self, address: brokers.Address) -> None:
+            self.address = address
+
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def produce_when_ready(self, template: protocol.Template, timeout_s: float) -> int:
+            asked.append(self.address)
+            if self.address == old:
+                raise protocol.ProtocolError("error 6")
+            return 7 + template.partitions[0]
+
+    class Moving(brokers.Target):
+        def leaders(self, topic: str, partitions: int) -> dict[int, brokers.Address]:
+            return {0: new, 1: new if old in asked else old}
+
+    monkeypatch.setattr(protocol, "Client", Client)
+    assert Moving(tmp_path).probe("t", 2) == {0: 7, 1: 8}
+    assert asked == [new, old, new]
