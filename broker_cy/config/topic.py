@@ -32,6 +32,11 @@ class TopicSettings(Mapping[str, Any]):
         # The topic's own settings, as text.
         self.overrides = overrides
 
+    @property
+    def plain(self) -> Mapping[str, Any]:
+        """The same settings: for thousands of lookups, without a call of Python for each."""
+        return self._values
+
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 

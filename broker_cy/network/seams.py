@@ -9,8 +9,8 @@ configuration names, so each broker has its own. A simulation replaces the calls
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker_cy.core.classes import NamedTuple
@@ -76,8 +76,8 @@ class Workers(Protocol):
         """Return an executor that runs up to `workers_max` calls at a time. The broker shuts it down."""
 
     def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
-        """Run jobs, each with the name of its group, `threads` of a group at a time. Yields their results, or
-        exceptions, in the order of jobs, and blocks until each is there.
+        """Run jobs, each with the name of its group, `threads` of a group at a time. They begin now. Yields their
+        results, or exceptions, in the order of jobs, and blocks until each is there.
         """
 
 
@@ -89,15 +89,21 @@ class ThreadWorkers:
 
     def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
         pools = {group: ThreadPoolExecutor(threads, thread_name_prefix="load") for group, _ in jobs}
-        try:
-            for future in [pools[group].submit(job) for group, job in jobs]:
-                try:
-                    yield future.result()
-                except Exception as error:
-                    yield error
-        finally:
-            for pool in pools.values():
-                pool.shutdown(wait=True, cancel_futures=True)
+        # Before the first result is requested: the caller may have other work to do.
+        futures = [pools[group].submit(job) for group, job in jobs]
+        return _results(futures, pools.values())
+
+
+def _results(futures: Sequence[Future[T]], pools: Collection[ThreadPoolExecutor]) -> Iterator[T | Exception]:
+    try:
+        for future in futures:
+            try:
+                yield future.result()
+            except Exception as error:
+                yield error
+    finally:
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Seams(NamedTuple):

@@ -197,6 +197,7 @@ class PartitionService:
         Open partitions continue in the image's leader epoch.
         """
         fresh: list[Partition] = []
+        is_protected = topic_names.is_protected(topic.name)
         # The leader of a mirror has an in-sync set also if it is alone: its role begins and ends with leader epochs.
         mirrors = is_mirror(self._image.configs.topic(topic.name))
         for index, image in topic.partitions.items():
@@ -213,7 +214,7 @@ class PartitionService:
                 elif image.leader_epoch > known.leader_epoch:
                     self._lead(known, image.leader_epoch)
                 continue
-            is_late = self._is_created_late(topic, index, len(fresh))
+            is_late = not is_protected and self._is_created_late(topic, index, len(fresh))
             unopened = is_late or (topic.name, index) in self._logs.unopened
             is_only = len(image.replicas) == 1 and not mirrors
             log, reason = (None, None) if unopened else self._open_log(topic.name, index, topic.topic_id)
@@ -226,7 +227,7 @@ class PartitionService:
                 topic.topic_id,
                 log if is_only else None,
                 image.leader_epoch,
-                protected=topic_names.is_protected(topic.name),
+                protected=is_protected,
                 offline_reason=reason,
                 replication_factor=len(image.replicas),
                 unopened=unopened,
@@ -316,8 +317,8 @@ class PartitionService:
         self._close(partition)
 
     def _is_created_late(self, topic: TopicImage, index: int, fresh: int) -> bool:
-        """Whether the log, after `fresh` others, is created in a later turn. Logs of coordinators are created now."""
-        if fresh < creations.AT_ONCE or self._starting or topic_names.is_protected(topic.name):
+        """Whether the log, after `fresh` others, is created in a later turn. Those of coordinators are not."""
+        if fresh < creations.AT_ONCE or self._starting:
             return False
         key = (topic.name, index)
         return key not in self._logs.unopened and key not in self._logs.offline and self._logs.get(*key) is None

@@ -77,7 +77,7 @@ class TopicConfigs:
         config = self._configs[topic] = LogConfig.from_settings(settings)
         schemas = None if self.record_schemas is None else self.record_schemas.of(topic, settings)
         for partition in partitions:
-            partition.configure(settings)
+            partition.configure(settings.plain)
             if schemas is not partition.record_schemas:
                 partition.check_schemas(schemas)
             if partition.log is not None:

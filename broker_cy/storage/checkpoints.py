@@ -43,14 +43,16 @@ class Entries(NamedTuple):
     offsets: dict[TopicPartition, int]
     topic_ids: dict[str, UUID]
 
-    def offset_of(self, key: TopicPartition, topic_id: UUID | None) -> int | None:
-        """The offset of a partition of the topic `topic_id` (None: not known); None if there is no entry, or if it was
+    def are_of(self, topic: str, topic_id: UUID | None) -> bool:
+        """Whether the entries of a topic apply to the one with the id `topic_id` (None: not known): they were not
         written for another topic of that name.
         """
-        written_for = self.topic_ids.get(key[0])
-        if topic_id is not None and written_for is not None and written_for != topic_id:
-            return None
-        return self.offsets.get(key)
+        written_for = self.topic_ids.get(topic)
+        return topic_id is None or written_for is None or written_for == topic_id
+
+    def offset_of(self, key: TopicPartition, topic_id: UUID | None) -> int | None:
+        """The offset of a partition of a topic; None if there is no entry that applies to it."""
+        return self.offsets.get(key) if self.are_of(key[0], topic_id) else None
 
 
 def _lines(data: bytes, path: str) -> list[list[bytes]]:

@@ -24,10 +24,10 @@ PARTITION_METADATA = "partition.metadata"
 SMALL_FILE_MAX_BYTES = 64 << 10
 VERSION = "1"
 
-# `<topic>-<partition>`, and its possible suffixes: `.<uuid>-delete`, `.<uuid>-stray`, `.<uuid>-future`.
-_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})")
-# Partition numbers are int32.
+# A directory's name is `<topic>-<partition>`, with the possible suffixes `.<uuid>-delete`, `.<uuid>-stray` and
+# `.<uuid>-future`. Partition numbers are int32.
 PARTITION_MAX = 2**31 - 1
+PARTITION_DIGITS_MAX = 10
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(?P<mark>delete|stray|future)")
 
 
@@ -43,10 +43,12 @@ class DirectoryUnavailable(DataDirectoryError):
 
 def parse_partition(name: str) -> tuple[str, int] | None:
     """(topic, partition) of a directory name; None if it is not that of a partition in use."""
-    found = _PARTITION.fullmatch(name)
-    if found is None or mark_of(name) is not None or int(found["partition"]) > PARTITION_MAX:
+    # A name with a mark has no number at its end.
+    topic, _, number = name.rpartition("-")
+    if not topic or not number.isdigit() or not number.isascii() or len(number) > PARTITION_DIGITS_MAX:
         return None
-    return found["topic"], int(found["partition"])
+    partition = int(number)
+    return None if partition > PARTITION_MAX or "\n" in topic else (topic, partition)
 
 
 def mark_of(name: str) -> str | None:
@@ -267,25 +269,26 @@ def read_topic_id(directory: str) -> UUID | None:
     """
     path = f"{directory}/{PARTITION_METADATA}"
     try:
-        text = read_whole(path, SMALL_FILE_MAX_BYTES).decode(errors="replace")
+        content = read_whole(path, SMALL_FILE_MAX_BYTES)
     except FileNotFoundError:
         return None
-    if not text.strip("\0"):
-        return None
     try:
-        topic_id = _topic_id_in(text)
+        return topic_id_in(content)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    if topic_id is None:
-        raise ValueError(f"{path} is not partition metadata of version 0")
-    return topic_id
 
 
 @lru_cache(maxsize=16)  # A start reads the partitions of a topic one after the other, and their files are equal.
-def _topic_id_in(text: str) -> UUID | None:
+def topic_id_in(content: bytes) -> UUID | None:
+    """Topic id in the content of a `partition.metadata`; None if its content was lost in a power loss. Raises
+    ValueError if it is damaged.
+    """
+    text = content.decode(errors="replace")
+    if not text.strip("\0"):
+        return None
     values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if values.get("version") != "0" or "topic_id" not in values:
-        return None
+        raise ValueError("not partition metadata of version 0")
     return kafka_uuid.from_text(values["topic_id"])
 
 

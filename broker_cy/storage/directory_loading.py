@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import log_flush
+from broker_cy.storage import log_flush, syncs
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import (
     METADATA_TOPIC,
     DataDirectory,
     mark_of,
     moved_partition,
-    parse_partition,
     read_topic_id,
     room,
+    topic_id_in,
 )
-from broker_cy.storage.duplicates import Listing, newer_elsewhere, superfluous
+from broker_cy.storage.duplicates import newer_elsewhere, superfluous
 from broker_cy.storage.errors import DISK_FAILURES, StorageError, errno_of
 from broker_cy.storage.jobs import RunAll
 from broker_cy.storage.log import Log
@@ -35,6 +35,7 @@ from broker_cy.storage.log_loader import LoadContext
 from broker_cy.storage.log_loading import LogLoading, with_cleaned
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.open_directories import usable
+from broker_cy.storage.start_listing import Listing
 
 if TYPE_CHECKING:
     from broker_cy.storage.cleaner.log_cleaner import LogCleaner
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_TOPIC_ID = UUID(int=0)
+# Partitions between two reports of the progress.
+TOLD_EACH = 64
 # Returned instead of a reason why a partition cannot be loaded: the directory is that of no partition of this broker.
 STRAY = Exception("stray")
 # A partition with the path of its directory, and a function that loads its log.
@@ -93,7 +96,7 @@ class DirectoryLoading:
         manager: Managed,
         loading: LogLoading,
         run_all: RunAll,
-        may_open_late: Callable[[TopicPartition, str, LoadContext], bool],
+        may_open_late: Callable[[TopicPartition, LoadContext], bool],
     ) -> None:
         self._manager = manager
         self._loading = loading
@@ -102,6 +105,7 @@ class DirectoryLoading:
 
     def load(
         self,
+        listings: Sequence[Listing],
         config_of: ConfigOf,
         now_ms: int,
         topic_id_of: IdOf | None,
@@ -110,9 +114,11 @@ class DirectoryLoading:
         *,
         late: bool,
     ) -> None:
-        """Load the logs, or leave them to the opener. For the arguments and errors see LogManager.load."""
+        """Load the logs, or leave them to the opener. `listings` are those of the data directories. For the other
+        arguments and errors see LogManager.load.
+        """
         manager = self._manager
-        listings = self._listings()
+        listings = self._usable(listings)
         renamed = set(superfluous(listings, topic_id_of, directory_id_of, is_spare))
         for path in sorted(renamed):
             logger.warning("added -stray to the name of a copy in another data directory", extra=facts(path=path))
@@ -123,12 +129,11 @@ class DirectoryLoading:
             return None if is_replicated else newer_elsewhere(directory_id_of(*key), manager.data_directories)
 
         recovered: list[Recovered] = []
-        for data_directory, listed in listings:
-            names = [name for name in listed if f"{data_directory.path}/{name}" not in renamed] if renamed else listed
+        for listing in listings:
+            data_directory = listing.directory
             try:
-                recovered += self._load_directory(
-                    data_directory, names, config_of, now_ms, topic_id_of, doubt_of, late=late
-                )
+                recovered += self._load_directory(listing, renamed, config_of, now_ms, topic_id_of, doubt_of, late=late)
+                self._clear_up(listing)
                 data_directory.unmark_clean()
             except (StorageError, OSError) as error:
                 if errno_of(error) not in DISK_FAILURES:
@@ -142,20 +147,17 @@ class DirectoryLoading:
             with suppress(OSError):
                 manager.placement.measured(each.path, *room(each.path))
 
-    def _listings(self) -> list[Listing]:
-        """The directories in each data directory. One that cannot be read has failed."""
-        found: list[Listing] = []
-        for directory in usable(self._manager.data_directories):
-            try:
-                found.append((directory, directory.directories()))
-            except OSError as error:
-                self._manager.failures.fail(directory, error)
-        return found
+    def _usable(self, listings: Sequence[Listing]) -> list[Listing]:
+        """The listings without those of failed directories. One that could not be listed has failed."""
+        for each in listings:
+            if each.error is not None and each.directory.failure is None:
+                self._manager.failures.fail(each.directory, each.error)
+        return [each for each in listings if each.directory.failure is None]
 
     def _load_directory(
         self,
-        data_directory: DataDirectory,
-        names: Sequence[str],
+        listing: Listing,
+        renamed: Container[str],
         config_of: ConfigOf,
         now_ms: int,
         topic_id_of: IdOf | None,
@@ -163,25 +165,24 @@ class DirectoryLoading:
         *,
         late: bool,
     ) -> list[Recovered]:
-        """Load the logs of one data directory, which has directories with these `names`, or return those that have to
-        be recovered after a power loss, for `_recover`. `doubt_of` says why a log must not be served, or None. Raises
-        StorageError.
+        """Load the logs of one data directory, but not those whose directories are `renamed`, or return those that have
+        to be recovered after a power loss, for `_recover`. `doubt_of` says why a log must not be served, or None.
+        Raises StorageError.
         """
-        manager = self._manager
+        manager, root = self._manager, listing.directory.path
         recovered: list[Recovered] = []
         configs: dict[str, LogConfig] = {}
-        context = with_cleaned(manager.context(data_directory.path, now_ms), data_directory.path)
-        for name in names:
-            self._tell()
-            path = f"{data_directory.path}/{name}"
-            self._clear_up(data_directory, name, path)
-            key = parse_partition(name)
-            if key is None or key[0] == METADATA_TOPIC:
+        context = with_cleaned(manager.context(root, now_ms), root)
+        for number, (name, key, content) in enumerate(listing.partitions):
+            if not number % TOLD_EACH:
+                self._tell()
+            path = f"{root}/{name}"
+            if key[0] == METADATA_TOPIC or path in renamed:
                 continue
-            problem = self._identify(key, data_directory.path, path, topic_id_of)
+            problem = self._identify(key, root, path, content, topic_id_of)
             if problem is STRAY:
                 continue
-            manager.placement.add(data_directory.path)
+            manager.placement.add(root)
             if problem is not None:
                 manager.take_offline(key, path, problem)
                 continue
@@ -189,9 +190,10 @@ class DirectoryLoading:
                 logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=doubt))
                 manager.offline[key] = doubt
                 continue
-            if late and self._may_open_late(key, path, context):
+            # A sync that failed has left a mark: the pages that must be written again may be evicted from memory.
+            if late and self._may_open_late(key, context) and (content is not None or not syncs.has_failed(path)):
                 prepare = partial(self._loading.late, key, path, config_of, context)
-                manager.opener.add(Unopened(key, path, context.clean, prepare))
+                manager.opener.add(Unopened(key, root, path, context.clean, prepare))
                 continue
             if key[0] not in configs:
                 configs[key[0]] = config_of(key[0])
@@ -201,22 +203,25 @@ class DirectoryLoading:
                 self._load_one(key, path, configs[key[0]], context)
         return recovered
 
-    def _clear_up(self, data_directory: DataDirectory, name: str, path: str) -> None:
-        """Remove, or report, a directory that is not that of a partition in use."""
-        mark = mark_of(name)
-        if mark == "delete":
-            self._manager.removal.directory(path, 0)
-        elif mark == "future" and (moved := moved_partition(name)) is not None:
-            # A move begins again, because its copy may be torn.
-            self._manager.interrupted[moved] = data_directory
-            self._manager.removal.directory(path, 0)
-        elif mark is not None:
-            logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
+    def _clear_up(self, listing: Listing) -> None:
+        """Remove, or report, the directories that are not those of partitions in use."""
+        for name in listing.others:
+            path, mark = f"{listing.directory.path}/{name}", mark_of(name)
+            if mark == "delete":
+                self._manager.removal.directory(path, 0)
+            elif mark == "future" and (moved := moved_partition(name)) is not None:
+                # A move begins again, because its copy may be torn.
+                self._manager.interrupted[moved] = listing.directory
+                self._manager.removal.directory(path, 0)
+            elif mark is not None:
+                logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
 
-    def _identify(self, key: TopicPartition, root: str, path: str, topic_id_of: IdOf | None) -> Exception | None:
+    def _identify(
+        self, key: TopicPartition, root: str, path: str, content: bytes | None, topic_id_of: IdOf | None
+    ) -> Exception | None:
         """Determine which topic the directory of a partition in `root` belongs to, and accept its checkpoint entries.
-        Returns STRAY if the directory is not that of the partition (see LogManager.load), or the error that leaves this
-        open.
+        `content` is that of its `partition.metadata`, None: not known. Returns STRAY if the directory is not that of
+        the partition (see LogManager.load), or the error that leaves this open.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
         the first sync of a new log, perhaps one of a deleted topic of this name. Raises StorageError if a stray cannot
@@ -226,7 +231,7 @@ class DirectoryLoading:
         expected = topic_id_of(*key) if topic_id_of is not None else None
         problem: Exception | None = None
         try:
-            topic_id = read_topic_id(path)
+            topic_id = read_topic_id(path) if content is None else topic_id_in(content)
         except (OSError, ValueError) as error:
             topic_id, problem = expected, error
         if topic_id_of is not None and (expected is None or topic_id != expected):

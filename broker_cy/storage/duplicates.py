@@ -21,10 +21,8 @@ from uuid import UUID
 
 from broker_cy.core import uuid as uuids
 from broker_cy.storage.checkpoints import TopicPartition
-from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, parse_partition, read_topic_id
-
-# A data directory and the names of the directories in it.
-Listing = tuple[DataDirectory, Sequence[str]]
+from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, read_topic_id
+from broker_cy.storage.start_listing import Listing
 
 
 def superfluous(
@@ -79,11 +77,9 @@ def _of_several(listings: Sequence[Listing]) -> Mapping[TopicPartition, Mapping[
     if len(listings) < 2:
         return {}
     places: dict[TopicPartition, dict[str, DataDirectory]] = {}
-    for directory, names in listings:
-        for name in names:
-            key = parse_partition(name)
-            if key is not None:
-                places.setdefault(key, {})[f"{directory.path}/{name}"] = directory
+    for listing in listings:
+        for each in listing.partitions:
+            places.setdefault(each.key, {})[f"{listing.directory.path}/{each.name}"] = listing.directory
     return {
         key: {path: each for path, each in found.items() if os.path.isdir(path)}
         for key, found in places.items()

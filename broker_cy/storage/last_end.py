@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker_cy.storage import damage, syncs, written_points
 from broker_cy.storage.checkpoints import TopicPartition
-from broker_cy.storage.data_directory import DataDirectory, DirectoryUnavailable
+from broker_cy.storage.data_directory import DataDirectory
+from broker_cy.storage.start_listing import Listing
 
 NO_EPOCH = -1
 
@@ -34,42 +35,38 @@ NO_EPOCH = -1
 def previous_epoch(
     directories: Sequence[DataDirectory],
     ends: Mapping[str, int | None],
+    listings: Iterable[Listing],
     flushed_logs: Callable[[str], Iterable[TopicPartition]],
 ) -> int:
     """The broker epoch of the last process, NO_EPOCH without a proof that it lost no records. `ends` has the results of
-    `clean_broker_epoch` by directory, without those that are offline; `flushed_logs` returns the logs that the last
-    process has flushed in a directory.
+    `clean_broker_epoch` by directory, without those that are offline; `listings` are those of these directories.
+    `flushed_logs` returns the logs that the last process has flushed in a directory.
     """
-    if any(directory.path not in ends for directory in directories):
+    listed = {each.directory.path: each for each in listings if each.error is None}
+    if any(each.path not in ends or each.path not in listed for each in directories):
         return NO_EPOCH
     found = set()
     for directory in directories:
         end = ends[directory.path]
         if end is None:
-            found.add(_killed_epoch(directory))
+            found.add(_killed_epoch(listed[directory.path]))
         else:
-            found.add(_clean_epoch(directory, end, flushed_logs(directory.path)))
+            found.add(_clean_epoch(listed[directory.path], end, flushed_logs(directory.path)))
     return found.pop() or NO_EPOCH if len(found) == 1 else NO_EPOCH
 
 
-def _clean_epoch(directory: DataDirectory, epoch: int, logs: Iterable[TopicPartition]) -> int:
-    try:
-        names = frozenset(directory.names())
-    except DirectoryUnavailable:
-        return NO_EPOCH
+def _clean_epoch(listing: Listing, epoch: int, logs: Iterable[TopicPartition]) -> int:
+    names = {each.name for each in listing.partitions}
     return epoch if all(f"{topic}-{index}" in names for topic, index in logs) else NO_EPOCH
 
 
-def _killed_epoch(directory: DataDirectory) -> int:
-    epoch = written_points.noted_epoch(directory.path)
+def _killed_epoch(listing: Listing) -> int:
+    root = listing.directory.path
+    epoch = written_points.noted_epoch(root)
     if epoch == NO_EPOCH:
         return NO_EPOCH
-    try:
-        names = directory.partitions()
-    except DirectoryUnavailable:
-        return NO_EPOCH
-    for name in names:
-        partition = f"{directory.path}/{name}"
+    for name in (each.name for each in listing.partitions if each.content is None):
+        partition = f"{root}/{name}"
         try:
             if syncs.has_failed(partition) or damage.read(partition) is not None:
                 return NO_EPOCH

@@ -71,6 +71,7 @@ from broker_cy.storage.rooms import Rooms
 from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.segment_files import DATA_SUFFIXES
 from broker_cy.storage.settings import StorageSettings
+from broker_cy.storage.start_listing import StartListing
 from broker_cy.storage.truncations import Truncations
 from broker_cy.storage.written_points import WRITTEN_POINTS, forget_epoch, is_same_boot, note_epoch
 
@@ -101,6 +102,8 @@ class LogManager:
         `metadata_directory` has the metadata log, None: the first data directory. `run_all` recovers logs of several
         disks at a start.
         """
+        # The partitions in the directories; a worker for each begins to list them now.
+        self._listing = StartListing(usable(directories), run_all)
         self.data_directories = directories
         self.metadata_directory = metadata_directory or directories[0]
         directory_failures.distrust(self.metadata_directory.path, directories)
@@ -143,10 +146,9 @@ class LogManager:
         # Moves that the end of the last process has interrupted: the target directory by partition.
         self.interrupted: dict[TopicPartition, DataDirectory] = {}
         self._fail_unreadable()
-        ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
-        self.clean = {path: epoch is not None for path, epoch in ends.items()}
-        # The broker epoch of the last process, -1 if it may have lost something.
-        self.previous_broker_epoch = previous_epoch(directories, ends, self.checkpoints.flushed_logs)
+        self._ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
+        self.clean = {path: epoch is not None for path, epoch in self._ends.items()}
+        self._previous_epoch: int | None = None
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self.has_failed)
@@ -214,6 +216,19 @@ class LogManager:
                 logger.warning("could not note the broker epoch", extra=facts(path=path, reason=error))
 
     @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of the last process, -1 if it may have lost something. Blocks at its first use."""
+        if self._previous_epoch is None:
+            self._previous_epoch = previous_epoch(
+                self.data_directories, self._ends, self._listing.listings, self.checkpoints.flushed_logs
+            )
+        return self._previous_epoch
+
+    def found_topic_id(self, topic: str, partition: int) -> UUID | None:
+        """The id of the topic whose log the start has found for a partition (StartListing). Called before `load`."""
+        return self._listing.topic_id_of((topic, partition))
+
+    @property
     def was_clean(self) -> bool:
         """Whether the last stop was a clean one, in every directory."""
         return all(self.clean.values())
@@ -262,12 +277,11 @@ class LogManager:
         if (claim := self.moves.claim(key)) is not None:
             return claim
         if log is not None:
-            path = log.directory
+            root = os.path.dirname(log.directory)
         elif (unopened := self.unopened.get(key)) is not None:
-            path = unopened.path
+            root = unopened.root
         else:
             return None
-        root = os.path.dirname(path)
         return next((each.directory_id for each in self.data_directories if each.path == root), None)
 
     # --- loading
@@ -328,8 +342,11 @@ class LogManager:
         returns whether a partition has replicas on other brokers (see log_loading).
         """
         self._loading.is_replicated = is_replicated
+        # Determined before anything changes.
+        self._previous_epoch = self.previous_broker_epoch
         loading = DirectoryLoading(self, self._loading, self._run_all, self._may_open_late)
-        loading.load(config_of, now_ms, topic_id_of, directory_id_of, is_spare, late=late)
+        loading.load(self._listing.listings, config_of, now_ms, topic_id_of, directory_id_of, is_spare, late=late)
+        self._listing.drop()
         if topic_id_of is not None:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
@@ -346,16 +363,15 @@ class LogManager:
         """Whether only the names of segments show that records were deleted."""
         return log.log_start_offset > self.checkpoints.log_starts.get(key, 0)
 
-    def _may_open_late(self, key: TopicPartition, path: str, context: LoadContext) -> bool:
-        """Whether a log may be opened after the start.
+    def _may_open_late(self, key: TopicPartition, context: LoadContext) -> bool:
+        """Whether a log, without a failed sync, may be opened after the start.
 
         Not after a power loss: the written points that the start writes mean that the machine has not restarted since,
-        so every log must be recovered by then. Not if a sync failed: the pages that must be written again may be
-        evicted from memory. Not the topics that the broker itself needs.
+        so every log must be recovered by then. Not the topics that the broker itself needs.
         """
         if context.power_lost and not context.clean:
             return False
-        return key[0] not in self.settings.kept_whole and not syncs.has_failed(path)
+        return key[0] not in self.settings.kept_whole
 
     # --- opening after the start
 
@@ -486,7 +502,7 @@ class LogManager:
         self._reopening.add(key)
         context = replace(self.context(os.path.dirname(path), now_ms), clean=False)
         prepare = partial(self._loading.late, key, path, config_of, context, rereads=True)
-        self.opener.add(Unopened(key, path, False, prepare))
+        self.opener.add(Unopened(key, os.path.dirname(path), path, False, prepare))
         self.opener.ask(key)
 
     # --- creating and deleting partitions

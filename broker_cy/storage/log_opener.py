@@ -9,7 +9,6 @@ state that logs share; the loop then adopts the log. The checkpoints keep their 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,12 +31,12 @@ class Unopened:
     __slots__ = ("begun", "dropped", "key", "lock", "path", "prepare", "root", "was_clean")
 
     def __init__(
-        self, key: TopicPartition, path: str, was_clean: bool, prepare: Callable[[], Callable[[], Log]]
+        self, key: TopicPartition, root: str, path: str, was_clean: bool, prepare: Callable[[], Callable[[], Log]]
     ) -> None:
         self.key = key
-        self.path = path
         # The data directory.
-        self.root = os.path.dirname(path)
+        self.root = root
+        self.path = path
         self.prepare = prepare
         # The last stop was clean: until a worker begins to open the log, all of it is on disk.
         self.was_clean = was_clean
@@ -100,7 +99,10 @@ class LogOpener:
     def add(self, partition: Unopened) -> None:
         """Add a log that is to be opened later."""
         self._unopened[partition.key] = partition
-        self._directories.setdefault(partition.root, _Directory()).waiting[partition.key] = None
+        directory = self._directories.get(partition.root)
+        if directory is None:
+            directory = self._directories[partition.root] = _Directory()
+        directory.waiting[partition.key] = None
 
     def ask(self, key: TopicPartition) -> None:
         """Open this log next, after those requested before. Does nothing if it is open already."""

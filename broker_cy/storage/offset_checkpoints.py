@@ -61,6 +61,10 @@ class OffsetCheckpoints:
         self.arriving: dict[TopicPartition, str] = {}
         # Content of the files at the start, by directory and name. An entry is used once `accept` has taken it over.
         self._read: dict[str, dict[str, Entries]] = {root: {} for root in roots}
+        # The newest topic that `accept` was called for, and of each file whose entries apply to it: these, the offsets
+        # that they go to, and whether Kafka wrote them. A start accepts the partitions of a topic one after the other.
+        self._accepting: tuple[str, str, UUID | None] = ("", "", None)
+        self._accepted: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int], bool]] = []
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -116,11 +120,22 @@ class OffsetCheckpoints:
         """Take over the entries that the files had at the start for a partition in `root`, which belongs to the topic
         `topic_id` (None if it is not known). Entries that were written for another topic of that name are left out.
         """
-        for name, entries in self._read[root].items():
-            offset = entries.offset_of(key, topic_id)
+        if (root, key[0], topic_id) != self._accepting:
+            self._accepting = root, key[0], topic_id
+            self._accepted = [
+                (
+                    entries.offsets,
+                    self._by_name[name],
+                    name in (RECOVERY_POINTS, LOG_START_OFFSETS) and key[0] not in entries.topic_ids,
+                )
+                for name, entries in self._read[root].items()
+                if entries.offsets and entries.are_of(key[0], topic_id)
+            ]
+        for read, offsets, is_not_ours in self._accepted:
+            offset = read.get(key)
             if offset is not None:
-                self._by_name[name][key] = offset
-                if name in (RECOVERY_POINTS, LOG_START_OFFSETS) and key[0] not in entries.topic_ids:
+                offsets[key] = offset
+                if is_not_ours:
                     self.not_ours.add(key)
 
     def accept_missing(self, topic_id_of: Callable[[str, int], UUID | None]) -> None:
@@ -147,6 +162,7 @@ class OffsetCheckpoints:
         """Drop the content that was read at the start: every partition that existed then has been accepted."""
         for entries in self._read.values():
             entries.clear()
+        self._accepting, self._accepted = ("", "", None), []
 
     def forget(self, key: TopicPartition) -> None:
         """Drop the entries of a partition that was deleted."""
@@ -214,7 +230,7 @@ class OffsetCheckpoints:
                     offsets[key] = log.log_start_offset
             accepted = self._by_name[name]
             for key, each in self.unopened.items():
-                if key in accepted and (offsets := found.get(os.path.dirname(each.path))) is not None:
+                if key in accepted and (offsets := found.get(each.root)) is not None:
                     offsets[key] = accepted[key]
             for key in offline:
                 for root, offsets in found.items():

@@ -203,6 +203,7 @@ DISK_MODULES = {
             "moves.replica_moves",
             "noted_state",
             "open_directories",
+            "plain_partitions",
             "recovery",
             "removal",
             "segment",

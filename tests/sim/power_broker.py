@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.client.outgoing import MACHINE
-from broker_cy.config import BrokerConfig, topic_settings
+from broker_cy.config import BrokerConfig, TopicSettings, topic_settings
 from broker_cy.control.controller_service import ControllerService
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.randomness import Randomness
@@ -41,8 +41,8 @@ class Settings(TopicConfigs):
 
     overrides: Mapping[str, Mapping[str, Any]]
 
-    def settings(self, topic: str) -> Any:
-        return {**topic_settings({}, self._config), **self.overrides[topic]}
+    def settings(self, topic: str) -> TopicSettings:
+        return TopicSettings({**topic_settings({}, self._config), **self.overrides[topic]}, {})
 
 
 class Partitions(PartitionService):

@@ -322,7 +322,8 @@ class LogCleaner:
         """
         if topic_id is None:
             return
-        if self._topic_ids.get(key, topic_id) != topic_id:
+        known = self._topic_ids.get(key)
+        if known is not None and known != topic_id:
             self.policy.forget(key)
         self._topic_ids[key] = topic_id
 

@@ -35,8 +35,8 @@ class Manager(LogManager):
         for directory in self.data_directories:
             directory.close()
 
-    def _may_open_late(self, key: TopicPartition, path: str, context: LoadContext) -> bool:
-        return self.opens_late and super()._may_open_late(key, path, context)
+    def _may_open_late(self, key: TopicPartition, context: LoadContext) -> bool:
+        return self.opens_late and super()._may_open_late(key, context)
 
     def stop(self) -> None:
         self.close(lambda topic, partition: self.logs[topic, partition].written_end_offset)

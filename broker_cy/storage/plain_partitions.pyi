@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def plain_contents(root: str, names: Sequence[str]) -> list[bytes | None]: ...
