@@ -86,6 +86,7 @@ class ControllerService:
         metadata_log: MetadataLog,
         directories: Mapping[UUID, str],
         place_of: Callable[[str, int], UUID | None],
+        found_topic_id: Callable[[str, int], UUID | None],
         voter_directory_id: UUID,
         cluster_id: str,
         randomness: Randomness,
@@ -96,10 +97,11 @@ class ControllerService:
         log_executor: Executor | None = None,
     ) -> None:
         """`directories` are the data directories that are online, by id. `place_of(topic, index)` is the id of the one
-        with the log of a partition, and `voter_directory_id` that of the directory with the metadata log, which may be
-        another one. `randomness` gives ids, `outgoing` the connections to controllers, `to_brokers` those to brokers
-        (None: the same). `executor` writes and reads snapshots, `log_executor` syncs the log and the votes, None: the
-        loop's default one. `on_committed(end_offset)` is called for each commit. See `open`.
+        with the log of a partition, `found_topic_id(topic, index)` the id of the topic whose log the start has found,
+        and `voter_directory_id` that of the directory with the metadata log, which may be another one. `randomness`
+        gives ids, `outgoing` the connections to controllers, `to_brokers` those to brokers (None: the same). `executor`
+        writes and reads snapshots, `log_executor` syncs the log and the votes, None: the loop's default one.
+        `on_committed(end_offset)` is called for each commit. See `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -125,7 +127,9 @@ class ControllerService:
             lambda: self._membership,
             lambda leader_id, epoch: self._driver.take(LeaderGone(leader_id, epoch)),
         )
-        self._membership = NodeMembership(config, self, loop, cluster_id, directories, place_of, self._end_without_disk)
+        self._membership = NodeMembership(
+            config, self, loop, cluster_id, directories, place_of, found_topic_id, self._end_without_disk
+        )
         self._network: QuorumNetwork
         self._link: ControllerLink
         self._pools: tuple[Pool, ...] = ()
@@ -174,6 +178,7 @@ class ControllerService:
             metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directories={each.directory_id: each.path for each in usable(log_manager.data_directories)},
             place_of=log_manager.place_of,
+            found_topic_id=log_manager.found_topic_id,
             voter_directory_id=log_manager.metadata_directory.directory_id,
             cluster_id=log_manager.metadata_directory.cluster_id,
             randomness=randomness,

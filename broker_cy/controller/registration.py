@@ -10,12 +10,12 @@ from typing import Any
 from broker_cy.controller import elections
 from broker_cy.controller.broker_records import registration_record
 from broker_cy.controller.operation import MetadataStep, Operation, OperationContext
-from broker_cy.controller.rules import Rules
+from broker_cy.controller.rules import Rules, directory_of, is_online
 from broker_cy.core import uuid as uuids
 from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
-from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage
+from broker_cy.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
 from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
 
@@ -37,11 +37,17 @@ class RegisterBroker(Operation[int]):
     incarnation amends its registration and keeps its epoch and state. Raises KafkaError: INCONSISTENT_CLUSTER_ID,
     DUPLICATE_BROKER_REGISTRATION while another incarnation may be alive, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
     BROKER_ID_NOT_REGISTERED for a broker that migrates from ZooKeeper.
+
+    With `is_whole`, a broker in the process of the controller has found all of its logs. If it is the only broker, and
+    has lost nothing, it goes on to lead partitions without other replicas, in their leader epochs: no other broker has
+    acted for them, and no record of these epochs is gone. With thousands of partitions, a start is a tenth of a second
+    shorter without these elections. (Kafka elects a leader for each, twice.)
     """
 
     request: Any
     version: int
     cluster_id: str
+    is_whole: bool = False
 
     def run(self, state: MetadataImage, step: MetadataStep, context: OperationContext) -> int:
         request = self.request
@@ -116,7 +122,18 @@ class RegisterBroker(Operation[int]):
         )
         if rules.elr_enabled and not ended_in_order:
             return elections.after_unclean_shutdown(rules, partitions, broker_id)
+        if self.is_whole and ended_in_order and self._is_single(state, context):
+            partitions = (each for each in partitions if not self._goes_on(each[2]))
         return elections.without_brokers(rules, partitions, gone)
+
+    def _goes_on(self, partition: PartitionImage) -> bool:
+        """Whether the broker leads the partition alone, and still has the directory of its replica."""
+        broker_id = self.request.broker_id
+        return (
+            partition.leader == broker_id
+            and partition.replicas == (broker_id,)
+            and is_online(self.request.log_dirs, directory_of(partition, broker_id))
+        )
 
     def _check_directories(self, state: MetadataImage) -> None:
         directories = self.request.log_dirs

@@ -5,6 +5,7 @@ One `Rules` serves one operation: the state does not change meanwhile, so the se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -41,10 +42,17 @@ def topic_setting(state: MetadataImage, config: BrokerConfig, topic: str, name: 
 
 
 def has_online_directory(broker: BrokerImage, directory: UUID) -> bool:
-    """Whether the broker has the directory (KIP-858); a broker that registered none does not track directories."""
+    """Whether the broker has the directory."""
+    return is_online(broker.log_dirs, directory)
+
+
+def is_online(log_dirs: Sequence[UUID], directory: UUID) -> bool:
+    """Whether a broker that registered `log_dirs` has the directory (KIP-858); one that registered none does not track
+    directories.
+    """
     if directory in _ALWAYS_ONLINE:
         return True
-    return directory != uuids.LOST_DIRECTORY and (not broker.log_dirs or directory in broker.log_dirs)
+    return directory != uuids.LOST_DIRECTORY and (not log_dirs or directory in log_dirs)
 
 
 def directory_of(partition: PartitionImage, broker_id: int) -> UUID:

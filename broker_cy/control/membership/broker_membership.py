@@ -91,12 +91,13 @@ class BrokerMembership:
         unreached: Callable[[], str] = str,
         failed: FailedDirectories | None = None,
         missing_records: Callable[[], int] = lambda: 0,
+        is_whole: Callable[[], bool] = lambda: False,
     ) -> None:
         """`reports` returns the brokers that refuse connections, with their epochs, if the active controller takes
         such reports. `unreached` returns the addresses of controllers that cannot be reached, with the reasons.
         `failed` are the data directories whose disks have failed. `missing_records` returns how many records of the
         metadata log the image does not have yet although the active controller has announced them; -1 if it has not
-        announced anything.
+        announced anything. `is_whole` is asked once nothing was lost: see RegisterBroker.
         """
         self.epoch = -1
         self._config = config
@@ -109,6 +110,7 @@ class BrokerMembership:
         self._unreached = unreached
         self._failed = failed
         self._missing_records = missing_records
+        self._is_whole = is_whole
         self._hindrance = ""  # why this broker is not registered, or its last heartbeat was not answered
         self._beating: asyncio.Task[None] | None = None
         self._unfenced: asyncio.Future[None] = loop.create_future()
@@ -228,7 +230,9 @@ class BrokerMembership:
             previous_broker_epoch=self._previous_epoch,
         )
         self.epoch = await self._controller.run(
-            RegisterBroker(request, REGISTRATION_VERSION, self._cluster_id),
+            RegisterBroker(
+                request, REGISTRATION_VERSION, self._cluster_id, self._previous_epoch >= 0 and self._is_whole()
+            ),
             request,
             messages.BrokerRegistrationResponse,
             lambda response: int(response.broker_epoch),

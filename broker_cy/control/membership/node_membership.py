@@ -50,10 +50,12 @@ class NodeMembership:
         cluster_id: str,
         directories: Mapping[UUID, str],
         place_of: Callable[[str, int], UUID | None],
+        found_topic_id: Callable[[str, int], UUID | None],
         end: Callable[[str], None],
     ) -> None:
         """`directories` are the data directories that are online, by id, and `place_of(topic, index)` is the id of the
-        one with the log of a partition, if any; `end(reason)` ends the node, because its disks failed.
+        one with the log of a partition, if any. `found_topic_id(topic, index)` is the id of the topic whose log the
+        start has found, if any. `end(reason)` ends the node, because its disks failed.
         """
         self._config = config
         self._node = node
@@ -61,6 +63,7 @@ class NodeMembership:
         self._cluster_id = cluster_id
         self._directories = directories
         self._place_of = place_of
+        self._found_topic_id = found_topic_id
         self._end = end
         self._broker: BrokerMembership | None = None
         self._controller: ControllerMembership | None = None
@@ -119,10 +122,19 @@ class NodeMembership:
             lambda: node.unreached,
             self._failed_directories,
             lambda: node.missing_records,
+            self._is_whole,
         )
         await self._broker.register(listeners, self._directories, previous_epoch)
         # Topics that became tiered while this broker was away. It is fenced, and stays so.
         tiered_topics.refuse(config.node_id, node.image)
+
+    def _is_whole(self) -> bool:
+        """Whether this is the only broker, and the start has found the logs of all its replicas."""
+        node_id, image = self._config.node_id, self._node.image
+        return all(each == node_id for each in image.brokers) and all(
+            self._found_topic_id(topic.name, index) == topic.topic_id
+            for topic, index, _ in image.topics.with_replica(node_id)
+        )
 
     def run(self) -> None:
         """Send heartbeats: the broker is ready for clients."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from broker_cy.controller.activation import Activate
@@ -12,7 +15,7 @@ from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.fence_reasons import FenceReason
-from broker_cy.metadata.image import NO_LEADER
+from broker_cy.metadata.image import NO_LEADER, PartitionImage
 from broker_cy.wire import messages
 from tests.broker_cy.controller.brokers import Brokers, directory
 from tests.support.images import same_content
@@ -131,6 +134,53 @@ def test_a_lone_restart_gets_a_new_leader_epoch() -> None:
     assert (cluster.partition("t").leader, cluster.partition("t").isr) == (-1, (1,))
     cluster.beat(1)
     assert (cluster.partition("t").leader, cluster.partition("t").leader_epoch) == (1, 2)
+
+
+def test_a_lone_broker_that_lost_nothing_goes_on_to_lead() -> None:
+    """If this fails, a broker with thousands of partitions elects each of them twice at its start; or a partition goes
+    on in its leader epoch although its records, its directory or another replica is elsewhere.
+    """
+    cluster = Brokers.of(1)
+    cluster.create("t", [1], [1])
+    previous = cluster.image.brokers[1].epoch
+    before = cluster.partition("t")
+
+    def restart(*, is_whole: bool = True, is_proven: bool = True, **fields: Any) -> PartitionImage:
+        """The first partition after the registration, when the broker is still fenced."""
+        cluster.now_ms += 60_000
+        epoch = cluster.image.brokers[1].epoch if is_proven else -1
+        operation = cluster.registration(1, previous_broker_epoch=epoch, **fields)
+        operation.is_whole = is_whole
+        cluster.run(operation)
+        return cluster.partition("t")
+
+    size = len(cluster.log)
+    assert restart() == before
+    cluster.beat(1)
+    assert cluster.partition("t") == before
+    assert len(cluster.log) == size + 2, "the registration, and the end of the fence"
+    assert cluster.image.brokers[1].epoch > previous
+    # Its logs were not found, it may have lost records, or the directory of the replica is gone.
+    assert restart(is_whole=False).leader == -1
+    cluster.beat(1)
+    assert restart(is_proven=False).leader == -1
+    cluster.beat(1)
+    assert restart(log_dirs=[UUID(int=1 << 90)]).leader == -1
+
+
+def test_a_broker_with_others_begins_new_leader_epochs() -> None:
+    """If this fails, another broker acts for a partition in the same leader epoch as one that was killed."""
+    cluster = Brokers.of(1, 2)
+    cluster.create("t", [1])
+    before = cluster.partition("t")
+    cluster.now_ms += 60_000
+    cluster.beat(2)
+    operation = cluster.registration(1, previous_broker_epoch=cluster.image.brokers[1].epoch)
+    operation.is_whole = True
+    cluster.run(operation)
+    assert cluster.partition("t").leader == -1
+    cluster.beat(1)
+    assert cluster.partition("t").leader_epoch == before.leader_epoch + 2
 
 
 def test_fencing_moves_leaders_at_once() -> None:
