@@ -201,6 +201,7 @@ DISK_MODULES = {
             "moves.future_replica",
             "moves.log_moves",
             "moves.replica_moves",
+            "moves.step_buffer",
             "noted_state",
             "open_directories",
             "plain_partitions",

@@ -165,7 +165,7 @@ def active_segments_are_missing(patch: Patch) -> None:
 
 def copies_are_swapped_as_they_are(patch: Patch) -> None:
     """Records that are written between the last step of a copy and the swap are lost (KAFKA-9087)."""
-    patch.setattr(FutureReplica, "rest", lambda self, log: Part((), ()))
+    patch.setattr(FutureReplica, "rest", lambda self, log, *, syncs: Part((), ()))
 
 
 def epochs_stay_behind(patch: Patch) -> None:

@@ -5,6 +5,10 @@ segments: the records of a segment first, and its indexes and producer state onc
 a copy is a prefix of the log at any time. `plan` runs on the loop and touches no file. `read` runs in a worker of the
 log's disk and `write` in one of the copy's: a disk that hangs holds only workers of its own. Kafka reads and appends
 each batch again.
+
+A step waits until the disk has its bytes, and syncs only the files that are complete with it: a sync of each step would
+commit the journal of the file system a hundred times a second, and the appends to all logs wait for that. The last step
+before the swap syncs the others (`rest`). A crash before the swap leaves a copy that nothing uses.
 """
 
 from __future__ import annotations
@@ -16,22 +20,24 @@ from typing import Final
 from broker_cy.core.classes import NamedTuple
 from broker_cy.storage.data_directory import PARTITION_METADATA
 from broker_cy.storage.log import Log
+from broker_cy.storage.moves.step_buffer import StepBuffer
 from broker_cy.storage.segment_files import SEGMENT_SUFFIXES
 
 RECORDS = ".log"
 # Everything of a segment but its records.
 OTHERS = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != RECORDS)
-TO_THE_END = -1
-# Bytes of one write: the page cache takes memory in blocks as large as a write, and larger ones are slow to find.
-WRITE_BYTES: Final = 1 << 20
+TO_THE_END: Final = -1
 
 
 class Piece(NamedTuple):
-    """The bytes from `start` to `end` of a file of the log; TO_THE_END: all that the file has."""
+    """The bytes from `start` to `end` of a file of the log; TO_THE_END: all that the file has. With `syncs`, the copy
+    of the file is synced then.
+    """
 
     name: str
     start: int
     end: int
+    syncs: bool = True
 
 
 class Part(NamedTuple):
@@ -47,7 +53,7 @@ class Part(NamedTuple):
 
 
 class FutureReplica:
-    """The copy at `path`. It has the log's records below `end_offset`, and these are on disk."""
+    """The copy at `path`. It has the log's records below `end_offset`."""
 
     def __init__(self, path: str, start_offset: int) -> None:
         self.path = path
@@ -58,6 +64,8 @@ class FutureReplica:
         self._complete: set[int] = set()
         # Files to remove, because their records were truncated.
         self._stale: set[str] = set()
+        # Files that were written since their last sync.
+        self._unsynced: set[str] = set()
 
     @property
     def size_bytes(self) -> int:
@@ -81,20 +89,28 @@ class FutureReplica:
                 break
             name = _name(segment.base_offset, RECORDS)
             start = self._copied.get(name, -1)
-            if start < segment.size:
-                end = min(segment.size, max(start, 0) + left)
-                pieces.append(Piece(name, max(start, 0), end))
+            is_active = segment is log.active
+            end = min(segment.size, max(start, 0) + left)
+            syncs = end == segment.size and not is_active
+            if start < segment.size or (syncs and name in self._unsynced):
+                pieces.append(Piece(name, max(start, 0), end, syncs))
                 left -= end - max(start, 0)
                 if end < segment.size:
                     break
-            if segment is not log.active:
+            if not is_active:
                 pieces += self._others(segment.base_offset)
         return Part(removals, tuple(pieces))
 
-    def rest(self, log: Log) -> Part:
-        """All that is missing, with the indexes of the active segment, which have no entries in memory alone."""
+    def rest(self, log: Log, *, syncs: bool) -> Part:
+        """All that is missing, with the indexes of the active segment, which have no entries in memory alone. With
+        `syncs`, the whole copy is on disk then; else nothing is synced.
+        """
         part = self.plan(log, 1 << 62)
-        return part._replace(pieces=(*part.pieces, *self._others(log.active.base_offset)))
+        pieces = [each._replace(syncs=syncs) for each in (*part.pieces, *self._others(log.active.base_offset))]
+        if syncs:
+            missing = self._unsynced.difference(part.removals, (each.name for each in pieces))
+            pieces += [Piece(name, self._copied[name], self._copied[name]) for name in sorted(missing)]
+        return part._replace(pieces=tuple(pieces))
 
     def _others(self, base_offset: int) -> list[Piece]:
         names = (_name(base_offset, suffix) for suffix in OTHERS)
@@ -107,6 +123,8 @@ class FutureReplica:
             self._complete.discard(int(name[:20]))
         self._stale.difference_update(part.removals)
         self._copied.update(copied)
+        self._unsynced.difference_update(part.removals, (each.name for each in part.pieces if each.syncs))
+        self._unsynced.update(each.name for each in part.pieces if not each.syncs)
         at = log.log_start_offset
         for number, segment in enumerate(log.segments):
             if self._copied.get(_name(segment.base_offset, RECORDS), -1) < segment.size:
@@ -127,6 +145,7 @@ class FutureReplica:
         gone = [name for name in self._copied if int(name[:20]) not in kept]
         for name in gone:
             del self._copied[name]
+        self._unsynced.difference_update(gone)
         self._stale.update(gone)
         self._complete &= kept
         self.end_offset = min(self.end_offset, offset)
@@ -138,44 +157,45 @@ def _name(base_offset: int, suffix: str) -> str:
 
 # --- in workers
 
+# The first sync of the log after the swap includes it.
+_TOPIC_ID = Piece(PARTITION_METADATA, 0, TO_THE_END, syncs=False)
+
 
 class Chunk(NamedTuple):
-    """The bytes of a file from `start` to its `end` in the copy, with the times of the file in ns; None: there is no
-    such file.
+    """The bytes of a file from `start` to its `end` in the copy, at `span` in the buffer of the move, with the times of
+    the file in ns; None: there is no such file.
     """
 
     name: str
     start: int
     end: int
-    parts: tuple[bytes, ...] = ()
+    span: int = 0
     times: tuple[int, int] | None = None
+    syncs: bool = False
 
 
-def read(source: str, part: Part) -> list[Chunk]:
-    """Read the pieces of a step from the log in `source`. In memory they are the records of the step, and the indexes
-    and producer state of the segments that end in it. Raises OSError.
+def read(source: str, part: Part, buffer: StepBuffer, *, is_first: bool) -> list[Chunk]:
+    """Read the pieces of a step from the log in `source` into the buffer. These are the records of the step, and the
+    indexes and producer state of the segments that end in it; for the first step also the topic id. Raises OSError,
+    MemoryError.
     """
-    return [_read_piece(f"{source}/{piece.name}", piece) for piece in part.pieces]
+    buffer.clear()
+    pieces = (_TOPIC_ID, *part.pieces) if is_first else part.pieces
+    return [_read_piece(f"{source}/{piece.name}", piece, buffer) for piece in pieces]
 
 
-def begin(source: str) -> Chunk:
-    """Read the topic id of the log in `source`. Raises OSError."""
-    return _read_piece(f"{source}/{PARTITION_METADATA}", Piece(PARTITION_METADATA, 0, TO_THE_END))
-
-
-def make(path: str, topic_id: Chunk) -> None:
-    """Make the directory of a copy, with what `begin` has read. Raises OSError."""
+def make(path: str) -> None:
+    """Make the directory of a copy. Raises OSError."""
     # Not the data directory as well: it is missing if its disk was removed.
     with suppress(FileExistsError):
         os.mkdir(path)
-    write(path, (), [topic_id], sync=False)
 
 
 def write(
-    path: str, removals: tuple[str, ...], chunks: list[Chunk], *, sync: bool = True, keep_cached: bool = True
+    path: str, removals: tuple[str, ...], chunks: list[Chunk], buffer: StepBuffer, *, keep_cached: bool = True
 ) -> dict[str, int]:
-    """Remove files of the copy at `path`, then write to it. Returns the sizes that the written files have then; 0 for a
-    file that does not exist. With `sync` the content is on disk then; without `keep_cached` it then leaves the page
+    """Remove files of the copy at `path`, then write to it what `read` has put into the buffer. Returns the sizes that
+    the written files have then; 0 for a file that does not exist. Without `keep_cached`, the content leaves the page
     cache. Raises OSError.
     """
     for name in removals:
@@ -183,11 +203,11 @@ def write(
             os.unlink(f"{path}/{name}")
     for chunk in chunks:
         if chunk.times is not None:
-            _write_chunk(f"{path}/{chunk.name}", chunk, chunk.times, sync=sync, keep_cached=keep_cached)
-    return {chunk.name: chunk.end for chunk in chunks}
+            _write_chunk(f"{path}/{chunk.name}", chunk, chunk.times, buffer, keep_cached=keep_cached)
+    return {chunk.name: chunk.end for chunk in chunks if chunk.name != PARTITION_METADATA}
 
 
-def _read_piece(path: str, piece: Piece) -> Chunk:
+def _read_piece(path: str, piece: Piece, buffer: StepBuffer) -> Chunk:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -196,37 +216,22 @@ def _read_piece(path: str, piece: Piece) -> Chunk:
     try:
         found = os.fstat(fd)
         end = found.st_size if piece.end == TO_THE_END else piece.end
-        parts: list[bytes] = []
-        at = piece.start
-        while at < end:
-            # In one call: each return waits for the loop.
-            parts.append(os.pread(fd, end - at, at))
-            if not parts[-1]:
-                raise OSError(f"{path} ends at {at}, not at {end}")
-            at += len(parts[-1])
-        if piece.end != TO_THE_END:
-            # The disk reads the next step while this one is written.
-            os.posix_fadvise(fd, end, end - piece.start, os.POSIX_FADV_WILLNEED)
+        span, size = buffer.used_bytes, max(0, end - piece.start)
+        if (got := buffer.read(fd, piece.start, size)) < size:
+            raise OSError(f"{path} ends at {piece.start + got}, not at {end}")
     finally:
         os.close(fd)
-    return Chunk(piece.name, piece.start, end, tuple(parts), (found.st_atime_ns, found.st_mtime_ns))
+    return Chunk(piece.name, piece.start, end, span, (found.st_atime_ns, found.st_mtime_ns), piece.syncs)
 
 
-def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], *, sync: bool, keep_cached: bool) -> None:
+def _write_chunk(path: str, chunk: Chunk, times: tuple[int, int], buffer: StepBuffer, *, keep_cached: bool) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        at = chunk.start
-        for part in chunk.parts:
-            view, end = memoryview(part), at + len(part)
-            while at < end:
-                written = os.pwrite(fd, view[:WRITE_BYTES], at)
-                view, at = view[written:], at + written
-        os.ftruncate(fd, chunk.end)
-        # Retention of records without a timestamp is determined by it.
-        os.utime(fd, ns=times)
-        if sync:
+        buffer.write(fd, chunk.span, max(0, chunk.end - chunk.start), chunk.start, keep_cached)
+        if chunk.syncs:
+            os.ftruncate(fd, chunk.end)
+            # Retention of records without a timestamp is determined by it.
+            os.utime(fd, ns=times)
             os.fdatasync(fd)
-        if not keep_cached:
-            os.posix_fadvise(fd, chunk.start, chunk.end - chunk.start, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)

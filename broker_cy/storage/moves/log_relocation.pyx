@@ -22,6 +22,7 @@ def relocate(Log log not None, directory, int64_t synced_end_offset):
     """
     cdef Segment old, new
     cdef list segments = []
+    cdef int64_t synced_base = log.log_start_offset     # of the newest segment whose beginning is synced
     log.refuse_staged()
     for old in log.segments:
         new = Segment(directory, old.base_offset, log.open_files, old.size, True, old.created_ms, old.index_interval_bytes)
@@ -35,6 +36,8 @@ def relocate(Log log not None, directory, int64_t synced_end_offset):
         take_index(old.offsets, new.offsets)
         take_time_index(old.times, new.times)
         segments.append(new)
+        if old.base_offset <= synced_end_offset:
+            synced_base = old.base_offset
     for old in log.segments:
         old.close()
     log.segments = segments
@@ -45,7 +48,7 @@ def relocate(Log log not None, directory, int64_t synced_end_offset):
     log.producers.directory = directory
     log.generation += 1
     # The new directory has no producer state of a flush or note; a start finds that of the segments.
-    log.recovery_point = max(log.log_start_offset, min(log.recovery_point, log.active.base_offset))
+    log.recovery_point = max(log.log_start_offset, min(log.recovery_point, synced_base))
     log.synced_end_offset = max(log.log_start_offset, min(log.synced_end_offset, synced_end_offset))
     log.written_point = log.recovery_point
     log.noted_slot = -1

@@ -36,10 +36,11 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.moves import future_replica
 from broker_cy.storage.moves.future_replica import Chunk, FutureReplica, Part
 from broker_cy.storage.moves.log_relocation import relocate
+from broker_cy.storage.moves.step_buffer import StepBuffer
 
 logger = logging.getLogger(__name__)
 
-# Records that one step copies and syncs: a worker is free for other work in between.
+# Records that one step copies and writes out: a worker is free for other work in between.
 STEP_BYTES = 8 << 20
 # The newest records of a copy stay in the page cache, for consumers. Older ones leave it once they are on disk: a large
 # log would take the place of records of others, and each step would wait for the machine to find memory.
@@ -59,8 +60,6 @@ PATIENCE = 50
 SYNCED_BYTES_MAX = 4 << 20
 
 
-# The topic id for a new copy, and the bytes of a step.
-Read = tuple[Chunk | None, list[Chunk]]
 # The states that `on_change` reports.
 BEGAN, COMPLETED, CANCELLED = "began", "completed", "cancelled"
 
@@ -75,6 +74,7 @@ class Move:
     """One replica on its way, until it is at its goal or cancelled."""
 
     __slots__ = (
+        "buffer",
         "failure",
         "future",
         "is_begun",
@@ -96,6 +96,7 @@ class Move:
         self.log = log
         self.target = target
         self.future = FutureReplica(path, log.log_start_offset)
+        self.buffer = StepBuffer()
         self.state = State.COPYING
         self.is_begun = False  # the directory of the copy exists, or is being made
         self.is_made = False  # it exists, with its topic id
@@ -311,27 +312,24 @@ class ReplicaMoves:
     def _step_bytes(self) -> int:
         return int(min(STEP_BYTES, max(STEP_BYTES_MIN, self._share))) if self._bytes_per_s else 0
 
-    def _run(
-        self, move: Move, part: Part, also: Callable[[], None], then: Callable[[Move], None], *, sync: bool = True
-    ) -> None:
+    def _run(self, move: Move, part: Part, also: Callable[[], None], then: Callable[[Move], None]) -> None:
         """Carry out a step, and `also`, in workers: of the disk of the log first, then of that of the copy."""
-        source, path, is_new = move.log.directory, move.future.path, not move.is_made
+        source, path, is_new, buffer = move.log.directory, move.future.path, not move.is_made, move.buffer
         keep_cached = move.future.remaining_bytes(move.log) <= CACHED_BYTES
         move.is_begun = move.is_busy = True
 
-        def read() -> Read:
-            return future_replica.begin(source) if is_new else None, future_replica.read(source, part)
+        def read() -> list[Chunk]:
+            return future_replica.read(source, part, buffer, is_first=is_new)
 
-        def have_read(found: Read | None, error: BaseException | None) -> None:
-            if found is None or move.is_over:
+        def have_read(chunks: list[Chunk] | None, error: BaseException | None) -> None:
+            if chunks is None or move.is_over:
                 end(None, error, source)
                 return
 
             def write() -> dict[str, int]:
-                topic_id, chunks = found
-                if topic_id is not None:
-                    future_replica.make(path, topic_id)
-                copied = future_replica.write(path, part.removals, chunks, sync=sync, keep_cached=keep_cached)
+                if is_new:
+                    future_replica.make(path)
+                copied = future_replica.write(path, part.removals, chunks, buffer, keep_cached=keep_cached)
                 also()
                 return copied
 
@@ -392,7 +390,8 @@ class ReplicaMoves:
             return
         end_offset = log.written_end_offset
         save_start = self._host.arriving(move.key, move.target.path)
-        self._run(move, move.future.rest(log), save_start, lambda move: self._try_to_swap(move, end_offset))
+        rest = move.future.rest(log, syncs=True)
+        self._run(move, rest, save_start, lambda move: self._try_to_swap(move, end_offset))
 
     def _try_to_swap(self, move: Move, synced_end_offset: int) -> None:
         """`synced_end_offset`: the records before it are on the target disk."""
@@ -415,7 +414,7 @@ class ReplicaMoves:
             # A sync takes longer than producers need for CAUGHT_UP_BYTES. These records need not be on disk.
             move.turns += 1
             then = partial(self._try_to_swap, synced_end_offset=synced_end_offset)
-            self._run(move, move.future.rest(log), lambda: None, then, sync=False)
+            self._run(move, move.future.rest(log, syncs=False), lambda: None, then)
 
     def _swap(self, move: Move, synced_end_offset: int, *, needs_disk: bool) -> None:
         log, old_path = move.log, move.log.directory
@@ -423,10 +422,10 @@ class ReplicaMoves:
         path = move.future.path
         try:
             _write_indexes(log)
-            part = move.future.rest(log)
             # Indexes need not be on disk, and records seldom are missing there.
-            found = future_replica.read(old_path, part)
-            future_replica.write(path, part.removals, found, sync=needs_disk and part.size_bytes > 0)
+            part = move.future.rest(log, syncs=needs_disk and move.future.remaining_bytes(log) > 0)
+            found = future_replica.read(old_path, part, move.buffer, is_first=False)
+            future_replica.write(path, part.removals, found, move.buffer)
             write_atomically(f"{path}/{epochs.FILE_NAME}", encode_pairs(log.epochs.entries), sync=False)
             self._host.clear(f"{root}/{name}")
             os.rename(path, f"{root}/{name}")
