@@ -242,6 +242,7 @@ def send(client: Client, token: bytes) -> Any:
     return client.ask(m.SaslAuthenticateRequest(auth_bytes=token), 2)
 
 
+@pytest.mark.full
 @needs.kafka
 def test_the_same_answers_as_kafka(broker: GssapiBroker, kdc: Kdc, tmp_path: Path) -> None:
     """If this fails, our clients cannot log in to Apache Kafka, or our broker accepts other logins than Kafka."""
