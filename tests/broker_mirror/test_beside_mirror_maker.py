@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.mirrors import class_path
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
@@ -14,7 +15,7 @@ from broker_cy.client.mirror_status import FlowStatus
 from broker_cy.launch.processes import Child
 from tests.broker_mirror.conftest import Clusters
 from tests.broker_mirror.mirror_process import running_mirror
-from tests.broker_mirror.oracle import class_path, mirror_maker
+from tests.broker_mirror.oracle import mirror_maker
 from tests.broker_mirror.test_end_to_end import QUICK, both, read, send, values
 from tests.support import needs
 from tests.support.wait import until
