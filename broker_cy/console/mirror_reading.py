@@ -20,6 +20,8 @@ from broker_cy.console.mirrors import MirrorFlows, Reading, flows_of
 
 PROCESS_S: Final = 4.0
 """The time limit for one process: flows of the others are shown without it."""
+PAUSE_S: Final = 30.0
+"""How often brokers are asked for mirrors while there are none: each request that a login may not send is an event."""
 LOOK_S: Final = 60.0
 """How often all topics are searched for mirrors, if no broker reports those that it leads."""
 _HEARTBEATS: Final = "heartbeats"
@@ -40,9 +42,9 @@ class MirrorReader:
     ) -> None:
         self._entry, self._client, self._tls = entry, client, tls
         self._topics, self._groups = topics, groups
-        # The mirror topics that the last search has found, and the loop time of its begin.
-        self._links: list[LinkTopic] = []
-        self._looked_at_s = float("-inf")
+        # The mirror topics that were found last, and the loop times of the last question and of the last search.
+        self._links: Sequence[LinkTopic] = ()
+        self._asked_at_s = self._looked_at_s = float("-inf")
 
     async def read(self) -> MirrorFlows:
         """Raises ClientError if the cluster does not answer."""
@@ -57,7 +59,7 @@ class MirrorReader:
 
     def forget(self) -> None:
         """Search all topics for mirrors with the next look: settings have changed."""
-        self._looked_at_s = float("-inf")
+        self._asked_at_s = self._looked_at_s = float("-inf")
 
     async def _statuses(self) -> tuple[dict[str, MirrorStatus], dict[str, str]]:
         answers = await asyncio.gather(
@@ -95,10 +97,14 @@ class MirrorReader:
     async def _link_topics(
         self, topics: Mapping[str, int]
     ) -> tuple[Sequence[LinkTopic], Mapping[TopicPartition, LinkPartition]]:
+        now_s = asyncio.get_running_loop().time()
+        if not self._links and now_s - self._asked_at_s < PAUSE_S:
+            return (), {}
+        self._asked_at_s = now_s
         reported = await link_partitions(self._client.caller, self._entry.metrics_token_file, self._tls)
         if reported is not None:
-            return topics_of(reported.values(), topics), reported
-        now_s = asyncio.get_running_loop().time()
+            self._links = topics_of(reported.values(), topics)
+            return self._links, reported
         if now_s - self._looked_at_s >= LOOK_S:
             self._links, self._looked_at_s = await link_topics(self._client.configs, topics), now_s
         return self._links, {}

@@ -244,6 +244,12 @@ class Session:
         """The flows of mirrors into the cluster."""
         return self._feeds.get("mirrors", self._read_mirrors, 5.0, 30.0)
 
+    async def mirrors_now(self) -> MirrorFlows:
+        """Return the flows as they are now. Raises ClientError."""
+        if self._mirrors is not None:
+            self._mirrors.forget()
+        return await self.mirrors().fresh(0.0)
+
     async def _read_mirrors(self) -> MirrorFlows:
         if self._mirrors is None:
             # Imported here, because few sessions need it.

@@ -98,6 +98,7 @@ def test_the_flow_in_the_other_direction_is_a_circle_without_names() -> None:
         ("GET", "/status", 200),
         ("GET", "/metrics", 200),
         ("GET", "/healthz", 200),
+        ("GET", "/readyz", 503),
         ("GET", "/", 404),
         ("POST", "/", 405),
     ],

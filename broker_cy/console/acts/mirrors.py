@@ -15,8 +15,6 @@ from broker_cy.console.session import Session
 from broker_cy.core.classes import dataclass
 from broker_cy.reporting.numbers import count, plural
 
-AGE_MAX_S: Final = 5.0
-"""The age of the lag that the plan of a promotion shows."""
 _DONE: Final = {
     True: "paused already",
     False: "not paused: pause a mirror first, and resume it, to let one that has failed go on",
@@ -103,7 +101,7 @@ async def plan_promote(session: Session, client: AdminClient, command: Command, 
 
 
 async def _partitions(session: Session, topics: Mapping[str, LinkTopic]) -> list[FlowPartition]:
-    flows = (await session.mirrors().fresh(AGE_MAX_S)).flows
+    flows = (await session.mirrors_now()).flows
     return [each for flow in flows if flow.is_link for each in flow.partitions if each.remote_topic in topics]
 
 
