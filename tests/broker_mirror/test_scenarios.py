@@ -15,9 +15,9 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.reader import Reader
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.mirror_status import FlowStatus
 from broker_mirror.formats import checkpoints
 from broker_mirror.formats.checkpoints import Checkpoint
-from broker_mirror.status import FlowStatus
 from tests.broker_mirror.conftest import Clusters
 from tests.broker_mirror.mirror_process import STATE_S, running_mirror
 from tests.broker_mirror.test_end_to_end import QUICK, both, has_copied, read, send, values
