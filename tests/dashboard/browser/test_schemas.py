@@ -83,7 +83,7 @@ def test_a_schema_is_loaded_tried_and_registered(
     tab.page.get_by_role("button", name="Register", exact=True).click()
     dialog = tab.page.locator("dialog.dialog")
     dialog.locator("#file-text").set_input_files(str(file))
-    tab.page.wait_for_function("document.querySelector('#field-text').value.includes('record')")
+    tab.page.wait_for_function("() => document.querySelector('#field-text').value.includes('record')")
     assert tab.violations() == []
     dialog.locator("button[type=submit]").click()
     dialog.locator(".affected", has_text="1 of 2 records could not be read").wait_for()
