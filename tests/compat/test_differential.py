@@ -74,6 +74,7 @@ VARIES = (
     "consumers_in_other_groups-v*: .*, epoch 0*assignment.topic_partitions*.partitions*",
     # Kafka describes groups as of the newest replicated record: one without a record may be missing.
     "describe_groups-v*: .only an id was given.groups*",
+    "consumer_members_with_unusual_values-v*: .member_id='', then.groups*assignment",
     # A fetch that must not wait may be over before Kafka has read.
     "share_fetches_with_unusual_values-v*: *max_wait_ms=-*.responses*",
     # A member may have its assignment since the epoch before.
