@@ -231,7 +231,7 @@ class DirectoryLoading:
         expected = topic_id_of(*key) if topic_id_of is not None else None
         problem: Exception | None = None
         try:
-            topic_id = read_topic_id(path) if content is None else topic_id_in(content)
+            topic_id = _topic_id(path, content)
         except (OSError, ValueError) as error:
             topic_id, problem = expected, error
         if topic_id_of is not None and (expected is None or topic_id != expected):
@@ -281,3 +281,12 @@ class DirectoryLoading:
             if key[0] != METADATA_TOPIC and os.path.dirname(log.directory) == data_directory.path:
                 log_flush.mark_closed(manager.logs.pop(key))
                 manager.offline[key] = str(data_directory.failure)
+
+
+def _topic_id(path: str, content: bytes | None) -> UUID | None:
+    """See read_topic_id; `content` is known to be that of the file, or None."""
+    if content is not None:
+        with suppress(ValueError):
+            return topic_id_in(content)
+    # The error names the file.
+    return read_topic_id(path)

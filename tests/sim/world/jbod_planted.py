@@ -38,7 +38,7 @@ def _planted(plant: Any, first: int = 0) -> tuple[str, Planted]:
 
 JBOD_PLANTED: dict[str, Planted] = dict(
     [
-        _planted(dead_disks_are_not_noticed),
+        _planted(dead_disks_are_not_noticed, 30),
         _planted(replaced_disks_stay_empty),
         _planted(jbod_defects.failed_disks_are_written_to_first),
         _planted(jbod_defects.copies_are_swapped_as_they_are),

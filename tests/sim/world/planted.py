@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.config.topic import TopicSettings
 from broker_cy.connections.listener import Listener
 from broker_cy.control.quorum.metadata_log import MetadataLog
 from broker_cy.coordinator_services.coordinator_runtime import CoordinatorRuntime
@@ -125,7 +126,7 @@ def _clocks_must_be_equal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         TopicConfigs,
         "settings",
-        lambda self, topic: {**right(self, topic), "message.timestamp.after.max.ms": 30_000},
+        lambda self, topic: TopicSettings({**right(self, topic), "message.timestamp.after.max.ms": 30_000}, {}),
     )
 
 

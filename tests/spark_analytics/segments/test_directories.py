@@ -84,7 +84,7 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.append(new_records(1))
     (log.directory / PARTITION_METADATA).write_text("version: 9\n")
-    with pytest.raises(SegmentsError, match=rf"cannot be read: .*{PARTITION_METADATA} is not partition metadata"):
+    with pytest.raises(SegmentsError, match=rf"cannot be read: .*{PARTITION_METADATA}: not partition metadata"):
         folders(tmp_path)
 
 
